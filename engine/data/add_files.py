@@ -1,0 +1,120 @@
+"""Describes Parquet files that were written elsewhere, so that a table can take them in as they are.
+
+The files are read once: metrics and the partition are computed from the rows, not trusted from the footer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from icecore.engine.data.data_file_writer import row_group_start
+from icecore.engine.data.metrics import MetricsCollector
+from icecore.engine.data.metrics_mode import metrics_modes
+from icecore.engine.data.partition_arrow import partition_batches
+from icecore.engine.data.read import read_task
+from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.expression.nodes import TRUE
+from icecore.engine.scan_task import FileScanTask
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
+from icecore.engine.spec.name_mapping import NameMapping
+from icecore.engine.spec.partition import UNPARTITIONED, PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.storage import Storage, translated
+
+
+def describe_files(
+    file_paths: Iterable[str],
+    *,
+    schema: Schema,
+    spec: PartitionSpec,
+    storage: Storage,
+    properties: Mapping[str, str],
+    name_mapping: NameMapping,
+) -> list[ContentFile]:
+    """A description of each file, of partition spec `spec`. Columns without field ids are found by the name mapping.
+
+    Raises MissingFileError, CorruptFileError, and ValidationError where a column is not in the table, has a type that
+    does not fit, or the rows belong to several partitions.
+    """
+    return [_describe(p, schema, spec, storage, properties, name_mapping) for p in file_paths]
+
+
+def _describe(
+    path: str,
+    schema: Schema,
+    spec: PartitionSpec,
+    storage: Storage,
+    properties: Mapping[str, str],
+    name_mapping: NameMapping,
+) -> ContentFile:
+    footer = _footer(path, storage)
+    unknown = sorted({n for n in footer.schema.to_arrow_schema().names if name_mapping.find(n) is None})
+    if unknown:
+        raise ValidationError(f"{path}: the table has no columns {unknown}")
+    size = storage.size(path)
+    found = _file(path, UNPARTITIONED.spec_id, (), footer.num_rows, size)
+    metrics = MetricsCollector(schema, metrics_modes(schema, properties))
+    partition: tuple[object, ...] | None = None
+    task = FileScanTask(found, (), TRUE, 0, size, 0)
+    batches = read_task(
+        task,
+        projection=schema,
+        table_schema=schema,
+        specs={UNPARTITIONED.spec_id: UNPARTITIONED},
+        storage=storage,
+        name_mapping=name_mapping,
+    )
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        metrics.add(rows)
+        for value, _ in partition_batches(rows, spec, schema):
+            if partition is not None and value != partition:
+                raise ValidationError(f"{path}: its rows belong to several partitions of {spec}")
+            partition = value
+    if partition is None:
+        raise ValidationError(f"{path}: it has no rows")
+    done = metrics.finish(_column_sizes(footer, name_mapping))
+    return ContentFile(
+        DataFileContent.DATA,
+        path,
+        FileFormat.PARQUET,
+        spec.spec_id,
+        partition,
+        done.record_count,
+        size,
+        column_sizes=done.column_sizes,
+        value_counts=done.value_counts,
+        null_value_counts=done.null_value_counts,
+        nan_value_counts=done.nan_value_counts,
+        lower_bounds=done.lower_bounds,
+        upper_bounds=done.upper_bounds,
+        split_offsets=tuple(sorted(row_group_start(footer.row_group(g)) for g in range(footer.num_row_groups))),
+    )
+
+
+def _file(path: str, spec_id: int, partition: tuple[object, ...], rows: int, size: int) -> ContentFile:
+    return ContentFile(DataFileContent.DATA, path, FileFormat.PARQUET, spec_id, partition, rows, size)
+
+
+def _footer(path: str, storage: Storage) -> pq.FileMetaData:
+    with storage.open_input(path) as source, translated(path, "read"):
+        try:
+            return pq.ParquetFile(source).metadata
+        except (pa.ArrowInvalid, OSError) as e:
+            raise CorruptFileError(f"{path} is not a Parquet file that can be read: {e}") from e
+
+
+def _column_sizes(footer: pq.FileMetaData, name_mapping: NameMapping) -> dict[int, int]:
+    """Bytes of each top-level primitive column; nested ones are left out, since their paths differ between writers."""
+    sizes: dict[int, int] = {}
+    for g in range(footer.num_row_groups):
+        group = footer.row_group(g)
+        for i in range(group.num_columns):
+            column = group.column(i)
+            found = name_mapping.find(column.path_in_schema)
+            if found is not None and found.field_id is not None:
+                sizes[found.field_id] = sizes.get(found.field_id, 0) + column.total_compressed_size
+    return sizes

@@ -1,0 +1,222 @@
+"""One Parquet data file while it is written, and a series of them that rolls at a size.
+
+Spec: Appendix A Parquet; Manifests, data_file (M4).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from attrs import define, field, frozen
+
+from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.metrics import MetricsCollector
+from icecore.engine.data.metrics_mode import MetricsMode
+from icecore.engine.data.parquet_options import ParquetOptions
+from icecore.engine.data.stored import stored_schema, stored_table
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import walk
+from icecore.engine.storage import Storage, translated
+
+
+@frozen
+class FileKind:
+    """What the files of one write have in common."""
+
+    schema: Schema
+    stored: Schema
+    storage: Storage
+    options: ParquetOptions
+    modes: Mapping[int, MetricsMode]
+    spec_id: int
+    sort_order_id: int | None
+
+
+def file_kind(
+    schema: Schema,
+    storage: Storage,
+    options: ParquetOptions,
+    modes: Mapping[int, MetricsMode],
+    spec_id: int,
+    sort_order_id: int | None,
+) -> FileKind:
+    """Raises ValidationError where the schema holds what Parquet can't store."""
+    return FileKind(schema, stored_schema(schema), storage, options, modes, spec_id, sort_order_id)
+
+
+class DataFileWriter:
+    """Writes one file, a row group at a time; `close` makes it durable and describes it."""
+
+    def __init__(self, kind: FileKind, location: str, partition: tuple[Any, ...]) -> None:
+        self.kind = kind
+        self.location = location
+        self.partition = partition
+        self._metrics = MetricsCollector(kind.schema, kind.modes)
+        self._footers: list[pq.FileMetaData] = []
+        self._sink = kind.storage.open_output(location)
+        try:
+            with translated(location, "write"):
+                self._writer = self._open()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _open(self) -> pq.ParquetWriter:
+        options = self.kind.options
+        writer = pq.ParquetWriter(
+            self._sink,
+            schema_to_arrow(self.kind.stored),
+            compression=options.codec,
+            compression_level=options.level,
+            store_schema=False,
+            store_decimal_as_integer=True,
+            data_page_size=options.page_size,
+            dictionary_pagesize_limit=options.dictionary_size,
+            metadata_collector=self._footers,
+        )
+        writer.add_key_value_metadata({"iceberg.schema": orjson.dumps(self.kind.schema.to_dict()).decode()})
+        return writer
+
+    def write_group(self, table: pa.Table) -> None:
+        """Writes rows as one row group."""
+        self._metrics.add(table)
+        with translated(self.location, "write"):
+            self._writer.write_table(stored_table(table, self.kind.schema, self.kind.stored), row_group_size=len(table))
+
+    @property
+    def size(self) -> int:
+        """The bytes written so far."""
+        return int(self._sink.tell())
+
+    def close(self) -> ContentFile:
+        """Ends the file and syncs it."""
+        with translated(self.location, "write"):
+            self._writer.close()
+            size = self.size
+            self._sink.close()
+        self.kind.storage.sync(self.location)
+        footer = self._footers[0]
+        metrics = self._metrics.finish(_column_sizes(footer, self.kind.stored))
+        return ContentFile(
+            DataFileContent.DATA,
+            self.location,
+            FileFormat.PARQUET,
+            self.kind.spec_id,
+            self.partition,
+            metrics.record_count,
+            size,
+            column_sizes=metrics.column_sizes,
+            value_counts=metrics.value_counts,
+            null_value_counts=metrics.null_value_counts,
+            nan_value_counts=metrics.nan_value_counts,
+            lower_bounds=metrics.lower_bounds,
+            upper_bounds=metrics.upper_bounds,
+            split_offsets=_split_offsets(footer),
+            sort_order_id=self.kind.sort_order_id,
+        )
+
+    def abort(self) -> None:
+        """Lets go of the file; what is on disk is left for the caller to delete."""
+        with contextlib.suppress(Exception):
+            self._sink.close()
+
+
+def _column_sizes(footer: pq.FileMetaData, stored: Schema) -> dict[int, int]:
+    ids = [f.field_id for f in walk(stored.fields) if f.field_type.is_primitive]
+    sizes = dict.fromkeys(ids, 0)
+    for g in range(footer.num_row_groups):
+        group = footer.row_group(g)
+        for i, field_id in enumerate(ids):
+            sizes[field_id] += group.column(i).total_compressed_size
+    return sizes
+
+
+def _split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
+    return tuple(sorted(row_group_start(footer.row_group(g)) for g in range(footer.num_row_groups)))
+
+
+def row_group_start(group: pq.RowGroupMetaData) -> int:
+    """The offset in the file of a row group's first page."""
+    return min(_column_start(group.column(i)) for i in range(group.num_columns))
+
+
+def _column_start(column: pq.ColumnChunkMetaData) -> int:
+    offsets = (column.dictionary_page_offset, column.data_page_offset)
+    return min(int(o) for o in offsets if o)
+
+
+@define
+class RollingWriter:
+    """Writes rows of one partition to one file after another; a new one starts where the target size is reached."""
+
+    kind: FileKind
+    partition: tuple[Any, ...]
+    next_location: Callable[[], str]
+    done: list[ContentFile] = field(factory=list)
+    pending_bytes: int = 0
+    _pending: list[pa.Table] = field(factory=list)
+    _pending_rows: int = 0
+    _file: DataFileWriter | None = None
+
+    def add(self, table: pa.Table) -> None:
+        """Takes rows; whole row groups are written at once, the rest when more come or at the end."""
+        self._pending.append(table)
+        self._pending_rows += table.num_rows
+        self.pending_bytes += table.nbytes
+        options = self.kind.options
+        if self._pending_rows >= options.row_group_rows or self.pending_bytes >= self._group_bytes:
+            self._write(keep_rest=True)
+
+    @property
+    def _group_bytes(self) -> int:
+        return min(self.kind.options.row_group_size, self.kind.options.target_file_size)
+
+    def flush(self) -> None:
+        """Writes what is pending, as a smaller row group."""
+        self._write(keep_rest=False)
+
+    def finish(self) -> list[ContentFile]:
+        """Ends the last file; the files in the order they were begun."""
+        self.flush()
+        self._roll()
+        return self.done
+
+    def abort(self) -> None:
+        if self._file is not None:
+            self._file.abort()
+
+    def _write(self, *, keep_rest: bool) -> None:
+        if not self._pending_rows:
+            return
+        table = pa.concat_tables(self._pending)
+        rows, width = table.num_rows, max(1.0, self.pending_bytes / table.num_rows)
+        per_group = max(1, min(self.kind.options.row_group_rows, int(self._group_bytes / width)))
+        start = 0
+        while start < rows and not (keep_rest and rows - start < per_group):
+            self._write_group(table.slice(start, per_group))
+            start += per_group
+        rest = table.slice(start)
+        self._pending = [rest] if rest.num_rows else []
+        self._pending_rows, self.pending_bytes = rest.num_rows, rest.nbytes if rest.num_rows else 0
+
+    def _write_group(self, group: pa.Table) -> None:
+        if self._file is None:
+            self._file = DataFileWriter(self.kind, self.next_location(), self.partition)
+        self._file.write_group(group)
+        if self._file.size >= self.kind.options.target_file_size:
+            self._roll()
+
+    def _roll(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            try:
+                self.done.append(file.close())
+            except BaseException:
+                file.abort()
+                raise

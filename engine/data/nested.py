@@ -1,0 +1,68 @@
+"""Nested Arrow arrays taken apart: slices and null parents resolved, so that the parts can be put together anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def struct_children(array: pa.StructArray) -> list[pa.Array]:
+    """The children of a struct array, as long as it is; null where the struct is null."""
+    return list(array.flatten())
+
+
+def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Offsets from zero (int32, one more than lists) and the elements; null lists have no elements.
+
+    Takes every kind of list.
+    """
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    return _offsets(lengths), pc.list_flatten(array)
+
+
+def map_parts(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Offsets from zero, the keys and the values; null maps have no entries."""
+    ends = np.asarray(array.offsets)
+    lengths = np.diff(ends)
+    keys, values = array.keys, array.items
+    if array.null_count:
+        kept = np.where(np.asarray(array.is_valid()), lengths, 0)
+        if kept.sum() != lengths.sum():
+            inside = np.repeat(ends[:-1] - np.concatenate(([0], np.cumsum(kept)[:-1])), kept) + np.arange(kept.sum())
+            return _offsets(pa.array(kept)), keys.take(pa.array(inside)), values.take(pa.array(inside))
+    start, count = int(ends[0]), int(ends[-1] - ends[0])
+    return _offsets(pa.array(lengths)), keys.slice(start, count), values.slice(start, count)
+
+
+def _offsets(lengths: pa.Array) -> pa.Array:
+    sums = np.concatenate(([0], np.cumsum(np.asarray(lengths, dtype=np.int64))))
+    return pa.array(sums.astype(np.int32))
+
+
+def narrow(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with only the columns of a schema, in its order and cut down to its struct fields, found by name."""
+    if batch.schema.equals(schema):
+        return batch
+    if not len(schema):
+        return batch.select([])
+    return pa.RecordBatch.from_arrays([_narrow(batch.column(f.name), f.type) for f in schema], schema=schema)
+
+
+def _narrow(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if array.type.equals(target):
+        return array
+    mask = array.is_null() if array.null_count else None
+    if pa.types.is_struct(target):
+        children = dict(zip((f.name for f in array.type), struct_children(array), strict=True))
+        return pa.StructArray.from_arrays(
+            [_narrow(children[f.name], f.type) for f in target], fields=list(target), mask=mask
+        )
+    if pa.types.is_map(target):
+        offsets, keys, values = map_parts(array)
+        keys, values = _narrow(keys, target.key_type), _narrow(values, target.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=mask)
+    if pa.types.is_list(target):
+        offsets, values = list_parts(array)
+        return pa.ListArray.from_arrays(offsets, _narrow(values, target.value_type), type=target, mask=mask)
+    return array.cast(target)

@@ -1,0 +1,200 @@
+"""Data and delete files of any format as batches of their own columns, with the position of each row.
+
+Spec: Appendix A. A source gives a file's columns with their field ids; what they mean to a table `resolve` knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet as pq
+from attrs import frozen
+
+from icecore.engine.data.avro_source import AvroRows
+from icecore.engine.data.data_file_writer import row_group_start
+from icecore.engine.data.duckdb_source import DuckDBParquet
+from icecore.engine.data.file_field import FileField, file_fields
+from icecore.engine.errors import CorruptFileError, IcecoreError, StorageError, ValidationError
+from icecore.engine.spec.content_file import FileFormat
+from icecore.engine.storage import Storage
+
+BATCH_ROWS = 131_072
+
+
+@frozen
+class FileBatch:
+    """Consecutive rows of a file: the columns that were asked for, by their names in the file."""
+
+    first_position: int
+    length: int
+    columns: Mapping[str, pa.Array]
+
+
+class Source(Protocol):
+    """An open file. `fields` are its columns."""
+
+    fields: tuple[FileField, ...]
+
+    def batches(self, leaves: frozenset[int], start: int, length: int, batch_rows: int) -> Iterator[FileBatch]:
+        """The rows that belong to a byte range, in order, with at least the primitive columns asked for.
+
+        Rows belong to the range in which their row group starts. Without `leaves` only positions and lengths are
+        given.
+        """
+        ...
+
+
+def open_source(storage: Storage, location: str, file_format: FileFormat) -> Source:
+    """Opens a file. Raises MissingFileError, CorruptFileError or StorageError naming it."""
+    with decoding(location):
+        match file_format:
+            case FileFormat.PARQUET:
+                return _open_parquet(storage, location)
+            case FileFormat.ORC:
+                return OrcSource(storage, location)
+            case FileFormat.AVRO:
+                return AvroSource(storage, location)
+            case _:
+                raise ValidationError(f"{location}: a file of format {file_format} has no rows to read")
+
+
+def _open_parquet(storage: Storage, location: str) -> Source:
+    try:
+        with decoding(location):
+            return ParquetSource(storage, location)
+    except CorruptFileError:
+        path = storage.local_path(location)
+        if path is None:
+            raise
+        return DuckDBSource(path, location)
+
+
+@contextlib.contextmanager
+def decoding(location: str) -> Iterator[None]:
+    """Turns what a decoder says of bad bytes into a CorruptFileError that names the file."""
+    try:
+        yield
+    except IcecoreError:
+        raise
+    except OSError as e:
+        # Arrow's decoders raise OSError too; only the operating system's own carry a number.
+        if e.errno is not None:
+            raise StorageError(f"can't read {location}: {e.strerror or e}") from e
+        raise CorruptFileError(f"{location} can't be decoded: {e}") from e
+    except (pa.ArrowException, UnicodeDecodeError) as e:
+        raise CorruptFileError(f"{location} can't be decoded: {e}") from e
+
+
+class ParquetSource:
+    """A Parquet file; only the columns asked for are read, row group by row group."""
+
+    def __init__(self, storage: Storage, location: str) -> None:
+        self.location = location
+        # INT96 as microseconds: nanoseconds end in the year 2262.
+        self._file = pq.ParquetFile(storage.open_input(location), coerce_int96_timestamp_unit="us")
+        self.fields = file_fields(self._file.schema_arrow)
+        if sum(f.leaves for f in self.fields) != self._file.metadata.num_columns:
+            raise CorruptFileError(f"{location}: the columns of the Parquet schema can't be told apart")
+
+    def batches(self, leaves: frozenset[int], start: int, length: int, batch_rows: int) -> Iterator[FileBatch]:
+        """See `Source.batches`."""
+        paths = [self._file.schema.column(i).path for i in sorted(leaves)]
+        first = 0
+        with decoding(self.location):
+            footer = self._file.metadata
+            for g in range(footer.num_row_groups):
+                group = footer.row_group(g)
+                if group.num_rows and (footer.num_row_groups == 1 or start <= row_group_start(group) < start + length):
+                    yield from self._group(g, group.num_rows, first, paths, batch_rows)
+                first += group.num_rows
+
+    def _group(self, g: int, rows: int, first: int, paths: list[str], batch_rows: int) -> Iterator[FileBatch]:
+        if not paths:
+            yield from _empty_batches(first, rows, batch_rows)
+            return
+        read = 0
+        for batch in self._file.iter_batches(batch_rows, row_groups=[g], columns=paths):
+            yield FileBatch(first + read, batch.num_rows, _columns(batch))
+            read += batch.num_rows
+        if read != rows:
+            raise CorruptFileError(f"{self.location}: row group {g} should have {rows} rows, found {read}")
+
+
+class DuckDBSource:
+    """A Parquet file that Arrow can't open. All its rows belong to the range with byte 0."""
+
+    def __init__(self, path: str, location: str) -> None:
+        self.location = location
+        self._file = DuckDBParquet(path, location)
+        self.fields = self._file.fields
+
+    def batches(self, leaves: frozenset[int], start: int, length: int, batch_rows: int) -> Iterator[FileBatch]:
+        """See `Source.batches`."""
+        if start > 0:
+            return
+        first = 0
+        for batch in self._file.batches(_top_names(self.fields, leaves), batch_rows):
+            yield FileBatch(first, batch.num_rows, _columns(batch))
+            first += batch.num_rows
+
+
+class OrcSource:
+    """An ORC file. Arrow doesn't say where its stripes start, so all rows belong to the range with byte 0."""
+
+    def __init__(self, storage: Storage, location: str) -> None:
+        self.location = location
+        self._file = pyarrow.orc.ORCFile(storage.open_input(location))
+        self.fields = file_fields(self._file.schema)
+
+    def batches(self, leaves: frozenset[int], start: int, length: int, batch_rows: int) -> Iterator[FileBatch]:
+        """See `Source.batches`."""
+        if start > 0:
+            return
+        names = _top_names(self.fields, leaves)
+        first = 0
+        with decoding(self.location):
+            if not names:
+                yield from _empty_batches(0, self._file.nrows, batch_rows)
+                return
+            for stripe in range(self._file.nstripes):
+                whole = self._file.read_stripe(stripe, columns=names)
+                for at in range(0, whole.num_rows, batch_rows):
+                    batch = whole.slice(at, batch_rows)
+                    yield FileBatch(first + at, batch.num_rows, _columns(batch))
+                first += whole.num_rows
+
+
+class AvroSource:
+    """An Avro file. It is decoded as a whole, and all rows belong to the range with byte 0."""
+
+    def __init__(self, storage: Storage, location: str) -> None:
+        self.location = location
+        self._rows = AvroRows(storage.read_bytes(location), location)
+        self.fields = file_fields(self._rows.schema)
+
+    def batches(self, leaves: frozenset[int], start: int, length: int, batch_rows: int) -> Iterator[FileBatch]:
+        """See `Source.batches`."""
+        if start > 0:
+            return
+        first = 0
+        with decoding(self.location):
+            for batch in self._rows.batches(batch_rows):
+                yield FileBatch(first, batch.num_rows, _columns(batch))
+                first += batch.num_rows
+
+
+def _top_names(fields: tuple[FileField, ...], leaves: frozenset[int]) -> list[str]:
+    return [f.name for f in fields if any(f.first_leaf <= i < f.first_leaf + f.leaves for i in leaves)]
+
+
+def _columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
+def _empty_batches(first: int, rows: int, batch_rows: int) -> Iterator[FileBatch]:
+    for at in range(0, rows, batch_rows):
+        yield FileBatch(first + at, min(batch_rows, rows - at), {})

@@ -1,0 +1,100 @@
+"""What of a schema is stored in data files: all but columns of type unknown (Spec: T2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+from attrs import evolve
+
+from icecore.engine.data.arrow_schema import schema_to_arrow, type_to_arrow
+from icecore.engine.data.nested import list_parts, map_parts, struct_children
+from icecore.engine.errors import ValidationError
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import (
+    GeographyType,
+    GeometryType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    Type,
+    UnknownType,
+    VariantType,
+    children,
+    walk,
+)
+
+
+def stored_schema(schema: Schema) -> Schema:
+    """The schema without columns of type unknown, at any depth.
+
+    Raises ValidationError where nothing is left of a struct, list or map, which Parquet can't hold, and naming a
+    column of type variant, geometry or geography: Arrow can't write their Parquet types.
+    """
+    for f in walk(schema.fields):
+        if isinstance(f.field_type, (VariantType, GeometryType, GeographyType)):
+            raise ValidationError(f"column {schema.name_of(f.field_id)!r}: type {f.field_type} can't be written yet")
+    if not any(_stores_nothing(f.field_type) for f in walk(schema.fields)) and schema.fields:
+        return schema
+    return Schema(_stored_fields(schema.fields, "the table"), schema.schema_id, schema.identifier_field_ids)
+
+
+def stored_table(table: pa.Table, schema: Schema, stored: Schema) -> pa.Table:
+    """A table of `schema` cut down to `stored`, which is its `stored_schema`."""
+    if stored is schema:
+        return table
+    arrow = schema_to_arrow(stored)
+    by_id = {f.field_id: (f, table.column(i)) for i, f in enumerate(schema.fields)}
+    columns = []
+    for f, target in zip(stored.fields, arrow, strict=True):
+        whole, column = by_id[f.field_id]
+        chunks = [_cut(whole.field_type, f.field_type, c) for c in column.chunks]
+        columns.append(pa.chunked_array(chunks, target.type))
+    return pa.table(columns, schema=arrow)
+
+
+def _stores_nothing(t: Type) -> bool:
+    return isinstance(t, UnknownType) or (isinstance(t, StructType) and not t.fields)
+
+
+def _stored_fields(fields: Iterable[NestedField], where: str) -> tuple[NestedField, ...]:
+    kept = [f for f in fields if not isinstance(f.field_type, UnknownType)]
+    if not kept:
+        raise ValidationError(f"{where} has no column that a data file can store")
+    return tuple(evolve(f, field_type=_stored_type(f.field_type, repr(f.name))) for f in kept)
+
+
+def _stored_type(t: Type, where: str) -> Type:
+    if any(isinstance(c.field_type, UnknownType) for c in children(t)) and not isinstance(t, StructType):
+        raise ValidationError(f"{where}: a data file can't store {t}")
+    match t:
+        case StructType(fields=fields):
+            return StructType(_stored_fields(fields, where))
+        case ListType():
+            return evolve(t, element=_stored_type(t.element, where))
+        case MapType():
+            return evolve(t, key=_stored_type(t.key, where), value=_stored_type(t.value, where))
+        case _:
+            return t
+
+
+def _cut(whole: Type, stored: Type, array: pa.Array) -> pa.Array:
+    if whole == stored:
+        return array
+    target = type_to_arrow(stored)
+    mask = array.is_null() if array.null_count else None
+    match whole, stored:
+        case StructType(fields=fields), StructType(fields=kept):
+            children_ = {f.field_id: (f, c) for f, c in zip(fields, struct_children(array), strict=True)}
+            parts = [_cut(children_[f.field_id][0].field_type, f.field_type, children_[f.field_id][1]) for f in kept]
+            return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
+        case ListType() as a, ListType() as b:
+            offsets, values = list_parts(array)
+            return pa.ListArray.from_arrays(offsets, _cut(a.element, b.element, values), type=target, mask=mask)
+        case MapType() as a, MapType() as b:
+            offsets, keys, values = map_parts(array)
+            keys, values = _cut(a.key, b.key, keys), _cut(a.value, b.value, values)
+            return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=mask)
+        case _:
+            return array

@@ -1,0 +1,130 @@
+"""The exceptions of icecore: one base, each class says whether a retry can help and which HTTP status it maps to."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class IcecoreError(Exception):
+    """Base of every error that icecore raises on purpose.
+
+    `retryable` is true where the same call may succeed later; `http_status` is what a server would answer.
+    """
+
+    retryable: ClassVar[bool] = False
+    http_status: ClassVar[int] = 500
+
+
+class ValidationError(IcecoreError, ValueError):
+    """Input that breaks a rule: of the Iceberg spec, of a schema, or of an API."""
+
+    http_status = 400
+
+
+class ExpressionError(ValidationError):
+    """A filter that can't be parsed, or can't be bound to the schema."""
+
+
+class UnsupportedFormatVersionError(ValidationError):
+    """A table, view or manifest of a format version that this release doesn't know (Spec: G1)."""
+
+
+class NotFoundError(IcecoreError, LookupError):
+    """The thing that a call names does not exist."""
+
+    http_status = 404
+
+
+class NoSuchNamespaceError(NotFoundError):
+    """The namespace does not exist."""
+
+
+class NoSuchTableError(NotFoundError):
+    """The table does not exist."""
+
+
+class NoSuchViewError(NotFoundError):
+    """The view does not exist."""
+
+
+class NoSuchSnapshotError(NotFoundError):
+    """No snapshot has that id, ref or time."""
+
+
+class AlreadyExistsError(IcecoreError):
+    """The name is taken."""
+
+    http_status = 409
+
+
+class NamespaceAlreadyExistsError(AlreadyExistsError):
+    """The namespace exists already."""
+
+
+class TableAlreadyExistsError(AlreadyExistsError):
+    """A table or view of that name exists already."""
+
+
+class NamespaceNotEmptyError(IcecoreError):
+    """The namespace still holds tables, views or namespaces."""
+
+    http_status = 409
+
+
+class CommitConflictError(IcecoreError):
+    """Another commit changed what this one relies on; says which commit, by whom, and what it touched."""
+
+    http_status = 409
+
+
+class CommitFailedError(CommitConflictError):
+    """A requirement of the commit does not hold on the current state; a fresh attempt may succeed."""
+
+    retryable = True
+
+
+class CommitStateUnknownError(IcecoreError):
+    """The outcome of a commit could not be learnt; nothing was cleaned up."""
+
+    http_status = 500
+
+
+class CorruptFileError(IcecoreError):
+    """A metadata, manifest, delete or data file can't be decoded; the message names the file."""
+
+
+class CorruptLogError(IcecoreError):
+    """The transaction log breaks one of its own rules; the message names the position."""
+
+
+class StorageError(IcecoreError):
+    """Storage refused: missing file, no permission, no space, a scheme without a file system."""
+
+
+class MissingFileError(StorageError, FileNotFoundError):
+    """A file that metadata names does not exist."""
+
+    http_status = 404
+
+
+class FileExistsInStorageError(StorageError, FileExistsError):
+    """A file that must be new exists already."""
+
+    http_status = 409
+
+
+class WarehouseLockedError(IcecoreError):
+    """Another process holds the write lock of the warehouse for longer than the timeout."""
+
+    retryable = True
+    http_status = 503
+
+
+class ReadOnlyError(IcecoreError):
+    """The warehouse was opened read-only, or lies on storage that can't be written."""
+
+    http_status = 403
+
+
+class MissingDependencyError(IcecoreError):
+    """An optional package or program is needed; the message says what to install."""

@@ -1,0 +1,186 @@
+"""Events: what the log holds, how they are hashed, and how old ones are read.
+
+Kinds and payloads (all JSON objects):
+
+    namespace.created             namespace, properties
+    namespace.properties-updated  namespace, updates, removals
+    namespace.dropped             namespace
+    table.created                 identifier, updates, requirements
+    table.registered              identifier, metadata-location, metadata, metadata-sha256, location-mapping
+    table.committed               updates, requirements, snapshots
+    table.renamed                 from, to
+    table.dropped                 identifier
+    table.materialized            (nothing: metadata is written out as of here)
+
+`updates` are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned. `snapshots` says for
+each snapshot id which manifests its list has beyond those of its parent: see `manifest_changes.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from attrs import evolve, frozen
+
+from icecore.engine.errors import CorruptLogError
+
+SCHEMA_VERSION = 1
+GENESIS_HASH = "0" * 64
+
+NAMESPACE_CREATED = "namespace.created"
+NAMESPACE_PROPERTIES_UPDATED = "namespace.properties-updated"
+NAMESPACE_DROPPED = "namespace.dropped"
+TABLE_CREATED = "table.created"
+TABLE_REGISTERED = "table.registered"
+TABLE_COMMITTED = "table.committed"
+TABLE_RENAMED = "table.renamed"
+TABLE_DROPPED = "table.dropped"
+TABLE_MATERIALIZED = "table.materialized"
+
+CATALOG_STREAM = "catalog"
+
+
+def table_stream(table_uuid: str) -> str:
+    return f"table:{table_uuid}"
+
+
+@frozen
+class Provenance:
+    """Who commits, with what, and why."""
+
+    actor: str | None = None
+    engine: str | None = None
+    message: str | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    idempotency_key: str | None = None
+
+
+@frozen
+class Event:
+    """One event as it stands in the log. `recorded_at_ms` is milliseconds since the epoch and never goes back."""
+
+    position: int
+    event_id: str
+    stream: str
+    stream_version: int
+    kind: str
+    schema_version: int
+    transaction_id: str
+    recorded_at_ms: int
+    provenance: Provenance
+    payload_text: str
+    content_sha256: str | None
+    prev_hash: str
+    hash: str
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The payload in its present form. Raises CorruptLogError where it is not JSON."""
+        try:
+            value = orjson.loads(self.payload_text)
+        except orjson.JSONDecodeError as e:
+            raise CorruptLogError(f"the event at position {self.position} has a payload that is not JSON: {e}") from e
+        return upcast(self.kind, self.schema_version, value)
+
+    def computed_hash(self) -> str:
+        """The hash that this event must have."""
+        p = self.provenance
+        envelope = [
+            self.position,
+            self.event_id,
+            self.stream,
+            self.stream_version,
+            self.kind,
+            self.schema_version,
+            self.transaction_id,
+            self.recorded_at_ms,
+            p.actor,
+            p.engine,
+            p.message,
+            p.correlation_id,
+            p.causation_id,
+            p.idempotency_key,
+            self.payload_text,
+            self.content_sha256,
+            self.prev_hash,
+        ]
+        return hashlib.sha256(orjson.dumps(envelope)).hexdigest()
+
+    def sealed(self) -> Event:
+        """The event with its hash filled in."""
+        return evolve(self, hash=self.computed_hash())
+
+    @classmethod
+    def from_row(cls, row: Any) -> Event:
+        """An event of a row of the event table."""
+        return cls(
+            row["position"],
+            row["event_id"],
+            row["stream"],
+            row["stream_version"],
+            row["kind"],
+            row["schema_version"],
+            row["transaction_id"],
+            row["recorded_at_ms"],
+            Provenance(
+                row["actor"],
+                row["engine"],
+                row["message"],
+                row["correlation_id"],
+                row["causation_id"],
+                row["idempotency_key"],
+            ),
+            row["payload"],
+            row["content_sha256"],
+            row["prev_hash"],
+            row["hash"],
+        )
+
+    def to_row(self) -> dict[str, Any]:
+        """The columns of the event table."""
+        p = self.provenance
+        return {
+            "position": self.position,
+            "event_id": self.event_id,
+            "stream": self.stream,
+            "stream_version": self.stream_version,
+            "kind": self.kind,
+            "schema_version": self.schema_version,
+            "transaction_id": self.transaction_id,
+            "recorded_at_ms": self.recorded_at_ms,
+            "actor": p.actor,
+            "engine": p.engine,
+            "message": p.message,
+            "correlation_id": p.correlation_id,
+            "causation_id": p.causation_id,
+            "idempotency_key": p.idempotency_key,
+            "payload": self.payload_text,
+            "content_sha256": self.content_sha256,
+            "prev_hash": self.prev_hash,
+            "hash": self.hash,
+        }
+
+
+def canonical(payload: Mapping[str, Any]) -> str:
+    """The one text of a payload that is stored and hashed."""
+    return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS).decode()
+
+
+# (kind, version) -> the function that lifts a payload of that version to the next one.
+UPCASTERS: dict[tuple[str, int], Any] = {}
+
+
+def upcast(kind: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
+    """A payload lifted to SCHEMA_VERSION. Raises CorruptLogError for a version of the future."""
+    if version > SCHEMA_VERSION:
+        raise CorruptLogError(
+            f"an event of kind {kind} has schema version {version}; this release knows {SCHEMA_VERSION}"
+        )
+    while version < SCHEMA_VERSION:
+        payload = UPCASTERS[kind, version](payload)
+        version += 1
+    return payload

@@ -1,0 +1,94 @@
+"""Row by row evaluation in Python: slow and plain, for tests and for a handful of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from icecore.engine.errors import ExpressionError
+from icecore.engine.expression.nodes import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BoundTerm,
+    Expression,
+    Not,
+    Operation,
+    Or,
+    Predicate,
+)
+from icecore.engine.expression.strings import like_regex
+
+
+def evaluate(bound: Expression, getter: Callable[[BoundTerm], Any]) -> bool:
+    """Whether a row satisfies a bound expression.
+
+    `getter` gives the row's value of a term's column, internal, before the term's transform.
+    """
+    match bound:
+        case AlwaysTrue():
+            return True
+        case AlwaysFalse():
+            return False
+        case And(children=children):
+            return all(evaluate(c, getter) for c in children)
+        case Or(children=children):
+            return any(evaluate(c, getter) for c in children)
+        case Not():
+            raise ExpressionError("a bound expression has no NOT")
+        case Predicate(term=BoundTerm() as term):
+            value = getter(term)
+            if value is not None and term.field.field_type.is_primitive:
+                value = term.transform.apply(term.source_type, value)
+            return _holds(bound, value)
+        case Predicate():
+            raise ExpressionError(f"the predicate on {bound.term.name!r} is not bound")
+        case _:
+            assert_never(bound)
+
+
+def _holds(p: Predicate, value: Any) -> bool:
+    if value is None:
+        return p.op is Operation.IS_NULL
+    key, keys = _key(value), [_key(v) for v in p.literals]
+    match p.op:
+        case Operation.IS_NULL:
+            return False
+        case Operation.NOT_NULL:
+            return True
+        case Operation.IS_NAN:
+            return _is_nan(value)
+        case Operation.NOT_NAN:
+            return not _is_nan(value)
+        case Operation.EQ | Operation.IN:
+            return key in keys
+        case Operation.NOT_EQ | Operation.NOT_IN:
+            return key not in keys
+        case Operation.LT:
+            return bool(key < keys[0])
+        case Operation.LT_EQ:
+            return bool(key <= keys[0])
+        case Operation.GT:
+            return bool(key > keys[0])
+        case Operation.GT_EQ:
+            return bool(key >= keys[0])
+        case Operation.STARTS_WITH:
+            return bool(value.startswith(p.literals[0]))
+        case Operation.NOT_STARTS_WITH:
+            return not value.startswith(p.literals[0])
+        case Operation.LIKE:
+            return like_regex(*p.literals).fullmatch(value) is not None
+        case Operation.NOT_LIKE:
+            return like_regex(*p.literals).fullmatch(value) is None
+        case _:
+            assert_never(p.op)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _key(value: Any) -> Any:
+    """NaN above all numbers and equal to itself."""
+    return ((1, 0.0) if math.isnan(value) else (0, value)) if isinstance(value, float) else value

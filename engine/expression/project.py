@@ -1,0 +1,275 @@
+"""Projections of row predicates onto partition values.
+
+Spec: Scan Planning (SP1, SP8), Partition Transforms (PT6). The inclusive projection is true of the partition of every
+row that satisfies the filter; the strict one is true only of partitions all of whose rows do. The result's terms are
+the spec's partition fields, with their ids and types, and its literals partition values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from icecore.engine.expression.evaluate import evaluate
+from icecore.engine.expression.nodes import BoundTerm, Expression, Operation, Predicate
+from icecore.engine.expression.simplify import and_, or_
+from icecore.engine.expression.strings import like_prefix
+from icecore.engine.expression.walk import rewrite
+from icecore.engine.spec.partition import PartitionField, PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.single_value import decimal_to_unscaled, unscaled_to_decimal
+from icecore.engine.spec.transform import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    UnknownTransform,
+    VoidTransform,
+    YearTransform,
+)
+from icecore.engine.spec.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+)
+
+__all__ = ["evaluate", "project_inclusive", "project_strict"]
+
+_Op = Operation
+
+
+def project_inclusive(bound: Expression, spec: PartitionSpec, schema: Schema) -> Expression:
+    """What must hold of a partition for it to have a row that satisfies a bound expression."""
+    return rewrite(bound, lambda p: and_(*_projections(p, spec, schema, _inclusive)))
+
+
+def project_strict(bound: Expression, spec: PartitionSpec, schema: Schema) -> Expression:
+    """What, where it holds of a partition, makes all of its rows satisfy a bound expression."""
+    return rewrite(bound, lambda p: or_(*_projections(p, spec, schema, _strict)))
+
+
+_Projection = Callable[[Predicate, PartitionField, BoundTerm], Expression | None]
+
+
+def _projections(p: Predicate, spec: PartitionSpec, schema: Schema, projection: _Projection) -> Iterable[Expression]:
+    """The projections of a leaf through every partition field over its column, each true in its own right."""
+    term = p.term
+    if not isinstance(term, BoundTerm) or not term.field.field_type.is_primitive:
+        return
+    for f in spec.fields:
+        if f.source_ids != (term.field.field_id,) or isinstance(f.transform, (VoidTransform, UnknownTransform)):
+            continue
+        part = BoundTerm(NestedField(f.field_id, f.name, f.result_type(schema)), f.name)
+        # A predicate on the same transform holds of the partition value as it is, and so does any test for null.
+        if term.transform == f.transform or p.op in (_Op.IS_NULL, _Op.NOT_NULL):
+            yield Predicate(p.op, part, p.literals)
+        elif isinstance(term.transform, IdentityTransform):
+            found = projection(p, f, part)
+            if found is not None and _fits(found):
+                yield found
+
+
+def _fits(projected: Expression) -> bool:
+    """Whether the literals are values of the partition field; truncating the least values leaves their range."""
+    if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
+        return True
+    match projected.term.source_type:
+        case IntegerType() | LongType() as t:
+            return all(t.min <= v <= t.max for v in projected.literals)
+        case DecimalType(precision=precision, scale=scale):
+            return all(abs(decimal_to_unscaled(v, scale)) < 10**precision for v in projected.literals)
+        case _:
+            return True
+
+
+def _inclusive(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression | None:
+    match f.transform:
+        case BucketTransform() if p.op in (_Op.EQ, _Op.IN):
+            return _among(_Op.IN, part, _transformed(p, f))
+        case TruncateTransform(width=width) if isinstance(_source(p), (StringType, BinaryType)):
+            return _inclusive_prefix(p, f, part, width)
+        case TruncateTransform():
+            return _inclusive_order(p, f, part)
+        case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
+            return _including_old_times(_inclusive_order(p, f, part), p)
+        case _:
+            return None
+
+
+def _strict(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression | None:
+    match f.transform:
+        case BucketTransform() if p.op in (_Op.NOT_EQ, _Op.NOT_IN):
+            return _among(_Op.NOT_IN, part, _transformed(p, f))
+        case TruncateTransform(width=width) if isinstance(_source(p), (StringType, BinaryType)):
+            return _strict_prefix(p, f, part, width)
+        case TruncateTransform():
+            return _strict_order(p, f, part)
+        case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
+            return _excluding_old_times(_strict_order(p, f, part), p)
+        case _:
+            return None
+
+
+def _source(p: Predicate) -> PrimitiveType:
+    assert isinstance(p.term, BoundTerm)
+    return p.term.source_type
+
+
+def _transformed(p: Predicate, f: PartitionField) -> list[Any]:
+    return [f.transform.apply(_source(p), v) for v in p.literals]
+
+
+def _among(op: Operation, part: BoundTerm, values: Iterable[Any]) -> Expression:
+    unique = tuple(sorted(set(values)))
+    if len(unique) == 1:
+        return Predicate(_Op.EQ if op is _Op.IN else _Op.NOT_EQ, part, unique)
+    return Predicate(op, part, unique)
+
+
+def _step(source: PrimitiveType, value: Any, by: int) -> Any:
+    """The value of a discrete type that is `by` after another."""
+    if isinstance(source, DecimalType):
+        return unscaled_to_decimal(decimal_to_unscaled(value, source.scale) + by, source.scale)
+    return value + by
+
+
+def _inclusive_order(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression | None:
+    """Through an order-preserving transform of whole numbers, decimals, dates or timestamps."""
+    source = _source(p)
+
+    def at(by: int) -> tuple[Any]:
+        return (f.transform.apply(source, _step(source, p.literals[0], by)),)
+
+    match p.op:
+        case _Op.LT:
+            return Predicate(_Op.LT_EQ, part, at(-1))
+        case _Op.LT_EQ:
+            return Predicate(_Op.LT_EQ, part, at(0))
+        case _Op.GT:
+            return Predicate(_Op.GT_EQ, part, at(1))
+        case _Op.GT_EQ:
+            return Predicate(_Op.GT_EQ, part, at(0))
+        case _Op.EQ | _Op.IN:
+            return _among(_Op.IN, part, _transformed(p, f))
+        case _:
+            return None
+
+
+def _strict_order(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression | None:
+    source = _source(p)
+
+    def at(by: int) -> tuple[Any]:
+        return (f.transform.apply(source, _step(source, p.literals[0], by)),)
+
+    match p.op:
+        case _Op.LT:
+            return Predicate(_Op.LT, part, at(0))
+        case _Op.LT_EQ:
+            return Predicate(_Op.LT, part, at(1))
+        case _Op.GT:
+            return Predicate(_Op.GT, part, at(0))
+        case _Op.GT_EQ:
+            return Predicate(_Op.GT, part, at(-1))
+        case _Op.NOT_EQ | _Op.NOT_IN:
+            return _among(_Op.NOT_IN, part, _transformed(p, f))
+        case _:
+            return None
+
+
+def _inclusive_prefix(p: Predicate, f: PartitionField, part: BoundTerm, width: int) -> Expression | None:
+    value = p.literals[0] if p.literals else ""
+    match p.op:
+        case _Op.LT | _Op.LT_EQ:
+            return Predicate(_Op.LT_EQ, part, (value[:width],))
+        case _Op.GT | _Op.GT_EQ:
+            return Predicate(_Op.GT_EQ, part, (value[:width],))
+        case _Op.EQ | _Op.IN:
+            return _among(_Op.IN, part, _transformed(p, f))
+        case _Op.LIKE:
+            return _starting(part, like_prefix(*p.literals), width)
+        case _Op.STARTS_WITH:
+            return _starting(part, value, width)
+        case _Op.NOT_STARTS_WITH if len(value) < width:
+            return Predicate(p.op, part, (value,))
+        case _Op.NOT_STARTS_WITH if len(value) == width:
+            return Predicate(_Op.NOT_EQ, part, (value,))
+        case _:
+            return None
+
+
+def _starting(part: BoundTerm, prefix: str, width: int) -> Expression | None:
+    if len(prefix) >= width:
+        return Predicate(_Op.EQ, part, (prefix[:width],))
+    return Predicate(_Op.STARTS_WITH, part, (prefix,)) if prefix else None
+
+
+def _strict_prefix(p: Predicate, f: PartitionField, part: BoundTerm, width: int) -> Expression | None:
+    value = p.literals[0] if p.literals else ""
+    match p.op:
+        case _Op.LT | _Op.LT_EQ:
+            return Predicate(_Op.LT, part, (value[:width],))
+        case _Op.GT | _Op.GT_EQ:
+            return Predicate(_Op.GT, part, (value[:width],))
+        case _Op.NOT_EQ | _Op.NOT_IN:
+            return _among(_Op.NOT_IN, part, _transformed(p, f))
+        case _Op.STARTS_WITH if len(value) <= width:
+            return _starting(part, value, width)
+        case _Op.NOT_STARTS_WITH:
+            return _not_starting(part, value, width)
+        case _Op.NOT_LIKE:
+            return _not_starting(part, like_prefix(*p.literals), width)
+        case _:
+            return None
+
+
+def _not_starting(part: BoundTerm, prefix: str, width: int) -> Expression | None:
+    if len(prefix) >= width:
+        return Predicate(_Op.NOT_EQ, part, (prefix[:width],))
+    return Predicate(_Op.NOT_STARTS_WITH, part, (prefix,)) if prefix else None
+
+
+def _has_old_times(p: Predicate, part: BoundTerm) -> bool:
+    """Days of dates were never wrong, see `_including_old_times`."""
+    return not (isinstance(_source(p), DateType) and isinstance(part.source_type, DateType))
+
+
+def _including_old_times(projected: Expression | None, p: Predicate) -> Expression | None:
+    """Makes room for partition values that are one too high.
+
+    Java's Iceberg up to 0.10 rounded times before 1970 up: files with such values exist, and both readings must match.
+    """
+    if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
+        return projected
+    if not _has_old_times(p, projected.term):
+        return projected
+    values = projected.literals
+    match projected.op:
+        case _Op.LT_EQ if values[0] < 0:
+            return Predicate(_Op.LT_EQ, projected.term, (values[0] + 1,))
+        case _Op.EQ | _Op.IN if values[0] < 0:
+            return _among(_Op.IN, projected.term, (*values, *(v + 1 for v in values if v < 0)))
+        case _:
+            return projected
+
+
+def _excluding_old_times(projected: Expression | None, p: Predicate) -> Expression | None:
+    """The strict side of the same: a value one too high must not be taken for a later time."""
+    if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
+        return projected
+    if not _has_old_times(p, projected.term):
+        return projected
+    values = projected.literals
+    match projected.op:
+        case _Op.GT if values[0] <= 0:
+            return Predicate(_Op.GT, projected.term, (values[0] + 1,))
+        case _Op.NOT_EQ | _Op.NOT_IN if values[0] < 0:
+            return _among(_Op.NOT_IN, projected.term, (*values, *(v + 1 for v in values if v < 0)))
+        case _:
+            return projected

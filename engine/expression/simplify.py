@@ -1,0 +1,89 @@
+"""AND and OR with what is certain folded away.
+
+Over unbound expressions only flattening and the constants are folded, which holds under SQL's three-valued logic. Over
+bound ones, where nothing is negated, null tests that other children imply are dropped too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from icecore.engine.expression.nodes import (
+    FALSE,
+    TRUE,
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BoundTerm,
+    Expression,
+    Operation,
+    Or,
+    Predicate,
+)
+
+
+def and_(*children: Expression) -> Expression:
+    """The conjunction: flat, each child once, constants folded."""
+    flat = _flatten(children, And)
+    if any(isinstance(c, AlwaysFalse) for c in flat):
+        return FALSE
+    kept = [c for c in flat if not isinstance(c, AlwaysTrue)]
+    rejecting, null, not_null = _null_tests(kept)
+    if null & (rejecting | not_null):
+        return FALSE
+    kept = [c for c in kept if not (_is(c, Operation.NOT_NULL) and _bound(c) in rejecting)]
+    if len(kept) < 2:
+        return kept[0] if kept else TRUE
+    return And(tuple(kept))
+
+
+def or_(*children: Expression) -> Expression:
+    """The disjunction: flat, each child once, constants folded."""
+    flat = _flatten(children, Or)
+    if any(isinstance(c, AlwaysTrue) for c in flat):
+        return TRUE
+    kept = [c for c in flat if not isinstance(c, AlwaysFalse)]
+    _, null, not_null = _null_tests(kept)
+    if null & not_null:
+        return TRUE
+    if not_null:
+        kept = [c for c in kept if _is(c, Operation.NOT_NULL) or _bound(c) not in not_null]
+    if len(kept) < 2:
+        return kept[0] if kept else FALSE
+    return Or(tuple(kept))
+
+
+def _flatten(children: Iterable[Expression], kind: type[And] | type[Or]) -> list[Expression]:
+    out: dict[Expression, None] = {}
+    for c in children:
+        # Children of a node of the same kind are flat already: it was made here, or is checked when bound.
+        parts = _flatten(c.children, kind) if isinstance(c, kind) else (c,)
+        out.update(dict.fromkeys(parts))
+    return list(out)
+
+
+def _is(e: Expression, op: Operation) -> bool:
+    return isinstance(e, Predicate) and e.op is op
+
+
+def _bound(e: Expression) -> BoundTerm | None:
+    return e.term if isinstance(e, Predicate) and isinstance(e.term, BoundTerm) else None
+
+
+def _null_tests(children: Iterable[Expression]) -> tuple[set[BoundTerm], set[BoundTerm], set[BoundTerm]]:
+    """The bound terms that children compare, test for null, and test for not null."""
+    rejecting: set[BoundTerm] = set()
+    null: set[BoundTerm] = set()
+    not_null: set[BoundTerm] = set()
+    for c in children:
+        term = _bound(c)
+        if term is None or not isinstance(c, Predicate):
+            continue
+        match c.op:
+            case Operation.IS_NULL:
+                null.add(term)
+            case Operation.NOT_NULL:
+                not_null.add(term)
+            case _:
+                rejecting.add(term)
+    return rejecting, null, not_null

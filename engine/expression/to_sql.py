@@ -1,0 +1,193 @@
+"""Bound expressions as DuckDB SQL over rows of data."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from attrs import frozen
+
+from icecore.engine.errors import ExpressionError
+from icecore.engine.expression.nodes import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BoundTerm,
+    Expression,
+    Not,
+    Operation,
+    Or,
+    Predicate,
+)
+from icecore.engine.spec.transform import BucketTransform
+from icecore.engine.spec.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+INLINE_LITERALS = 20
+"""Up to so many literals of IN are a parameter each; more are one list, which DuckDB binds and hashes faster."""
+
+COMPARISONS = {
+    Operation.LT: "<",
+    Operation.LT_EQ: "<=",
+    Operation.GT: ">",
+    Operation.GT_EQ: ">=",
+    Operation.EQ: "=",
+    Operation.NOT_EQ: "<>",
+}
+
+
+def to_sql(
+    bound: Expression,
+    column: Callable[[BoundTerm], str],
+    parameters: dict[str, Any],
+    bucket: Callable[[BoundTerm], str] | None = None,
+) -> str:
+    """A DuckDB condition that selects the rows of a bound expression.
+
+    `column` gives the SQL of a term's column, quoted, of the DuckDB type that its Iceberg type is read as. Values go to
+    `parameters` as `p0`, `p1` and so on, after those that are there. `bucket` gives the SQL of a term's bucket number;
+    without it a predicate on a bucket raises ExpressionError, because DuckDB has no such function.
+    """
+
+    def sql(e: Expression) -> str:
+        match e:
+            case AlwaysTrue():
+                return "TRUE"
+            case AlwaysFalse():
+                return "FALSE"
+            case And(children=children):
+                return "(" + " AND ".join(map(sql, children)) + ")"
+            case Or(children=children):
+                return "(" + " OR ".join(map(sql, children)) + ")"
+            case Not():
+                raise ExpressionError("a bound expression has no NOT")
+            case Predicate(term=BoundTerm() as term):
+                return _leaf(e, _term_sql(term, column, bucket), _RowValues(term.result_type, parameters))
+            case Predicate():
+                raise ExpressionError(f"the predicate on {e.term.name!r} is not bound")
+            case _:
+                assert_never(e)
+
+    return sql(bound)
+
+
+def add_parameter(parameters: dict[str, Any], value: Any, prefix: str = "p") -> str:
+    """The reference to a new named parameter with that value."""
+    name = f"{prefix}{len(parameters)}"
+    parameters[name] = value
+    return f"${name}"
+
+
+def _term_sql(term: BoundTerm, column: Callable[[BoundTerm], str], bucket: Callable[[BoundTerm], str] | None) -> str:
+    if not isinstance(term.transform, BucketTransform):
+        return column(term)
+    if bucket is None:
+        raise ExpressionError(f"{term.transform} of column {term.name!r} can't be computed in SQL")
+    return bucket(term)
+
+
+@frozen
+class _RowValues:
+    """Literals of one type as SQL, in DuckDB's own types."""
+
+    type: PrimitiveType
+    parameters: dict[str, Any]
+
+    def one(self, value: Any) -> str:
+        ref = add_parameter(self.parameters, value)
+        match self.type:
+            case BooleanType() | StringType():
+                return ref
+            case DateType():
+                # Python's dates end at the year 9999; the sum is folded to a constant.
+                return f"(DATE '1970-01-01' + {ref}::INTEGER)"
+            case TimeType():
+                self.parameters[ref[1:]] = (dt.datetime.min + dt.timedelta(microseconds=value)).time()
+                return f"{ref}::TIME"
+            case TimestampType():
+                return f"make_timestamp({ref}::BIGINT)"
+            case TimestamptzType():
+                return f"(TIMESTAMPTZ '1970-01-01 00:00:00+00' + to_microseconds({ref}::BIGINT))"
+            case TimestampNanoType():
+                return f"make_timestamp_ns({ref}::BIGINT)"
+            case TimestamptzNanoType():
+                return f"{ref}::BIGINT"
+            case _:
+                # A decimal's name is the same in DuckDB.
+                return f"{ref}::{_PLAIN.get(type(self.type)) or str(self.type)}"
+
+    def column(self, sql: str) -> str:
+        """The column as it compares with `one`."""
+        return f"epoch_ns({sql})" if isinstance(self.type, TimestamptzNanoType) else sql
+
+    def many(self, column: str, values: tuple[Any, ...]) -> str:
+        """`column IN values`."""
+        if len(values) <= INLINE_LITERALS:
+            return f"{self.column(column)} IN ({', '.join(map(self.one, values))})"
+        plain = _PLAIN.get(type(self.type)) or ("BIGINT" if type(self.type) in _EPOCH else str(self.type))
+        ref = add_parameter(self.parameters, list(values))
+        return f"{_EPOCH.get(type(self.type), '{}').format(column)} IN (SELECT unnest({ref}::{plain}[]))"
+
+
+_PLAIN: dict[type[PrimitiveType], str] = {
+    BooleanType: "BOOLEAN",
+    IntegerType: "INTEGER",
+    LongType: "BIGINT",
+    FloatType: "FLOAT",
+    DoubleType: "DOUBLE",
+    StringType: "VARCHAR",
+    UUIDType: "UUID",
+    FixedType: "BLOB",
+    BinaryType: "BLOB",
+}
+_EPOCH: dict[type[PrimitiveType], str] = {
+    DateType: "({} - DATE '1970-01-01')",
+    TimeType: "epoch_us({})",
+    TimestampType: "epoch_us({})",
+    TimestamptzType: "epoch_us({})",
+    TimestampNanoType: "epoch_ns({})",
+    TimestamptzNanoType: "epoch_ns({})",
+}
+
+
+def _leaf(p: Predicate, column: str, values: _RowValues) -> str:
+    match p.op:
+        case Operation.IS_NULL:
+            return f"{column} IS NULL"
+        case Operation.NOT_NULL:
+            return f"{column} IS NOT NULL"
+        case Operation.IS_NAN:
+            return f"isnan({column})"
+        case Operation.NOT_NAN:
+            return f"NOT isnan({column})"
+        case Operation.IN:
+            return values.many(column, p.literals)
+        case Operation.NOT_IN:
+            return f"NOT ({values.many(column, p.literals)})"
+        case Operation.STARTS_WITH:
+            return f"starts_with({column}, {values.one(p.literals[0])})"
+        case Operation.NOT_STARTS_WITH:
+            return f"NOT starts_with({column}, {values.one(p.literals[0])})"
+        case Operation.LIKE | Operation.NOT_LIKE:
+            pattern, *escape = map(values.one, p.literals)
+            word = "LIKE" if p.op is Operation.LIKE else "NOT LIKE"
+            return f"{column} {word} {pattern}" + (f" ESCAPE {escape[0]}" if escape else "")
+        case _:
+            return f"{values.column(column)} {COMPARISONS[p.op]} {values.one(p.literals[0])}"

@@ -1,0 +1,197 @@
+"""Avro object container files in memory: header, blocks, sync markers and codecs.
+
+Spec: Avro 1.12, Object Container Files. Records are neither encoded nor decoded here. Everything that is wrong with the
+bytes raises CorruptFileError naming `where`, the file they are from.
+"""
+
+from __future__ import annotations
+
+import bz2
+import json
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import cramjam
+import zstandard
+from attrs import frozen
+
+from icecore.engine.errors import CorruptFileError, ValidationError
+
+MAGIC = b"Obj\x01"
+SYNC_SIZE = 16
+DEFLATE_LEVEL = 6
+ZSTANDARD_LEVEL = 3
+
+
+@frozen
+class AvroHeader:
+    """The header of a container: its metadata, the parsed writer schema, and where the first block starts in bytes."""
+
+    metadata: Mapping[str, bytes]
+    schema: Any
+    codec: str
+    sync_marker: bytes
+    length: int
+
+    def text(self, key: str) -> str | None:
+        """A metadata value as text, None where the key is missing."""
+        value = self.metadata.get(key)
+        return None if value is None else value.decode("utf-8", "replace")
+
+
+@frozen
+class AvroBlock:
+    """One block: how many records it holds and their encoded bytes, decompressed."""
+
+    count: int
+    data: bytes
+
+
+def read_header(data: bytes, where: str) -> AvroHeader:
+    """The header of a container."""
+    if data[:4] == b"AGS1":
+        raise CorruptFileError(f"{where} is encrypted (an AES GCM stream), which can't be read")
+    if data[:4] != MAGIC:
+        raise CorruptFileError(f"{where} is not an Avro file: expected it to start with {MAGIC!r}, found {data[:4]!r}")
+    metadata: dict[str, bytes] = {}
+    position = 4
+    while True:
+        count, position = _read_long(data, position, where)
+        if count == 0:
+            break
+        if count < 0:
+            _, position = _read_long(data, position, where)
+        for _ in range(abs(count)):
+            key, position = _read_bytes(data, position, where)
+            value, position = _read_bytes(data, position, where)
+            metadata[key.decode("utf-8", "replace")] = value
+    sync_marker, position = _take(data, position, SYNC_SIZE, where)
+    return AvroHeader(
+        metadata, _schema(metadata, where), metadata.get("avro.codec", b"null").decode("latin-1"), sync_marker, position
+    )
+
+
+def read_blocks(data: bytes, header: AvroHeader, where: str) -> Iterator[AvroBlock]:
+    """The blocks of a container, decompressed, each checked against the sync marker."""
+    position = header.length
+    while position < len(data):
+        count, position = _read_long(data, position, where)
+        packed, position = _read_bytes(data, position, where)
+        marker, position = _take(data, position, SYNC_SIZE, where)
+        if marker != header.sync_marker:
+            raise CorruptFileError(f"{where}: the block before byte {position} does not end in the sync marker")
+        if count < 0:
+            raise CorruptFileError(f"{where}: the block before byte {position} says that it has {count} records")
+        yield AvroBlock(count, _decompress(header.codec, packed, where))
+
+
+def write_container(
+    metadata: Mapping[str, str | bytes], blocks: Iterable[AvroBlock], *, codec: str, sync_marker: bytes
+) -> bytes:
+    """The bytes of a container; the same input gives the same bytes. `metadata` must have the key `avro.schema`."""
+    if len(sync_marker) != SYNC_SIZE:
+        raise ValidationError(f"a sync marker has {SYNC_SIZE} bytes, found {len(sync_marker)}")
+    entries = {**metadata, "avro.codec": codec}
+    out = [MAGIC, write_long(len(entries))]
+    for key, value in entries.items():
+        out += [_with_length(key.encode()), _with_length(value.encode() if isinstance(value, str) else value)]
+    out += [b"\x00", sync_marker]
+    for block in blocks:
+        packed = _compress(codec, block.data)
+        out += [write_long(block.count), write_long(len(packed)), packed, sync_marker]
+    return b"".join(out)
+
+
+def write_long(value: int) -> bytes:
+    """A number as Avro encodes int and long: zigzag, then seven bits a byte."""
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append((rest & 0x7F) | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _schema(metadata: Mapping[str, bytes], where: str) -> Any:
+    if "avro.schema" not in metadata:
+        raise CorruptFileError(f"{where}: the Avro header has no schema")
+    try:
+        return json.loads(metadata["avro.schema"])
+    except (ValueError, RecursionError) as e:
+        raise CorruptFileError(f"{where}: the schema in the Avro header is not JSON: {e}") from e
+
+
+def _read_long(data: bytes, position: int, where: str) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if position >= len(data) or shift > 63:
+            raise CorruptFileError(f"{where}: no whole number at byte {position} of {len(data)}; is the file cut?")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+
+
+def _take(data: bytes, position: int, length: int, where: str) -> tuple[bytes, int]:
+    if not 0 <= length <= len(data) - position:
+        raise CorruptFileError(
+            f"{where}: expected {length} bytes from byte {position}, the file has {len(data)} in all; is it cut?"
+        )
+    return data[position : position + length], position + length
+
+
+def _read_bytes(data: bytes, position: int, where: str) -> tuple[bytes, int]:
+    length, position = _read_long(data, position, where)
+    return _take(data, position, length, where)
+
+
+def _with_length(data: bytes) -> bytes:
+    return write_long(len(data)) + data
+
+
+def _decompress(codec: str, data: bytes, where: str) -> bytes:
+    try:
+        match codec:
+            case "null":
+                return data
+            case "deflate":
+                inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+                out = inflater.decompress(data) + inflater.flush()
+                if not inflater.eof:
+                    raise CorruptFileError(f"{where}: a deflated block ends early")
+                return out
+            case "snappy":
+                out = bytes(cramjam.snappy.decompress_raw(data[:-4]))
+                if zlib.crc32(out) != int.from_bytes(data[-4:], "big"):
+                    raise CorruptFileError(f"{where}: the checksum of a snappy block does not fit")
+                return out
+            case "zstandard":
+                with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
+                    return bytes(stream.read())
+            case "bzip2":
+                return bz2.decompress(data)
+            case "xz":
+                return lzma.decompress(data)
+    except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, OSError, lzma.LZMAError, ValueError) as e:
+        raise CorruptFileError(f"{where}: a block can't be decompressed as {codec}: {e}") from e
+    raise CorruptFileError(f"{where}: the codec {codec!r} is not known")
+
+
+def _compress(codec: str, data: bytes) -> bytes:
+    match codec:
+        case "null":
+            return data
+        case "deflate":
+            deflater = zlib.compressobj(DEFLATE_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+            return deflater.compress(data) + deflater.flush()
+        case "snappy":
+            return bytes(cramjam.snappy.compress_raw(data)) + zlib.crc32(data).to_bytes(4, "big")
+        case "zstandard":
+            return zstandard.ZstdCompressor(level=ZSTANDARD_LEVEL).compress(data)
+        case _:
+            raise ValidationError(f"the Avro codec must be null, deflate, snappy or zstandard, found {codec!r}")

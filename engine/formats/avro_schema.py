@@ -1,0 +1,254 @@
+"""Avro schemas: how Iceberg types are written, and how any writer's schema is read by field id.
+
+Spec: Appendix A, Avro (M7). A *plain* type is a type of a writer's schema with its references resolved: a dict with a
+`type` that is a string, or a list of those (a union).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, assert_never
+
+from attrs import frozen
+
+from icecore.engine.errors import CorruptFileError
+from icecore.engine.spec.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    GeographyType,
+    GeometryType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+    VariantType,
+)
+
+FIELD_ID = "field-id"
+FIELD_NAME = "iceberg-field-name"
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+
+
+def field(name: str, field_id: int, avro_type: Any, *, optional: bool = False) -> dict[str, Any]:
+    """A record field with its id; an optional one is a union with null and defaults to it.
+
+    A name that Avro does not allow is sanitized, the original kept beside it.
+    """
+    avro_name = sanitize(name)
+    out: dict[str, Any] = {"name": avro_name, "type": ["null", avro_type] if optional else avro_type}
+    if optional:
+        out["default"] = None
+    if avro_name != name:
+        out[FIELD_NAME] = name
+    return {**out, FIELD_ID: field_id}
+
+
+def int_map(key_id: int, value_id: int, value: str) -> dict[str, Any]:
+    """A map with integer keys, which Avro has as an array of pairs."""
+    pair = {
+        "type": "record",
+        "name": f"k{key_id}_v{value_id}",
+        "fields": [field("key", key_id, "int"), field("value", value_id, value)],
+    }
+    return {"type": "array", "logicalType": "map", "items": pair}
+
+
+def array(element_id: int, element: Any) -> dict[str, Any]:
+    """A list with required elements."""
+    return {"type": "array", "items": element, "element-id": element_id}
+
+
+def avro_type(iceberg_type: PrimitiveType, taken: set[str]) -> Any:
+    """The Avro type of a primitive. `taken` collects names: a named type is defined once in a schema.
+
+    The second definition gets a name of its own rather than a reference, which not every reader resolves.
+    """
+    match iceberg_type:
+        case BooleanType():
+            return "boolean"
+        case IntegerType():
+            return "int"
+        case LongType():
+            return "long"
+        case FloatType():
+            return "float"
+        case DoubleType():
+            return "double"
+        case DateType():
+            return {"type": "int", "logicalType": "date"}
+        case TimeType():
+            return {"type": "long", "logicalType": "time-micros"}
+        case TimestampType() | TimestamptzType():
+            with_zone = isinstance(iceberg_type, TimestamptzType)
+            return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": with_zone}
+        case TimestampNanoType() | TimestamptzNanoType():
+            with_zone = isinstance(iceberg_type, TimestamptzNanoType)
+            return {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": with_zone}
+        case StringType():
+            return "string"
+        case UUIDType():
+            return {"type": "fixed", "size": 16, "name": _free("uuid_fixed", taken), "logicalType": "uuid"}
+        case FixedType(length=length):
+            return {"type": "fixed", "size": length, "name": _free(f"fixed_{length}", taken)}
+        case DecimalType(precision=precision, scale=scale):
+            return {
+                "type": "fixed",
+                "size": decimal_size(precision),
+                "name": _free(f"decimal_{precision}_{scale}", taken),
+                "logicalType": "decimal",
+                "precision": precision,
+                "scale": scale,
+            }
+        case BinaryType() | GeometryType() | GeographyType() | VariantType() | UnknownType():
+            return "bytes"
+        case _:
+            assert_never(iceberg_type)
+
+
+def decimal_size(precision: int) -> int:
+    """The fewest bytes that hold every unscaled value of that many digits."""
+    return int(10**precision - 1).bit_length() // 8 + 1
+
+
+def sanitize(name: str) -> str:
+    """A name that Avro allows, the one that Iceberg's Java library makes of it.
+
+    Letters and digits of all scripts stay; other characters become `_x` and their hexadecimal UTF-16 code, and a digit
+    at the start gets a `_`.
+    """
+    out = []
+    for i, c in enumerate(name):
+        in_plane = ord(c) < 0x10000
+        if c == "_" or (in_plane and (c.isalpha() or (i > 0 and c.isdecimal()))):
+            out.append(c)
+        elif in_plane and c.isdecimal():
+            out.append(f"_{c}")
+        else:
+            out += [f"_x{unit:X}" for unit in _utf16(c)]
+    return "".join(out) or "_"
+
+
+def _utf16(c: str) -> list[int]:
+    data = c.encode("utf-16-be", "surrogatepass")
+    return [int.from_bytes(data[i : i + 2], "big") for i in range(0, len(data), 2)]
+
+
+def _free(name: str, taken: set[str]) -> str:
+    candidate, i = name, 1
+    while candidate in taken:
+        i += 1
+        candidate = f"{name}_{i}"
+    taken.add(candidate)
+    return candidate
+
+
+def resolve(schema: Any, where: str) -> Any:
+    """A writer's schema as a plain type. Raises CorruptFileError where it is not an Avro schema that has an end."""
+    try:
+        return _resolve(schema, {}, frozenset(), where)
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as e:
+        raise CorruptFileError(f"{where}: the Avro header has no valid schema: {e!r}") from e
+
+
+def _resolve(schema: Any, named: dict[str, Any], open_names: frozenset[str], where: str) -> Any:
+    if isinstance(schema, str):
+        if schema in PRIMITIVES:
+            return {"type": schema}
+        name = schema.rpartition(".")[2]
+        if name in open_names or name not in named:
+            raise CorruptFileError(f"{where}: the Avro schema refers to {schema!r}, which is not a finished type")
+        return named[name]
+    if isinstance(schema, list):
+        return [_resolve(s, named, open_names, where) for s in schema]
+    kind = schema["type"]
+    if not isinstance(kind, str) or (kind not in PRIMITIVES and kind not in _COMPLEX):
+        return _resolve(kind, named, open_names, where)
+    out = dict(schema)
+    name = str(schema.get("name", "")).rpartition(".")[2]
+    inner = open_names | {name} if kind in _NAMED else open_names
+    match kind:
+        case "record" | "error":
+            out["fields"] = [
+                {**f, "name": str(f["name"]), "type": _resolve(f["type"], named, inner, where)}
+                for f in schema["fields"]
+            ]
+        case "array":
+            out["items"] = _resolve(schema["items"], named, inner, where)
+        case "map":
+            out["values"] = _resolve(schema["values"], named, inner, where)
+        case "fixed":
+            out["size"] = int(schema["size"])
+    if kind in _NAMED:
+        named[name] = out
+    return out
+
+
+_NAMED = frozenset({"record", "error", "enum", "fixed"})
+_COMPLEX = _NAMED | {"array", "map"}
+
+
+@frozen
+class Optional:
+    """A plain type without its union with null, and whether there was one."""
+
+    inner: Any
+    optional: bool
+
+
+def unwrap(plain: Any) -> Optional | None:
+    """Takes the null out of a union of null and one other type; None for a union of any other kind."""
+    if not isinstance(plain, list):
+        return Optional(plain, False)
+    rest = [t for t in plain if t["type"] != "null"]
+    return Optional(rest[0], True) if len(rest) == 1 and len(plain) == 2 else None
+
+
+class Stripper:
+    """Rewrites plain types so that they decode to raw values: the bytes read the same, names and meanings are gone.
+
+    int becomes long (the range is checked later), a map an array of pairs with string keys, an enum an int; logical
+    types, documentation and defaults are dropped; named types get new names. Field names stay.
+    """
+
+    def __init__(self) -> None:
+        self._names = itertools.count()
+
+    def strip(self, plain: Any) -> Any:
+        if isinstance(plain, list):
+            return [self.strip(t) for t in plain]
+        match plain["type"]:
+            case "int" | "enum":
+                return "long"
+            case "fixed":
+                return {"type": "fixed", "name": self._name(), "size": plain["size"]}
+            case "array":
+                return {"type": "array", "items": self.strip(plain["items"])}
+            case "map":
+                return {"type": "array", "items": self.pair("string", self.strip(plain["values"]))}
+            case "record" | "error":
+                return self.record([(f["name"], self.strip(f["type"])) for f in plain["fields"]])
+            case primitive:
+                return primitive
+
+    def record(self, fields: list[tuple[str, Any]]) -> dict[str, Any]:
+        """A record of fields that are stripped already."""
+        return {"type": "record", "name": self._name(), "fields": [{"name": n, "type": t} for n, t in fields]}
+
+    def pair(self, key: Any, value: Any) -> dict[str, Any]:
+        """The record of one entry of a map."""
+        return self.record([("key", key), ("value", value)])
+
+    def _name(self) -> str:
+        return f"n{next(self._names)}"

@@ -1,0 +1,195 @@
+"""Which field of a manifest's writer schema is which column of the canonical entry.
+
+Fields are matched by field id; by name only where the writer left the id out (M4). The result is a stripped record
+schema (`avro_schema.Stripper`) with the canonical names, so that every decoder yields raw values under them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from icecore.engine.errors import CorruptFileError
+from icecore.engine.formats import avro_schema
+from icecore.engine.formats.avro_schema import FIELD_ID, FIELD_NAME, Stripper, unwrap
+from icecore.engine.spec.partition import PartitionSpec
+
+ENTRY_IDS = {0: "status", 1: "snapshot_id", 2: "data_file", 3: "sequence_number", 4: "file_sequence_number"}
+DATA_FILE_IDS = {
+    134: "content",
+    100: "file_path",
+    101: "file_format",
+    102: "partition",
+    103: "record_count",
+    104: "file_size_in_bytes",
+    108: "column_sizes",
+    109: "value_counts",
+    110: "null_value_counts",
+    137: "nan_value_counts",
+    125: "lower_bounds",
+    128: "upper_bounds",
+    131: "key_metadata",
+    132: "split_offsets",
+    135: "equality_ids",
+    140: "sort_order_id",
+    142: "first_row_id",
+    143: "referenced_data_file",
+    144: "content_offset",
+    145: "content_size_in_bytes",
+}
+MAPS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+LISTS = ("split_offsets", "equality_ids")
+LONGS = (
+    "status",
+    "snapshot_id",
+    "sequence_number",
+    "file_sequence_number",
+    "content",
+    "record_count",
+    "file_size_in_bytes",
+    "sort_order_id",
+    "first_row_id",
+    "content_offset",
+    "content_size_in_bytes",
+)
+STRINGS = ("file_path", "file_format", "referenced_data_file")
+REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
+_KEY_IDS = frozenset({117, 119, 121, 138, 126, 129})
+
+
+@frozen
+class PartitionColumn:
+    """A field of the partition record: its partition field id and its plain Avro type, null taken out.
+
+    The type is None where it is a union that no partition value can have.
+    """
+
+    name: str
+    field_id: int
+    avro_type: Any
+
+
+@frozen
+class EntryLayout:
+    """How to read the entries of one manifest: a stripped schema, the partition columns and the canonical columns."""
+
+    schema: dict[str, Any]
+    partition: tuple[PartitionColumn, ...]
+    columns: frozenset[str]
+
+
+def entry_layout(writer_schema: Any, spec: PartitionSpec | None, where: str) -> EntryLayout:
+    """The layout of a manifest's writer schema.
+
+    `spec` gives the ids of partition fields that have none in the file. Raises CorruptFileError where the schema is
+    not one of a manifest.
+    """
+    plain = avro_schema.resolve(writer_schema, where)
+    builder = _Builder(spec, where)
+    schema = builder.entry(_record(plain, "the entry", where))
+    missing = [name for name in REQUIRED if name not in builder.columns]
+    if missing:
+        raise CorruptFileError(f"{where} is not a manifest: its Avro schema lacks {', '.join(missing)}")
+    return EntryLayout(schema, tuple(builder.partition), frozenset(builder.columns))
+
+
+def names_by_field(fields: list[Any], known: Mapping[int, str], where: str) -> list[str | None]:
+    """The name each field's id stands for, None for unknown ones; the name itself counts where the id is missing."""
+    names = [known.get(f[FIELD_ID]) if isinstance(f.get(FIELD_ID), int) else None for f in fields]
+    found = [n for n in names if n is not None]
+    if len(set(found)) != len(found):
+        raise CorruptFileError(f"{where}: a field id is used twice in the Avro schema, found {sorted(found)}")
+    for i, f in enumerate(fields):
+        if FIELD_ID not in f and f.get("name") in known.values() and f["name"] not in names:
+            names[i] = f["name"]
+    return names
+
+
+class _Builder:
+    def __init__(self, spec: PartitionSpec | None, where: str) -> None:
+        self.spec, self.where = spec, where
+        self.stripper = Stripper()
+        self.partition: list[PartitionColumn] = []
+        self.columns: set[str] = set()
+
+    def entry(self, fields: list[Any]) -> dict[str, Any]:
+        return self._renamed(fields, ENTRY_IDS, "e")
+
+    def _renamed(self, fields: list[Any], known: Mapping[int, str], prefix: str) -> dict[str, Any]:
+        out = []
+        for i, (f, name) in enumerate(zip(fields, names_by_field(fields, known, self.where), strict=True)):
+            out.append((name or f"{prefix}{i}", self._field(name, f["type"])))
+            if name is not None:
+                self.columns.add(name)
+        return self.stripper.record(out)
+
+    def _field(self, name: str | None, plain: Any) -> Any:
+        if name == "data_file":
+            return _rewrapped(plain, self._renamed(_record(plain, "data_file", self.where), DATA_FILE_IDS, "d"))
+        if name == "partition":
+            return _rewrapped(plain, self._partition(_record(plain, "partition", self.where)))
+        if name in MAPS:
+            return self._map(name, plain)
+        return self.stripper.strip(plain)
+
+    def _map(self, name: str, plain: Any) -> Any:
+        """An array of pairs; the pair's fields are told by id, else by name (`key`), else by order."""
+        outer = unwrap(plain)
+        if outer is None or outer.inner["type"] not in ("array", "map"):
+            raise CorruptFileError(f"{self.where}: the Avro type of {name} is not a map")
+        if outer.inner["type"] == "map":
+            return self.stripper.strip(plain)
+        item = outer.inner["items"]
+        fields = _record(item, f"an entry of {name}", self.where)
+        if len(fields) != 2:
+            raise CorruptFileError(f"{self.where}: an entry of {name} must have a key and a value")
+        second_is_key = fields[1].get(FIELD_ID) in _KEY_IDS or (
+            FIELD_ID not in fields[1] and fields[1]["name"] == "key"
+        )
+        names = ("value", "key") if second_is_key else ("key", "value")
+        pair = self.stripper.record([(n, self.stripper.strip(f["type"])) for n, f in zip(names, fields, strict=True)])
+        return _rewrapped(plain, {"type": "array", "items": _rewrapped(item, pair)})
+
+    def _partition(self, fields: list[Any]) -> dict[str, Any]:
+        out = []
+        for i, (f, field_id) in enumerate(zip(fields, self._partition_ids(fields), strict=True)):
+            column = f"p{i}"
+            out.append((column, self.stripper.strip(f["type"])))
+            if field_id is not None:
+                inner = unwrap(f["type"])
+                self.partition.append(PartitionColumn(column, field_id, None if inner is None else inner.inner))
+        return self.stripper.record(out)
+
+    def _partition_ids(self, fields: list[Any]) -> list[int | None]:
+        ids: list[int | None] = [f[FIELD_ID] if isinstance(f.get(FIELD_ID), int) else None for f in fields]
+        found = [i for i in ids if i is not None]
+        if len(set(found)) != len(found):
+            raise CorruptFileError(f"{self.where}: a partition field id is used twice: {found}")
+        by_name = {}
+        for p in self.spec.fields if self.spec is not None else ():
+            if p.field_id not in found:
+                by_name[p.name] = by_name[avro_schema.sanitize(p.name)] = p.field_id
+        for i, f in enumerate(fields):
+            if ids[i] is None:
+                ids[i] = by_name.get(f.get(FIELD_NAME, f["name"]))
+                if ids[i] is None:
+                    raise CorruptFileError(
+                        f"{self.where}: partition field {f['name']!r} has no field id, and the spec none of that name"
+                    )
+        return ids
+
+
+def _record(plain: Any, what: str, where: str) -> list[Any]:
+    """The fields of a record, which may be in a union with null."""
+    inner = unwrap(plain)
+    if inner is None or inner.inner["type"] not in ("record", "error"):
+        raise CorruptFileError(f"{where} is not a manifest: the Avro type of {what} must be a record")
+    fields: list[Any] = inner.inner["fields"]
+    return fields
+
+
+def _rewrapped(plain: Any, new: Any) -> Any:
+    """The new type in the same union with null as the old one."""
+    return ["null" if t["type"] == "null" else new for t in plain] if isinstance(plain, list) else new

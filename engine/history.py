@@ -1,0 +1,74 @@
+"""The catalog as of a position of the log: for reading, dropped and renamed tables as they were."""
+
+from __future__ import annotations
+
+from icecore.engine import events as ev
+from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError
+from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import EventStore
+from icecore.engine.repository import Repository
+from icecore.engine.table import Table
+from icecore.projections.planner import Planner
+
+
+class CatalogAt:
+    """What the catalog held once. Tables loaded from it can be read, and say what they were."""
+
+    def __init__(self, store: EventStore, repository: Repository, planner: Planner, position: int) -> None:
+        self.position = position
+        self._repository = repository
+        self._planner = planner
+        self._namespaces: dict[Identifier, dict[str, str]] = {}
+        self._streams: dict[Identifier, str] = {}
+        for event in store.events(up_to=position):
+            if event.kind not in (ev.TABLE_COMMITTED, ev.TABLE_MATERIALIZED):
+                self._apply(event.kind, event.stream, event.payload)
+
+    def _apply(self, kind: str, stream: str, payload: dict[str, object]) -> None:
+        def name(key: str) -> Identifier:
+            return tuple(payload[key])  # type: ignore[arg-type]  # the log's own JSON arrays
+
+        match kind:
+            case ev.NAMESPACE_CREATED:
+                self._namespaces[name("namespace")] = dict(payload["properties"])  # type: ignore[call-overload]
+            case ev.NAMESPACE_PROPERTIES_UPDATED:
+                gone = set(name("removals"))
+                kept = {k: v for k, v in self._namespaces[name("namespace")].items() if k not in gone}
+                self._namespaces[name("namespace")] = kept | dict(payload["updates"])  # type: ignore[call-overload]
+            case ev.NAMESPACE_DROPPED:
+                self._namespaces.pop(name("namespace"), None)
+            case ev.TABLE_CREATED | ev.TABLE_REGISTERED:
+                self._streams[name("identifier")] = stream
+            case ev.TABLE_RENAMED:
+                self._streams.pop(name("from"), None)
+                self._streams[name("to")] = stream
+            case ev.TABLE_DROPPED:
+                self._streams.pop(name("identifier"), None)
+
+    def list_namespaces(self) -> list[Identifier]:
+        return sorted(self._namespaces)
+
+    def load_namespace_properties(self, namespace: IdentifierLike) -> dict[str, str]:
+        """Raises NoSuchNamespaceError."""
+        levels = namespace_tuple(namespace)
+        if levels not in self._namespaces:
+            raise NoSuchNamespaceError(f"there was no namespace {dotted(levels)!r} at position {self.position}")
+        return dict(self._namespaces[levels])
+
+    def list_tables(self, namespace: IdentifierLike | None = None) -> list[Identifier]:
+        """The tables of one namespace, or all."""
+        levels = None if namespace is None else namespace_tuple(namespace)
+        return sorted(i for i in self._streams if levels in (None, i[:-1]))
+
+    def table_exists(self, identifier: IdentifierLike) -> bool:
+        return identifier_tuple(identifier) in self._streams
+
+    def load_table(self, identifier: IdentifierLike) -> Table:
+        """The table as it was. Raises NoSuchTableError."""
+        name = identifier_tuple(identifier)
+        stream = self._streams.get(name)
+        state = None if stream is None else self._repository.state_at(stream, self.position)
+        if state is None:
+            raise NoSuchTableError(f"there was no table {dotted(name)!r} at position {self.position}")
+        return Table(self._repository, self._planner, state, None)

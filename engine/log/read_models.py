@@ -1,0 +1,267 @@
+"""The read models that follow the log in the same SQLite transaction: names, heads and manifest lists.
+
+Each is a projection of the events: `apply` takes one event in, and dropping the tables and applying all events again
+gives the same rows.
+"""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from icecore.engine import events as ev
+from icecore.engine.errors import (
+    CorruptLogError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from icecore.engine.events import Event
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.manifest_changes import ListedManifest, changes_of
+
+SEPARATOR = "."
+MINIMAL_PROPERTIES = {"exists": "true"}
+
+
+def dotted(namespace: tuple[str, ...]) -> str:
+    return SEPARATOR.join(namespace)
+
+
+class ReadModels:
+    """Reads and maintains the read models of one log."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+
+    # Following the log
+
+    def apply(self, event: Event) -> None:
+        """Takes one event in; inside of a write transaction."""
+        payload = event.payload
+        match event.kind:
+            case ev.NAMESPACE_CREATED:
+                self._put_namespace(tuple(payload["namespace"]), payload["properties"])
+            case ev.NAMESPACE_PROPERTIES_UPDATED:
+                namespace = tuple(payload["namespace"])
+                gone = set(payload["removals"])
+                kept = {k: v for k, v in self.namespace_properties(namespace).items() if k not in gone}
+                self._put_namespace(namespace, kept | payload["updates"])
+            case ev.NAMESPACE_DROPPED:
+                self._run("delete_namespace", name=dotted(tuple(payload["namespace"])))
+                self._run("delete_iceberg_namespace", catalog=self.catalog_name, namespace=dotted(payload["namespace"]))
+            case ev.TABLE_CREATED | ev.TABLE_REGISTERED:
+                self._put_name(event, tuple(payload["identifier"]))
+            case ev.TABLE_RENAMED:
+                self._rename(event, tuple(payload["from"]), tuple(payload["to"]))
+            case ev.TABLE_DROPPED:
+                self._forget_name(event, tuple(payload["identifier"]))
+        if event.stream != ev.CATALOG_STREAM:
+            self._advance(event, payload)
+
+    def _advance(self, event: Event, payload: Mapping[str, Any]) -> None:
+        self._run(
+            "put_head",
+            stream=event.stream,
+            stream_version=event.stream_version,
+            position=event.position,
+            location=_location(event.kind, payload),
+        )
+        for snapshot_id, changes in changes_of(payload, event.position).items():
+            if changes.base is not None:
+                parent = [(self._put_manifest(event, m), m) for m in changes.base]
+            else:
+                parent = self._parent_rows(event, payload, snapshot_id)
+            added = [self._put_manifest(event, m) for m in changes.added]
+            kept = [i for i, m in parent if m.manifest.manifest_path not in changes.removed]
+            ids = array.array("q", [*added, *kept])
+            self._run(
+                "put_snapshot_manifests",
+                stream=event.stream,
+                snapshot_id=_signed(snapshot_id),
+                manifest_ids=ids.tobytes(),
+            )
+
+    def _parent_rows(
+        self, event: Event, payload: Mapping[str, Any], snapshot_id: int
+    ) -> list[tuple[int, ListedManifest]]:
+        """The parent's list with the ids of its rows."""
+        parent_id = next(
+            u["snapshot"].get("parent-snapshot-id")
+            for u in payload["updates"]
+            if u["action"] == "add-snapshot" and u["snapshot"]["snapshot-id"] == snapshot_id
+        )
+        if parent_id is None:
+            return []
+        rows = self._manifest_rows(event.stream, parent_id)
+        if rows is None:
+            raise CorruptLogError(
+                f"position {event.position}: the manifest list of snapshot {parent_id}, on which snapshot "
+                f"{snapshot_id} builds, is not in the log"
+            )
+        return rows
+
+    def _put_manifest(self, event: Event, listed: ListedManifest) -> int:
+        cursor = self._store.execute(
+            MODELS,
+            "put_manifest",
+            stream=event.stream,
+            position=listed.position,
+            manifest_path=listed.manifest.manifest_path,
+            record=orjson.dumps(listed.to_dict()).decode(),
+        )
+        assert cursor.lastrowid is not None, "an INSERT gives a row id"
+        return cursor.lastrowid
+
+    # Names
+
+    @property
+    def catalog_name(self) -> str:
+        return self._store.warehouse_value("catalog-name") or "icecore"
+
+    def _put_namespace(self, namespace: tuple[str, ...], properties: Mapping[str, str]) -> None:
+        name = dotted(namespace)
+        self._run("put_namespace", name=name, properties=orjson.dumps(dict(properties)).decode())
+        self._run("delete_iceberg_namespace", catalog=self.catalog_name, namespace=name)
+        for key, value in (MINIMAL_PROPERTIES | dict(properties)).items():
+            self._run("put_iceberg_namespace", catalog=self.catalog_name, namespace=name, key=key, value=value)
+
+    def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        """Raises NoSuchNamespaceError."""
+        found = self._store.row(MODELS, "get_namespace", name=dotted(namespace))
+        if found is None:
+            raise NoSuchNamespaceError(f"there is no namespace {dotted(namespace)!r}")
+        properties: dict[str, str] = orjson.loads(found["properties"])
+        return properties
+
+    def namespaces(self) -> list[tuple[str, ...]]:
+        return [tuple(r["name"].split(SEPARATOR)) for r in self._store.rows(MODELS, "list_namespaces")]
+
+    def check_new_namespace(self, namespace: tuple[str, ...]) -> None:
+        if namespace in self.namespaces():
+            raise NamespaceAlreadyExistsError(f"the namespace {dotted(namespace)!r} exists already")
+
+    def check_empty(self, namespace: tuple[str, ...]) -> None:
+        """Raises NamespaceNotEmptyError naming one of the things inside, NoSuchNamespaceError."""
+        self.namespace_properties(namespace)
+        names = self.names_in(namespace)
+        inner = [n for n in self.namespaces() if n[: len(namespace)] == namespace and n != namespace]
+        if names or inner:
+            inside = names[0][0] if names else dotted(inner[0])
+            raise NamespaceNotEmptyError(f"the namespace {dotted(namespace)!r} is not empty: it holds {inside!r}")
+
+    def names_in(self, namespace: tuple[str, ...], kind: str | None = None) -> list[tuple[str, str]]:
+        """(name, stream) of the tables or views directly in a namespace."""
+        rows = self._store.rows(MODELS, "names_in", namespace=dotted(namespace))
+        return [(r["name"], r["stream"]) for r in rows if kind in (None, r["kind"])]
+
+    def all_names(self) -> list[tuple[tuple[str, ...], str, str]]:
+        """(identifier, kind, stream) of everything that has a name."""
+        rows = self._store.rows(MODELS, "all_names")
+        return [((*r["namespace"].split(SEPARATOR), r["name"]), r["kind"], r["stream"]) for r in rows]
+
+    def find(self, identifier: tuple[str, ...]) -> tuple[str, str] | None:
+        """(kind, stream) of the table or view of that name."""
+        found = self._store.row(MODELS, "get_name", namespace=dotted(identifier[:-1]), name=identifier[-1])
+        return None if found is None else (found["kind"], found["stream"])
+
+    def table_stream(self, identifier: tuple[str, ...]) -> str:
+        """Raises NoSuchTableError."""
+        found = self.find(identifier)
+        if found is None or found[0] != "table":
+            hint = " (it is a view)" if found else ""
+            raise NoSuchTableError(f"there is no table {dotted(identifier)!r}{hint}")
+        return found[1]
+
+    def check_new_name(self, identifier: tuple[str, ...]) -> None:
+        """Raises NoSuchNamespaceError, TableAlreadyExistsError."""
+        self.namespace_properties(identifier[:-1])
+        found = self.find(identifier)
+        if found is not None:
+            raise TableAlreadyExistsError(f"there is a {found[0]} {dotted(identifier)!r} already")
+
+    def identifier_of(self, stream: str) -> tuple[str, ...] | None:
+        found = self._store.row(MODELS, "name_of_stream", stream=stream)
+        return None if found is None else (*found["namespace"].split(SEPARATOR), found["name"])
+
+    def _put_name(self, event: Event, identifier: tuple[str, ...]) -> None:
+        namespace = dotted(identifier[:-1])
+        self._run("put_name", namespace=namespace, name=identifier[-1], kind="table", stream=event.stream)
+
+    def _rename(self, event: Event, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+        self._run("delete_name", stream=event.stream)
+        self._put_name(event, new)
+        self._run(
+            "rename_iceberg_table",
+            catalog=self.catalog_name,
+            namespace=dotted(old[:-1]),
+            name=old[-1],
+            new_namespace=dotted(new[:-1]),
+            new_name=new[-1],
+        )
+
+    def _forget_name(self, event: Event, identifier: tuple[str, ...]) -> None:
+        self._run("delete_name", stream=event.stream)
+        self._run(
+            "delete_iceberg_table",
+            catalog=self.catalog_name,
+            namespace=dotted(identifier[:-1]),
+            name=identifier[-1],
+        )
+
+    def location_in_use(self, location: str) -> bool:
+        return self._store.row(MODELS, "location_in_use", location=location) is not None
+
+    # Manifests
+
+    def list_manifests(self, stream: str, snapshot_id: int) -> tuple[ListedManifest, ...] | None:
+        """The manifests of a snapshot in list order; None where this log did not make the snapshot."""
+        rows = self._manifest_rows(stream, snapshot_id)
+        return None if rows is None else tuple(listed for _, listed in rows)
+
+    def _manifest_rows(self, stream: str, snapshot_id: int) -> list[tuple[int, ListedManifest]] | None:
+        found = self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=_signed(snapshot_id))
+        if found is None:
+            return None
+        ids = array.array("q")
+        ids.frombytes(found["manifest_ids"])
+        text = orjson.dumps(ids.tolist()).decode()
+        by_id = {
+            r["manifest_id"]: ListedManifest.from_dict(orjson.loads(r["record"]), r["position"])
+            for r in self._store.rows(MODELS, "manifests_by_id", ids=text)
+        }
+        return [(i, by_id[i]) for i in ids]
+
+    def has_list(self, stream: str, snapshot_id: int) -> bool:
+        """Whether this log knows the manifest list of a snapshot."""
+        return (
+            self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=_signed(snapshot_id))
+            is not None
+        )
+
+    def manifest(self, stream: str, manifest_path: str) -> ListedManifest | None:
+        """The newest record of a manifest by its path."""
+        found = self._store.row(MODELS, "manifests_by_path", stream=stream, manifest_path=manifest_path)
+        return None if found is None else ListedManifest.from_dict(orjson.loads(found["record"]), found["position"])
+
+    def _run(self, query_name: str, /, **parameters: Any) -> None:
+        self._store.execute(MODELS, query_name, **parameters)
+
+
+def _location(kind: str, payload: Mapping[str, Any]) -> str | None:
+    """The location that an event gives its table."""
+    if kind == ev.TABLE_REGISTERED:
+        location: str = payload["metadata"]["location"]
+        return location
+    locations = [u["location"] for u in payload.get("updates", ()) if u["action"] == "set-location"]
+    return locations[-1] if locations else None
+
+
+def _signed(snapshot_id: int) -> int:
+    """SQLite holds signed 64-bit integers; some writers made ids above them."""
+    return snapshot_id - 2**64 if snapshot_id >= 2**63 else snapshot_id

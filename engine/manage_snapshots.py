@@ -1,0 +1,126 @@
+"""Branches, tags and rollback. Spec: Snapshot References (R1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve
+
+from icecore.engine.decide import ChangeMetadata, set_ref
+from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+
+Updates = list[dict[str, Any]]
+
+
+class ManageSnapshots:
+    """Gathers changes of refs; `commit()`, or the end of a `with` block, makes them one commit."""
+
+    def __init__(self, commit: Callable[[tuple[ChangeMetadata, ...]], None]) -> None:
+        self._commit = commit
+        self._ops: list[ChangeMetadata] = []
+
+    def create_tag(self, snapshot_id: int, tag_name: str, max_ref_age_ms: int | None = None) -> ManageSnapshots:
+        """Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
+        ref = SnapshotRef(snapshot_id, SnapshotRefType.TAG, max_ref_age_ms=max_ref_age_ms)
+        return self._add(lambda m: _new_ref(m, tag_name, ref))
+
+    def create_branch(
+        self,
+        snapshot_id: int,
+        branch_name: str,
+        max_ref_age_ms: int | None = None,
+        max_snapshot_age_ms: int | None = None,
+        min_snapshots_to_keep: int | None = None,
+    ) -> ManageSnapshots:
+        """Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
+        ref = SnapshotRef(
+            snapshot_id, SnapshotRefType.BRANCH, min_snapshots_to_keep, max_snapshot_age_ms, max_ref_age_ms
+        )
+        return self._add(lambda m: _new_ref(m, branch_name, ref))
+
+    def remove_tag(self, tag_name: str) -> ManageSnapshots:
+        return self._add(lambda m: _remove_ref(m, tag_name, SnapshotRefType.TAG))
+
+    def remove_branch(self, branch_name: str) -> ManageSnapshots:
+        return self._add(lambda m: _remove_ref(m, branch_name, SnapshotRefType.BRANCH))
+
+    def set_current_snapshot(self, snapshot_id: int | None = None, ref_name: str | None = None) -> ManageSnapshots:
+        """Points main at any snapshot, by id or ref."""
+        if (snapshot_id is None) == (ref_name is None):
+            raise ValidationError("set_current_snapshot takes a snapshot_id or a ref_name")
+
+        def updates_for(metadata: TableMetadata) -> Updates:
+            if ref_name is not None:
+                found = metadata.snapshot_by_ref(ref_name)
+                if found is None:
+                    raise NoSuchSnapshotError(f"the branch {ref_name!r} has no snapshot yet")
+                return _move_main(metadata, found.snapshot_id)
+            assert snapshot_id is not None, "one of both was given"
+            return _move_main(metadata, snapshot_id)
+
+        return self._add(updates_for)
+
+    def rollback_to_snapshot(self, snapshot_id: int) -> ManageSnapshots:
+        """Points main at one of its ancestors. Raises ValidationError at commit where it is none."""
+
+        def updates_for(metadata: TableMetadata) -> Updates:
+            metadata.find_snapshot(snapshot_id)
+            if not metadata.is_ancestor(snapshot_id, metadata.current_snapshot_id):
+                raise ValidationError(f"snapshot {snapshot_id} is not an ancestor of the current snapshot")
+            return _move_main(metadata, snapshot_id)
+
+        return self._add(updates_for)
+
+    def rollback_to_timestamp(self, timestamp_ms: int) -> ManageSnapshots:
+        """Points main at its newest ancestor that is older than a time in ms since the epoch."""
+
+        def updates_for(metadata: TableMetadata) -> Updates:
+            for snapshot in metadata.ancestors(metadata.current_snapshot_id):
+                if snapshot.timestamp_ms < timestamp_ms:
+                    return _move_main(metadata, snapshot.snapshot_id)
+            raise NoSuchSnapshotError(f"no ancestor of the current snapshot is older than {timestamp_ms} ms")
+
+        return self._add(updates_for)
+
+    def commit(self) -> None:
+        self._commit(tuple(self._ops))
+        self._ops = []
+
+    def __enter__(self) -> ManageSnapshots:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.commit()
+
+    def _add(self, updates_for: Callable[[TableMetadata], Updates]) -> ManageSnapshots:
+        self._ops.append(ChangeMetadata(updates_for))
+        return self
+
+
+def _new_ref(metadata: TableMetadata, name: str, ref: SnapshotRef) -> Updates:
+    if not name:
+        raise ValidationError("a branch or tag needs a name")
+    if name in metadata.refs:
+        raise ValidationError(f"there is a {metadata.refs[name].type} {name!r} already")
+    metadata.find_snapshot(ref.snapshot_id)
+    return [set_ref(name, ref)]
+
+
+def _remove_ref(metadata: TableMetadata, name: str, kind: SnapshotRefType) -> Updates:
+    ref = metadata.refs.get(name)
+    if ref is None or ref.type is not kind:
+        raise NoSuchSnapshotError(f"there is no {kind} {name!r}")
+    if name == MAIN_BRANCH:
+        raise ValidationError("the branch main can't be removed")
+    return [{"action": "remove-snapshot-ref", "ref-name": name}]
+
+
+def _move_main(metadata: TableMetadata, snapshot_id: int) -> Updates:
+    metadata.find_snapshot(snapshot_id)
+    main = metadata.refs.get(MAIN_BRANCH)
+    moved = SnapshotRef(snapshot_id, SnapshotRefType.BRANCH) if main is None else evolve(main, snapshot_id=snapshot_id)
+    return [] if moved == main else [set_ref(MAIN_BRANCH, moved)]

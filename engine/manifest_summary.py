@@ -1,0 +1,88 @@
+"""The manifest list's row of a manifest, from its entries. Spec: Manifest Lists (L1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icecore.engine.formats.entry_arrow import decode_partition
+from icecore.engine.spec import single_value
+from icecore.engine.spec.content_file import FieldSummary, ManifestContent, ManifestEntryStatus, ManifestFile
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import FLOATING_TYPES, PrimitiveType
+
+
+def summarize(
+    entries: pa.Table,
+    *,
+    manifest_path: str,
+    spec: PartitionSpec,
+    schema: Schema,
+    content: ManifestContent,
+    sequence_number: int,
+    snapshot_id: int,
+) -> ManifestFile:
+    """The manifest file record of canonical entries; its length is 0 until the bytes are there.
+
+    `sequence_number` is the one that new entries inherit.
+    """
+    counts = _count_by_status(entries)
+    live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+    sequence_numbers = pc.fill_null(live["sequence_number"], sequence_number)
+    lowest = pc.min(sequence_numbers).as_py() if live.num_rows else sequence_number
+    added, existing, deleted = (counts[s] for s in (1, 0, 2))
+    return ManifestFile(
+        manifest_path=manifest_path,
+        manifest_length=0,
+        partition_spec_id=spec.spec_id,
+        content=content,
+        sequence_number=sequence_number,
+        min_sequence_number=lowest,
+        added_snapshot_id=snapshot_id,
+        added_files_count=added[0],
+        existing_files_count=existing[0],
+        deleted_files_count=deleted[0],
+        added_rows_count=added[1],
+        existing_rows_count=existing[1],
+        deleted_rows_count=deleted[1],
+        partitions=field_summaries(entries["partition"], spec, schema),
+    )
+
+
+def _count_by_status(entries: pa.Table) -> dict[int, tuple[int, int]]:
+    """Files and rows for each status."""
+    grouped = entries.group_by("status").aggregate([("record_count", "count"), ("record_count", "sum")])
+    found = {r["status"]: (r["record_count_count"], r["record_count_sum"]) for r in grouped.to_pylist()}
+    return {int(s): found.get(int(s), (0, 0)) for s in ManifestEntryStatus}
+
+
+def field_summaries(partitions: pa.ChunkedArray, spec: PartitionSpec, schema: Schema) -> tuple[FieldSummary, ...]:
+    """For each field of the spec: whether there are nulls and NaNs, and the bounds of the rest."""
+    distinct = {tuple((k, v) for k, v in p or ()) for p in partitions.to_pylist()}
+    tuples = [decode_partition(spec, schema, p) for p in distinct]
+    return tuple(_field_summary(f.result_type(schema), [t[i] for t in tuples]) for i, f in enumerate(spec.fields))
+
+
+def _field_summary(result: PrimitiveType, values: Iterable[Any]) -> FieldSummary:
+    present = [v for v in values if v is not None]
+    contains_null = len(present) != len(list(values))
+    if isinstance(result, FLOATING_TYPES):
+        numbers = [v for v in present if not math.isnan(v)]
+        contains_nan = len(numbers) != len(present)
+        # -0.0 before +0.0, so that neither zero lies outside of the bounds (L1).
+        lower = min(numbers, key=lambda v: (v, math.copysign(1, v)), default=None)
+        upper = max(numbers, key=lambda v: (v, math.copysign(1, v)), default=None)
+    else:
+        contains_nan = False
+        lower, upper = min(present, default=None), max(present, default=None)
+    return FieldSummary(
+        contains_null,
+        contains_nan,
+        None if lower is None else single_value.to_bytes(result, lower),
+        None if upper is None else single_value.to_bytes(result, upper),
+    )

@@ -1,0 +1,58 @@
+"""The base of the updates that people build step by step: they record operations and commit them once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from icecore.engine.errors import ValidationError
+
+Op = TypeVar("Op")
+
+
+class RecordedUpdate(Generic[Op]):
+    """Records operations in the order they are asked for; nothing is checked or changed before the commit.
+
+    `commit` is called with all of them, once. As a context manager the update commits on a clean exit, and drops what
+    it recorded where the block raises.
+    """
+
+    def __init__(self, commit: Callable[[tuple[Op, ...]], None]) -> None:
+        self._commit = commit
+        self._ops: list[Op] = []
+        self._touched = False
+        self._committed = False
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """What was recorded so far."""
+        return tuple(self._ops)
+
+    def commit(self) -> None:
+        """Hands the operations on. Raises ValidationError where that was done already, and what the commit raises."""
+        self._check_open()
+        self._committed = True
+        self._commit(self.ops)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self._touched and not self._committed:
+            self.commit()
+
+    def _record(self, op: Op) -> Self:
+        self._touch()
+        self._ops.append(op)
+        return self
+
+    def _touch(self) -> None:
+        self._check_open()
+        self._touched = True
+
+    def _check_open(self) -> None:
+        if self._committed:
+            raise ValidationError(f"this {type(self).__name__} was committed already; start another one")

@@ -1,0 +1,214 @@
+"""Scans: what to read of a table, planned in SQL, read here or handed to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+from attrs import define
+
+from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.narrow import narrow
+from icecore.engine.data.read import DeleteCache, read_task
+from icecore.engine.errors import ValidationError
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.expression.parse import parse_filter
+from icecore.engine.name_mapping import table_name_mapping
+from icecore.engine.row_filter import filter_batches, filter_columns
+from icecore.engine.scan_task import FileScanTask
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRefType
+from icecore.engine.state import TableState
+from icecore.projections.plan_table import ScanPlan
+from icecore.projections.planner import PlannedFiles, Planner
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+READ_AHEAD = 4
+
+
+@define(slots=False)
+class DataScan:
+    """A scan of one snapshot. Nothing is planned or read before it is asked for; a plan is made once."""
+
+    _planner: Planner
+    _state: TableState
+    snapshot: Snapshot | None
+    schema: Schema
+    row_filter: Expression
+    selected_fields: tuple[str, ...]
+    case_sensitive: bool
+    limit: int | None
+
+    @classmethod
+    def of(
+        cls,
+        planner: Planner,
+        state: TableState,
+        row_filter: str | Expression | None,
+        *,
+        selected_fields: tuple[str, ...],
+        snapshot_id: int | None,
+        ref: str | None,
+        as_of: int | None,
+        case_sensitive: bool,
+        limit: int | None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None,
+    ) -> DataScan:
+        """Raises ValidationError where the snapshot is chosen twice, NoSuchSnapshotError, ExpressionError."""
+        if sum(x is not None for x in (snapshot_id, ref, as_of)) > 1:
+            raise ValidationError("a scan takes one of snapshot_id, ref and as_of")
+        if limit is not None and limit < 0:
+            raise ValidationError(f"limit must not be negative, found {limit}")
+        snapshot, schema = _snapshot_and_schema(state, snapshot_id, ref, as_of)
+        bound = bind(parse_filter(row_filter, parameters), schema, case_sensitive)
+        scan = cls(planner, state, snapshot, schema, bound, selected_fields, case_sensitive, limit)
+        scan.projection  # noqa: B018 - an unknown column is an error now, not when rows are read
+        return scan
+
+    @cached_property
+    def projection(self) -> Schema:
+        """The schema of the rows, in the order that they were asked for."""
+        return self.schema.select(self.selected_fields, self.case_sensitive)
+
+    @cached_property
+    def planned(self) -> PlannedFiles:
+        return self._planner.plan(self._state, self.snapshot, self.row_filter, self.schema)
+
+    def plan_files(self) -> list[FileScanTask]:
+        """One task for each file, whole."""
+        return self.planned.tasks()
+
+    def plan(self) -> ScanPlan:
+        """The plan as Arrow, with splits and with counts of what was left out and why."""
+        return ScanPlan(self.planned, self._state.metadata.properties)
+
+    # Reading
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of batches; files are opened as the stream gets to them."""
+        schema = schema_to_arrow(self.projection, with_ids=False)
+        return pa.RecordBatchReader.from_batches(schema, self._batches())
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a table. Files are read in parallel, rows come in the order of the plan."""
+        schema = schema_to_arrow(self.projection, with_ids=False)
+        return pa.Table.from_batches(list(self._batches()), schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.to_arrow().to_pandas()
+
+    def to_duckdb(
+        self, table_name: str = "scan", connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection, a new one unless given, in which the rows are a table of that name."""
+        con = connection or duckdb.connect(":memory:")
+        con.register(table_name, self.to_arrow())
+        return con
+
+    def count(self) -> int:
+        """The number of rows: from metadata alone where no delete and no residual is in the way."""
+        tasks = self.plan_files()
+        left = [t for t in tasks if t.delete_files or t.residual != TRUE]
+        known = sum(t.file.record_count for t in tasks) - sum(t.file.record_count for t in left)
+        if left:
+            known += sum(b.num_rows for b in self._read(left, self._narrowest()))
+        return known if self.limit is None else min(known, self.limit)
+
+    def to_spark(self, session: SparkSession) -> DataFrame:
+        """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""
+        from icecore.engine.spark.read import read_tasks
+
+        frame = read_tasks(
+            session,
+            self.plan_files(),
+            projection=self.projection,
+            metadata=self._state.metadata,
+            storage=self._storage,
+            filter=self.row_filter,
+        )
+        return frame if self.limit is None else frame.limit(self.limit)
+
+    def _narrowest(self) -> Schema:
+        """A projection for counting: what the filter needs, or else any one column."""
+        if self.row_filter != TRUE:
+            return Schema((), self.schema.schema_id)
+        return Schema(self.schema.fields[:1], self.schema.schema_id)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        if self.limit == 0:
+            return
+        left = self.limit
+        wanted = schema_to_arrow(self.projection, with_ids=False)
+        for batch in self._read(self.plan_files(), self.projection):
+            batch = narrow(batch, wanted)
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            if batch.num_rows:
+                yield batch
+            if left == 0:
+                return
+
+    def _read(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]:
+        """The selected rows of the tasks, in order, a few files ahead; with the columns that the filter needs."""
+        deletes = DeleteCache()
+        if len(tasks) <= 1:
+            for task in tasks:
+                yield from self._read_one(task, projection, deletes)
+            return
+        with ThreadPoolExecutor(READ_AHEAD) as pool:
+            waiting = []
+            for task in tasks:
+                waiting.append(pool.submit(lambda t: list(self._read_one(t, projection, deletes)), task))
+                if len(waiting) >= READ_AHEAD:
+                    yield from waiting.pop(0).result()
+            for future in waiting:
+                yield from future.result()
+
+    def _read_one(self, task: FileScanTask, projection: Schema, deletes: DeleteCache) -> Iterator[pa.RecordBatch]:
+        columns = filter_columns(task.residual, self.schema, projection)
+        batches = read_task(
+            task,
+            projection=columns,
+            table_schema=self.schema,
+            specs=self._state.metadata.specs,
+            storage=self._storage,
+            name_mapping=table_name_mapping(self._state.metadata),
+            deletes=deletes,
+        )
+        return filter_batches(batches, task.residual, self.schema)
+
+    @property
+    def _storage(self) -> Any:
+        return self._planner.repository.storage_of(self._state)
+
+
+def _snapshot_and_schema(
+    state: TableState, snapshot_id: int | None, ref: str | None, as_of: int | None
+) -> tuple[Snapshot | None, Schema]:
+    """The snapshot of a scan, and the schema to read it by.
+
+    A branch is read by the table's schema, a tag, a snapshot or a time by the schema of that snapshot (SP8).
+    """
+    metadata = state.metadata
+    if snapshot_id is not None:
+        snapshot: Snapshot | None = metadata.find_snapshot(snapshot_id)
+    elif as_of is not None:
+        snapshot = metadata.snapshot_as_of(as_of)
+    else:
+        name = ref or MAIN_BRANCH
+        snapshot = metadata.snapshot_by_ref(name)
+        found = metadata.refs.get(name)
+        if found is None or found.type is SnapshotRefType.BRANCH:
+            return snapshot, metadata.schema()
+    if snapshot is None or snapshot.schema_id is None:
+        return snapshot, metadata.schema()
+    return snapshot, metadata.schema_by_id(snapshot.schema_id)

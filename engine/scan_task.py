@@ -1,0 +1,25 @@
+"""What a plan hands to a reader: one file, or a part of one, with all that is needed to read its rows."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.spec.content_file import ContentFile
+
+
+@frozen
+class FileScanTask:
+    """A byte range of a data file, the delete files that apply to it, and what is left of the filter.
+
+    `start` and `length` are bytes; rows belong to the range in which their row group (or block) starts. `residual` is
+    a bound expression: a row of the file that satisfies it satisfies the scan's filter (Spec: SP8).
+    `data_sequence_number` is the number after inheritance.
+    """
+
+    file: ContentFile
+    delete_files: tuple[ContentFile, ...]
+    residual: Expression
+    start: int
+    length: int
+    data_sequence_number: int

@@ -1,0 +1,80 @@
+"""The summary of a snapshot: what it added and removed, and the totals after it. Spec: Appendix F (L5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icecore.engine.spec.content_file import DataFileContent, FileFormat
+
+_TOTALS = (
+    ("total-data-files", "added-data-files", "deleted-data-files"),
+    ("total-delete-files", "added-delete-files", "removed-delete-files"),
+    ("total-records", "added-records", "deleted-records"),
+    ("total-files-size", "added-files-size", "removed-files-size"),
+    ("total-position-deletes", "added-position-deletes", "removed-position-deletes"),
+    ("total-equality-deletes", "added-equality-deletes", "removed-equality-deletes"),
+)
+
+
+def summary_of(
+    operation: str, added: pa.Table | None, removed: pa.Table | None, parent: Mapping[str, str] | None
+) -> dict[str, str]:
+    """The summary of a snapshot from canonical entries; counts of zero are left out, as Java does.
+
+    `parent` is the parent's summary, an empty map where there is no parent. Totals are given only where the parent has
+    them, because a wrong total is worse than none.
+    """
+    changes = {**_counted(added, "added"), **_counted(removed, "removed")}
+    partitions = _partitions(added) | _partitions(removed)
+    out = {"operation": operation}
+    out |= {name: str(count) for name, count in changes.items() if count}
+    if partitions:
+        out["changed-partition-count"] = str(len(partitions))
+    return out | _totals(changes, {} if parent is None else parent, fresh=parent is None)
+
+
+def _counted(entries: pa.Table | None, verb: str) -> dict[str, int]:
+    if entries is None or entries.num_rows == 0:
+        return {}
+    added = verb == "added"
+    content = entries["content"]
+    data = entries.filter(pc.equal(content, int(DataFileContent.DATA)))
+    positions = entries.filter(pc.equal(content, int(DataFileContent.POSITION_DELETES)))
+    equality = entries.filter(pc.equal(content, int(DataFileContent.EQUALITY_DELETES)))
+    vectors = positions.filter(pc.equal(pc.utf8_upper(positions["file_format"]), str(FileFormat.PUFFIN)))
+    return {
+        f"{'added' if added else 'deleted'}-data-files": data.num_rows,
+        f"{'added' if added else 'deleted'}-records": _sum(data, "record_count"),
+        f"{verb}-delete-files": positions.num_rows + equality.num_rows,
+        f"{verb}-position-delete-files": positions.num_rows - vectors.num_rows,
+        f"{verb}-dvs": vectors.num_rows,
+        f"{verb}-position-deletes": _sum(positions, "record_count"),
+        f"{verb}-equality-delete-files": equality.num_rows,
+        f"{verb}-equality-deletes": _sum(equality, "record_count"),
+        f"{verb}-files-size": _sum(entries, "file_size_in_bytes"),
+    }
+
+
+def _sum(entries: pa.Table, column: str) -> int:
+    return pc.sum(entries[column]).as_py() or 0
+
+
+def _partitions(entries: pa.Table | None) -> set[tuple[int, object]]:
+    if entries is None:
+        return set()
+    specs, tuples = entries["spec_id"].to_pylist(), entries["partition"].to_pylist()
+    return {(s, tuple(p or ())) for s, p in zip(specs, tuples, strict=True)}
+
+
+def _totals(changes: Mapping[str, int], parent: Mapping[str, str], *, fresh: bool) -> dict[str, str]:
+    out = {}
+    for total, plus, minus in _TOTALS:
+        before = "0" if fresh else parent.get(total, "")
+        if before.isdigit():
+            after = int(before) + changes.get(plus, 0) - changes.get(minus, 0)
+            if after >= 0:
+                out[total] = str(after)
+    return out

@@ -1,0 +1,46 @@
+"""Scan tasks put together to what one reader reads: whole files where they are covered, else their ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve, frozen
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.scan_task import FileScanTask
+
+# The magic at the head of Parquet, ORC ("ORC") and Avro files: no rows start before it ends.
+_HEAD = 4
+
+
+@frozen
+class FileTask:
+    """A task for a file; `is_whole` where all its rows are wanted."""
+
+    task: FileScanTask
+    is_whole: bool
+
+
+def whole_files(tasks: Sequence[FileScanTask]) -> list[FileTask]:
+    """One task for each file whose ranges cover it, in the order that files first come, else its ranges one by one.
+
+    Raises ValidationError where ranges of a file overlap, so that no row is read twice.
+    """
+    by_file: dict[str, list[FileScanTask]] = {}
+    for t in tasks:
+        by_file.setdefault(t.file.file_path, []).append(t)
+    return [made for ranges in by_file.values() for made in _merged(sorted(ranges, key=lambda t: t.start))]
+
+
+def _merged(ranges: list[FileScanTask]) -> list[FileTask]:
+    first, file = ranges[0], ranges[0].file
+    for before, after in zip(ranges, ranges[1:], strict=False):
+        if after.start < before.start + before.length:
+            raise ValidationError(f"{file.file_path} is planned twice from byte {after.start} on")
+    head = min(file.split_offsets) if file.split_offsets else _HEAD
+    gaps = any(a.start + a.length != b.start for a, b in zip(ranges, ranges[1:], strict=False))
+    last = ranges[-1]
+    same_deletes = all(set(t.delete_files) == set(first.delete_files) for t in ranges) if len(ranges) > 1 else True
+    if first.start > head or gaps or last.start + last.length < file.file_size_in_bytes or not same_deletes:
+        return [FileTask(t, is_whole=False) for t in ranges]
+    return [FileTask(evolve(first, start=0, length=file.file_size_in_bytes), is_whole=True)]

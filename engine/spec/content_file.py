@@ -1,0 +1,108 @@
+"""Content files: one data or delete file as manifests describe it.
+
+Spec: Manifests (M2 to M5). Metrics maps go from field id to a number or to a binary single value.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+
+class DataFileContent(enum.IntEnum):
+    DATA = 0
+    POSITION_DELETES = 1
+    EQUALITY_DELETES = 2
+
+
+class ManifestContent(enum.IntEnum):
+    DATA = 0
+    DELETES = 1
+
+
+class ManifestEntryStatus(enum.IntEnum):
+    EXISTING = 0
+    ADDED = 1
+    DELETED = 2
+
+
+class FileFormat(enum.StrEnum):
+    PARQUET = "PARQUET"
+    AVRO = "AVRO"
+    ORC = "ORC"
+    PUFFIN = "PUFFIN"
+
+
+@frozen
+class ContentFile:
+    """A data file, position delete file, equality delete file or deletion vector.
+
+    `partition` holds internal values in the order of the fields of spec `spec_id`. Sizes are in bytes, offsets in
+    bytes from the start of the file. Metrics are None where the writer gave none.
+    """
+
+    content: DataFileContent
+    file_path: str
+    file_format: FileFormat
+    spec_id: int
+    partition: tuple[Any, ...]
+    record_count: int
+    file_size_in_bytes: int
+    column_sizes: Mapping[int, int] | None = None
+    value_counts: Mapping[int, int] | None = None
+    null_value_counts: Mapping[int, int] | None = None
+    nan_value_counts: Mapping[int, int] | None = None
+    lower_bounds: Mapping[int, bytes] | None = None
+    upper_bounds: Mapping[int, bytes] | None = None
+    key_metadata: bytes | None = None
+    split_offsets: tuple[int, ...] | None = None
+    equality_ids: tuple[int, ...] | None = None
+    sort_order_id: int | None = None
+    first_row_id: int | None = None
+    referenced_data_file: str | None = None
+    content_offset: int | None = None
+    content_size_in_bytes: int | None = None
+
+    @property
+    def is_deletion_vector(self) -> bool:
+        return self.content is DataFileContent.POSITION_DELETES and self.file_format is FileFormat.PUFFIN
+
+
+@frozen
+class FieldSummary:
+    """What a manifest list says of one partition field of a manifest (Spec: L1)."""
+
+    contains_null: bool
+    contains_nan: bool | None = None
+    lower_bound: bytes | None = None
+    upper_bound: bytes | None = None
+
+
+@frozen
+class ManifestFile:
+    """One row of a manifest list (Spec: L1, fields 500 to 520). Counts are None where a v1 writer left them out."""
+
+    manifest_path: str
+    manifest_length: int
+    partition_spec_id: int
+    content: ManifestContent = ManifestContent.DATA
+    sequence_number: int = 0
+    min_sequence_number: int = 0
+    added_snapshot_id: int | None = None
+    added_files_count: int | None = None
+    existing_files_count: int | None = None
+    deleted_files_count: int | None = None
+    added_rows_count: int | None = None
+    existing_rows_count: int | None = None
+    deleted_rows_count: int | None = None
+    partitions: tuple[FieldSummary, ...] | None = None
+    key_metadata: bytes | None = None
+    first_row_id: int | None = None
+
+    @property
+    def has_live_files(self) -> bool:
+        """Whether a scan must look inside; a missing count is taken as not zero (SP1)."""
+        return self.added_files_count != 0 or self.existing_files_count != 0

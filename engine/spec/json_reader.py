@@ -1,0 +1,70 @@
+"""Typed access to parsed JSON: every error names the object, the key, what was expected and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import orjson
+
+from icecore.engine.errors import ValidationError
+
+T = TypeVar("T")
+
+_MISSING = object()
+
+
+def loads(data: bytes | str, what: str) -> dict[str, Any]:
+    """The JSON object in `data`; raises ValidationError naming `what` where it is not one."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as e:
+        raise ValidationError(f"{what} is not valid JSON: {e}") from e
+    if not isinstance(value, dict):
+        raise ValidationError(f"{what} must be a JSON object, found {type(value).__name__}")
+    return value
+
+
+def get(obj: Any, key: str, kind: type[T] | tuple[type[T], ...], where: str, default: Any = _MISSING) -> Any:
+    """`obj[key]`, checked to be of `kind`; null counts as missing. Raises ValidationError."""
+    if not isinstance(obj, Mapping):
+        raise ValidationError(f"{where} must be a JSON object, found {type(obj).__name__}")
+    value = obj.get(key)
+    if value is None:
+        if default is _MISSING:
+            raise ValidationError(f"{where} lacks the required field {key!r}")
+        return default
+    wrong_bool = isinstance(value, bool) and kind is not bool and not (isinstance(kind, tuple) and bool in kind)
+    if wrong_bool or not isinstance(value, kind):
+        names = kind.__name__ if isinstance(kind, type) else " or ".join(k.__name__ for k in kind)
+        raise ValidationError(
+            f"{where}: field {key!r} must be {names}, found {type(value).__name__} {str(value)[:60]!r}"
+        )
+    return value
+
+
+def get_list(obj: Any, key: str, where: str, default: Any = _MISSING) -> list[Any]:
+    value: list[Any] = get(obj, key, list, where, default)
+    return value
+
+
+def get_str_map(obj: Any, key: str, where: str, default: Any = _MISSING) -> dict[str, str]:
+    """A JSON object whose values are strings; numbers and booleans are taken as their text, as Java does."""
+    value = get(obj, key, dict, where, default)
+    out = {}
+    for k, v in (value or {}).items():
+        if isinstance(v, bool):
+            v = "true" if v else "false"
+        elif isinstance(v, (int, float)):
+            v = str(v)
+        if v is None:
+            continue
+        if not isinstance(v, str):
+            raise ValidationError(f"{where}: {key!r} must map to strings, found {type(v).__name__} at {k!r}")
+        out[k] = v
+    return out
+
+
+def unknown(obj: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """The fields of `obj` that nobody here knows; kept so that a round trip loses nothing."""
+    return {k: v for k, v in obj.items() if k not in known}

@@ -1,0 +1,188 @@
+"""Table metadata, v1 to v3, as a value with lookups.
+
+Spec: Table Metadata (MD1 to MD8), Refs (R1). JSON is in `formats/metadata_json.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from attrs import define, field
+
+from icecore.engine.errors import NoSuchSnapshotError, UnsupportedFormatVersionError, ValidationError
+from icecore.engine.spec.partition import PARTITION_FIELD_ID_START, PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import (
+    MAIN_BRANCH,
+    EncryptedKey,
+    MetadataLogEntry,
+    PartitionStatisticsFile,
+    Snapshot,
+    SnapshotLogEntry,
+    SnapshotRef,
+    SnapshotRefType,
+    StatisticsFile,
+)
+from icecore.engine.spec.sort import UNSORTED, SortOrder
+
+DEFAULT_FORMAT_VERSION = 2
+SUPPORTED_FORMAT_VERSIONS = (1, 2, 3)
+
+
+@define(frozen=True, slots=False)
+class TableMetadata:
+    """All that a metadata file says. Times are milliseconds since the epoch; `extra` keeps fields we don't know.
+
+    Raises ValidationError where ids point nowhere or refs disagree with the current snapshot.
+    """
+
+    format_version: int
+    table_uuid: str | None
+    location: str
+    last_updated_ms: int
+    last_column_id: int
+    schemas: tuple[Schema, ...]
+    current_schema_id: int
+    partition_specs: tuple[PartitionSpec, ...]
+    default_spec_id: int
+    last_partition_id: int = PARTITION_FIELD_ID_START - 1
+    sort_orders: tuple[SortOrder, ...] = (UNSORTED,)
+    default_sort_order_id: int = 0
+    last_sequence_number: int = 0
+    properties: Mapping[str, str] = field(factory=dict)
+    current_snapshot_id: int | None = None
+    snapshots: tuple[Snapshot, ...] = ()
+    snapshot_log: tuple[SnapshotLogEntry, ...] = ()
+    metadata_log: tuple[MetadataLogEntry, ...] = ()
+    refs: Mapping[str, SnapshotRef] = field(factory=dict)
+    statistics: tuple[StatisticsFile, ...] = ()
+    partition_statistics: tuple[PartitionStatisticsFile, ...] = ()
+    next_row_id: int | None = None
+    encryption_keys: tuple[EncryptedKey, ...] = ()
+    extra: Mapping[str, Any] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        if self.format_version not in SUPPORTED_FORMAT_VERSIONS:
+            raise UnsupportedFormatVersionError(
+                f"table metadata has format version {self.format_version}; supported are 1, 2 and 3"
+            )
+        self.schema()
+        self.spec()
+        self.sort_order()
+        if self.current_snapshot_id is not None and self.current_snapshot_id not in self._snapshots_by_id:
+            raise ValidationError(f"current-snapshot-id {self.current_snapshot_id} is not among the snapshots")
+        for name, ref in self.refs.items():
+            if ref.snapshot_id not in self._snapshots_by_id:
+                raise ValidationError(f"ref {name!r} points at snapshot {ref.snapshot_id}, which is not there")
+        main = self.refs.get(MAIN_BRANCH)
+        if main is not None and main.type is not SnapshotRefType.BRANCH:
+            raise ValidationError("the ref 'main' must be a branch")
+        if (main.snapshot_id if main else None) != self.current_snapshot_id:
+            raise ValidationError(
+                f"current-snapshot-id is {self.current_snapshot_id}, but the branch main is at "
+                f"{main.snapshot_id if main else None}"
+            )
+
+    @cached_property
+    def _schemas_by_id(self) -> dict[int, Schema]:
+        return {s.schema_id: s for s in self.schemas}
+
+    @cached_property
+    def specs(self) -> dict[int, PartitionSpec]:
+        """All partition specs by id."""
+        return {s.spec_id: s for s in self.partition_specs}
+
+    @cached_property
+    def _snapshots_by_id(self) -> dict[int, Snapshot]:
+        return {s.snapshot_id: s for s in self.snapshots}
+
+    def schema(self) -> Schema:
+        """The current schema."""
+        return self.schema_by_id(self.current_schema_id)
+
+    def schema_by_id(self, schema_id: int) -> Schema:
+        found = self._schemas_by_id.get(schema_id)
+        if found is None:
+            raise ValidationError(f"there is no schema {schema_id}; there are {sorted(self._schemas_by_id)}")
+        return found
+
+    def spec(self) -> PartitionSpec:
+        """The default partition spec."""
+        return self.spec_by_id(self.default_spec_id)
+
+    def spec_by_id(self, spec_id: int) -> PartitionSpec:
+        found = self.specs.get(spec_id)
+        if found is None:
+            raise ValidationError(f"there is no partition spec {spec_id}; there are {sorted(self.specs)}")
+        return found
+
+    def sort_order(self) -> SortOrder:
+        """The default sort order."""
+        return self.sort_order_by_id(self.default_sort_order_id)
+
+    def sort_order_by_id(self, order_id: int) -> SortOrder:
+        for order in self.sort_orders:
+            if order.order_id == order_id:
+                return order
+        raise ValidationError(f"there is no sort order {order_id}; there are {[o.order_id for o in self.sort_orders]}")
+
+    def current_snapshot(self) -> Snapshot | None:
+        return None if self.current_snapshot_id is None else self._snapshots_by_id[self.current_snapshot_id]
+
+    def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
+        return self._snapshots_by_id.get(snapshot_id)
+
+    def find_snapshot(self, snapshot_id: int) -> Snapshot:
+        """The snapshot of that id. Raises NoSuchSnapshotError."""
+        found = self.snapshot_by_id(snapshot_id)
+        if found is None:
+            raise NoSuchSnapshotError(f"there is no snapshot {snapshot_id}")
+        return found
+
+    def snapshot_by_ref(self, name: str) -> Snapshot | None:
+        """The head of a branch or a tag's snapshot; None for `main` of an empty table. Raises NoSuchSnapshotError."""
+        ref = self.refs.get(name)
+        if ref is None:
+            if name == MAIN_BRANCH:
+                return None
+            known = ", ".join(sorted(self.refs)) or "none"
+            raise NoSuchSnapshotError(f"there is no branch or tag {name!r}; there are: {known}")
+        return self._snapshots_by_id[ref.snapshot_id]
+
+    def snapshot_as_of(self, timestamp_ms: int) -> Snapshot:
+        """The snapshot that was current at a time, by the snapshot log (SP8). Raises NoSuchSnapshotError."""
+        found: int | None = None
+        for entry in self.snapshot_log:
+            if entry.timestamp_ms <= timestamp_ms:
+                found = entry.snapshot_id
+        if found is None:
+            raise NoSuchSnapshotError(f"no snapshot was current at {timestamp_ms} ms: the log starts later")
+        return self.find_snapshot(found)
+
+    def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
+        """A snapshot and its ancestors, newest first, as far as they are still there."""
+        seen: set[int] = set()
+        current = None if snapshot_id is None else self.snapshot_by_id(snapshot_id)
+        while current is not None and current.snapshot_id not in seen:
+            seen.add(current.snapshot_id)
+            yield current
+            parent = current.parent_snapshot_id
+            current = None if parent is None else self.snapshot_by_id(parent)
+
+    def is_ancestor(self, ancestor_id: int, snapshot_id: int | None) -> bool:
+        return any(s.snapshot_id == ancestor_id for s in self.ancestors(snapshot_id))
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> TableMetadata:
+        """Parses a metadata file, gzip-compressed or not. Raises ValidationError."""
+        from icecore.engine.formats import metadata_json
+
+        return metadata_json.table_metadata_from_json(data)
+
+    def to_json(self) -> bytes:
+        """The bytes of a metadata file, uncompressed."""
+        from icecore.engine.formats import metadata_json
+
+        return metadata_json.table_metadata_to_json(self)

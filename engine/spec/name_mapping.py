@@ -1,0 +1,78 @@
+"""Name mappings: field ids for data files that were written without. Spec: Name Mapping (P2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import orjson
+from attrs import frozen
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.spec.json_reader import get, get_list
+from icecore.engine.spec.types import NestedField, children
+
+DEFAULT_NAME_MAPPING = "schema.name-mapping.default"
+
+
+@frozen
+class MappedField:
+    """The names under which a field may be found; without an id it is known to belong to no field."""
+
+    names: tuple[str, ...]
+    field_id: int | None = None
+    fields: NameMapping = attrs.field(factory=lambda: NameMapping())
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        if self.field_id is not None:
+            out["field-id"] = self.field_id
+        out["names"] = list(self.names)
+        if self.fields.fields:
+            out["fields"] = [f.to_dict() for f in self.fields.fields]
+        return out
+
+    @classmethod
+    def from_dict(cls, obj: Any) -> MappedField:
+        where = "name mapping field"
+        names = get_list(obj, "names", where)
+        if not all(isinstance(n, str) for n in names):
+            raise ValidationError(f"{where}: names must be strings, found {names!r}")
+        return cls(
+            tuple(names),
+            get(obj, "field-id", int, where, None),
+            NameMapping(tuple(cls.from_dict(f) for f in get_list(obj, "fields", where, default=[]))),
+        )
+
+
+@frozen
+class NameMapping:
+    fields: tuple[MappedField, ...] = ()
+
+    def to_json(self) -> str:
+        return orjson.dumps([f.to_dict() for f in self.fields]).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> NameMapping:
+        """Raises ValidationError where the text is no name mapping."""
+        try:
+            items = orjson.loads(text)
+        except orjson.JSONDecodeError as e:
+            raise ValidationError(f"name mapping is not valid JSON: {e}") from e
+        if not isinstance(items, list):
+            raise ValidationError(f"name mapping must be a JSON array, found {type(items).__name__}")
+        return cls(tuple(MappedField.from_dict(i) for i in items))
+
+    @classmethod
+    def of_fields(cls, fields: Iterable[NestedField]) -> NameMapping:
+        """The mapping of a schema's present names."""
+        return cls(_mapped(fields))
+
+    def find(self, name: str) -> MappedField | None:
+        """The entry of a name at this level; a dot in a name is a dot (P2)."""
+        return next((f for f in self.fields if name in f.names), None)
+
+
+def _mapped(fields: Iterable[NestedField]) -> tuple[MappedField, ...]:
+    return tuple(MappedField((f.name,), f.field_id, NameMapping(_mapped(children(f.field_type)))) for f in fields)

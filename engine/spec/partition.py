@@ -1,0 +1,185 @@
+"""Partition specs and their JSON.
+
+Spec: Partitioning (PT1 to PT7). A partition tuple is a tuple of internal values in the order of the spec's fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from attrs import define, frozen
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.spec.json_reader import get, get_list
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.transform import (
+    Transform,
+    UnknownTransform,
+    VoidTransform,
+    parse_transform,
+    path_segment,
+)
+from icecore.engine.spec.types import NestedField, PrimitiveType, StringType, StructType
+
+PARTITION_FIELD_ID_START = 1000
+INITIAL_SPEC_ID = 0
+
+
+@frozen
+class PartitionField:
+    """One field of a spec. `source_ids` has one id, or more for multi-argument transforms (PT6)."""
+
+    source_ids: tuple[int, ...]
+    field_id: int
+    transform: Transform
+    name: str
+
+    @property
+    def source_id(self) -> int:
+        return self.source_ids[0]
+
+    def same_as(self, other: PartitionField) -> bool:
+        """Equality of specs looks at source, transform and name only (PT2)."""
+        return (self.source_ids, self.transform, self.name) == (other.source_ids, other.transform, other.name)
+
+    def result_type(self, schema: Schema) -> PrimitiveType:
+        """The type of the partition values; of a dropped source column with an unknown type, string."""
+        source = schema.get_field(self.source_id)
+        if source is None or not source.field_type.is_primitive:
+            return self.transform.result_type(StringType())
+        return self.transform.result_type(source.field_type)  # type: ignore[arg-type]  # checked by is_primitive
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        if len(self.source_ids) == 1:
+            out["source-id"] = self.source_id
+        else:
+            out["source-ids"] = list(self.source_ids)
+        return {**out, "field-id": self.field_id, "name": self.name, "transform": str(self.transform)}
+
+
+@define(frozen=True, slots=False)
+class PartitionSpec:
+    """A partition spec; without fields it is unpartitioned."""
+
+    fields: tuple[PartitionField, ...] = ()
+    spec_id: int = INITIAL_SPEC_ID
+
+    def __attrs_post_init__(self) -> None:
+        names: set[str] = set()
+        for f in self.fields:
+            if f.name in names:
+                raise ValidationError(f"partition field name {f.name!r} is used twice in spec {self.spec_id}")
+            names.add(f.name)
+
+    @property
+    def is_unpartitioned(self) -> bool:
+        return all(isinstance(f.transform, VoidTransform) for f in self.fields)
+
+    @property
+    def has_unknown_transform(self) -> bool:
+        return any(isinstance(f.transform, UnknownTransform) for f in self.fields)
+
+    @property
+    def last_assigned_field_id(self) -> int:
+        return max((f.field_id for f in self.fields), default=PARTITION_FIELD_ID_START - 1)
+
+    @cached_property
+    def _by_id(self) -> dict[int, PartitionField]:
+        return {f.field_id: f for f in self.fields}
+
+    def field_by_id(self, field_id: int) -> PartitionField | None:
+        return self._by_id.get(field_id)
+
+    def same_as(self, other: PartitionSpec) -> bool:
+        """Whether two specs are equivalent (PT2): the same fields in order, ids aside."""
+        return len(self.fields) == len(other.fields) and all(
+            a.same_as(b) for a, b in zip(self.fields, other.fields, strict=True)
+        )
+
+    def partition_type(self, schema: Schema) -> StructType:
+        """The struct type of the partition tuple under a schema."""
+        return StructType(
+            tuple(NestedField(f.field_id, f.name, f.result_type(schema), required=False) for f in self.fields)
+        )
+
+    def partition_to_path(self, partition: Sequence[Any], schema: Schema) -> str:
+        """The folder of a partition, `a=1/b=x`; empty where unpartitioned."""
+        return "/".join(
+            path_segment(f.name, f.transform, f.result_type(schema), value)
+            for f, value in zip(self.fields, partition, strict=True)
+        )
+
+    def fields_to_list(self) -> list[dict[str, Any]]:
+        """The fields alone, as in a manifest's header (PT7) and in v1 metadata."""
+        return [f.to_dict() for f in self.fields]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"spec-id": self.spec_id, "fields": self.fields_to_list()}
+
+    @classmethod
+    def from_dict(cls, obj: Any) -> PartitionSpec:
+        """Raises ValidationError where the object is no spec."""
+        fields = get_list(obj, "fields", "partition spec")
+        return cls(fields_from_list(fields), get(obj, "spec-id", int, "partition spec"))
+
+    @classmethod
+    def from_fields(cls, fields: Iterable[Any], spec_id: int = INITIAL_SPEC_ID) -> PartitionSpec:
+        """A spec from the fields array alone."""
+        return cls(fields_from_list(fields), spec_id)
+
+    def check(self, schema: Schema) -> None:
+        """Raises ValidationError where a source is missing, in a list or map, or of the wrong type (PT1, PT3)."""
+        for f in self.fields:
+            for source_id in f.source_ids:
+                source = schema.get_field(source_id)
+                if source is None:
+                    if isinstance(f.transform, VoidTransform):
+                        continue
+                    raise ValidationError(f"partition field {f.name!r}: no column with id {source_id}")
+                if isinstance(f.transform, VoidTransform):
+                    continue
+                if not source.field_type.is_primitive or schema.is_in_list_or_map(source_id):
+                    raise ValidationError(
+                        f"partition field {f.name!r}: the source {schema.name_of(source_id)!r} must be primitive and "
+                        f"not inside a list or map, found {source.field_type}"
+                    )
+                if not f.transform.can_transform(source.field_type):
+                    raise ValidationError(
+                        f"partition field {f.name!r}: {f.transform} can't be applied to {source.field_type}"
+                    )
+
+    def __str__(self) -> str:
+        return "[" + ", ".join(f"{f.name}: {f.transform}({f.source_id})" for f in self.fields) + "]"
+
+
+def fields_from_list(items: Iterable[Any]) -> tuple[PartitionField, ...]:
+    """Partition fields of a JSON array; v1 files may lack field ids, which then count from 1000 (PT1)."""
+    out = []
+    for i, item in enumerate(items):
+        name = get(item, "name", str, "partition field")
+        where = f"partition field {name!r}"
+        out.append(
+            PartitionField(
+                source_ids(item, where),
+                get(item, "field-id", int, where, PARTITION_FIELD_ID_START + i),
+                parse_transform(get(item, "transform", str, where)),
+                name,
+            )
+        )
+    return tuple(out)
+
+
+def source_ids(item: Any, where: str) -> tuple[int, ...]:
+    """`source-ids` where there, else the one `source-id` (PT6)."""
+    many = get_list(item, "source-ids", where, default=[])
+    if many:
+        if not all(isinstance(i, int) for i in many):
+            raise ValidationError(f"{where}: source-ids must be integers")
+        return tuple(many)
+    return (get(item, "source-id", int, where),)
+
+
+UNPARTITIONED = PartitionSpec()

@@ -1,0 +1,362 @@
+"""Schemas: an ordered set of fields with ids, and their JSON.
+
+Spec: Schemas and Data Types, Appendix C Schemas (T4 to T9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any
+
+from attrs import define, evolve, field
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.spec import single_value
+from icecore.engine.spec.json_reader import get, get_list
+from icecore.engine.spec.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    Type,
+    children,
+    parse_primitive,
+    walk,
+)
+
+INITIAL_SCHEMA_ID = 0
+MAX_FIELD_ID = 2147483447
+
+
+def _sorted_ids(ids: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(ids)))
+
+
+@define(frozen=True, slots=False)
+class Schema:
+    """A table schema. Equality includes the schema id; `same_fields` compares without it.
+
+    Raises ValidationError where field ids repeat, a name repeats in one struct, or an identifier field breaks T5.
+    """
+
+    fields: tuple[NestedField, ...]
+    schema_id: int = INITIAL_SCHEMA_ID
+    identifier_field_ids: tuple[int, ...] = field(converter=_sorted_ids, default=())
+
+    def __attrs_post_init__(self) -> None:
+        seen: dict[int, str] = {}
+        for f in walk(self.fields):
+            if f.field_id in seen:
+                raise ValidationError(f"field id {f.field_id} is used by {seen[f.field_id]!r} and {f.name!r}")
+            seen[f.field_id] = f.name
+        _check_names(self.fields, "")
+        for field_id in self.identifier_field_ids:
+            _check_identifier_field(self, field_id)
+
+    def as_struct(self) -> StructType:
+        return StructType(self.fields)
+
+    def same_fields(self, other: Schema) -> bool:
+        """Whether two schemas differ at most in their id."""
+        return self.fields == other.fields and self.identifier_field_ids == other.identifier_field_ids
+
+    @cached_property
+    def _by_id(self) -> dict[int, NestedField]:
+        return {f.field_id: f for f in walk(self.fields)}
+
+    @cached_property
+    def _paths(self) -> dict[int, tuple[str, ...]]:
+        return {f.field_id: path for f, path in _walk_paths(self.fields, ())}
+
+    @cached_property
+    def _parents(self) -> dict[int, int | None]:
+        out: dict[int, int | None] = {}
+
+        def visit(fields: Iterable[NestedField], parent: int | None) -> None:
+            for f in fields:
+                out[f.field_id] = parent
+                visit(children(f.field_type), f.field_id)
+
+        visit(self.fields, None)
+        return out
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        names: dict[str, int] = {}
+        for field_id, path in self._paths.items():
+            names.setdefault(".".join(path), field_id)
+            # Java's short names: a list's element and a map's value may be left out before a struct's field.
+            short = ".".join(p for p, skip in zip(path, _skippable(self, field_id), strict=True) if not skip)
+            names.setdefault(short, field_id)
+        return names
+
+    @cached_property
+    def _by_lower_name(self) -> dict[str, int]:
+        lower: dict[str, int] = {}
+        for name, field_id in self._by_name.items():
+            lower.setdefault(name.lower(), field_id)
+        return lower
+
+    @property
+    def highest_field_id(self) -> int:
+        return max(self._by_id, default=0)
+
+    @property
+    def field_ids(self) -> frozenset[int]:
+        return frozenset(self._by_id)
+
+    def find_field(self, name_or_id: str | int, case_sensitive: bool = True) -> NestedField:
+        """The field of that id or dotted name. Raises ValidationError naming the fields there are."""
+        if isinstance(name_or_id, int):
+            found = self._by_id.get(name_or_id)
+        else:
+            names = self._by_name if case_sensitive else self._by_lower_name
+            field_id = names.get(name_or_id if case_sensitive else name_or_id.lower())
+            found = None if field_id is None else self._by_id[field_id]
+        if found is None:
+            known = ", ".join(f.name for f in self.fields[:20])
+            raise ValidationError(f"no column {name_or_id!r} in the schema; there are: {known}")
+        return found
+
+    def get_field(self, field_id: int) -> NestedField | None:
+        """The field of that id at any depth, or None."""
+        return self._by_id.get(field_id)
+
+    def has_name(self, name: str, case_sensitive: bool = True) -> bool:
+        return name in self._by_name if case_sensitive else name.lower() in self._by_lower_name
+
+    def path(self, field_id: int) -> tuple[str, ...]:
+        """The names from the root to the field, list and map steps included."""
+        return self._paths[field_id]
+
+    def name_of(self, field_id: int) -> str:
+        """The dotted name of a field."""
+        return ".".join(self._paths[field_id])
+
+    def parent_id(self, field_id: int) -> int | None:
+        """The id of the field that holds this one; None at the root."""
+        return self._parents[field_id]
+
+    def is_in_list_or_map(self, field_id: int) -> bool:
+        parent = self._parents[field_id]
+        while parent is not None:
+            if isinstance(self._by_id[parent].field_type, (ListType, MapType)):
+                return True
+            parent = self._parents[parent]
+        return False
+
+    def select(self, names: Iterable[str], case_sensitive: bool = True) -> Schema:
+        """The schema of the named top-level or nested columns, in the order asked for; `*` selects all."""
+        names = tuple(names)
+        if "*" in names:
+            return self
+        wanted = [self.find_field(n, case_sensitive).field_id for n in names]
+        if len(set(wanted)) != len(wanted):
+            raise ValidationError(f"a column is selected twice: {list(names)}")
+        order: list[int] = []
+        for field_id in wanted:
+            root = field_id
+            while (parent := self._parents[root]) is not None:
+                root = parent
+            if root not in order:
+                order.append(root)
+        keep = frozenset(wanted)
+        fields = [_prune(self._by_id[root], keep) for root in order]
+        return Schema(tuple(f for f in fields if f is not None), self.schema_id)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The schema's JSON object (Spec: Appendix C Schemas)."""
+        out: dict[str, Any] = {"type": "struct", "schema-id": self.schema_id}
+        out["fields"] = [_field_to_dict(f) for f in self.fields]
+        if self.identifier_field_ids:
+            out["identifier-field-ids"] = list(self.identifier_field_ids)
+        return out
+
+    @classmethod
+    def from_dict(cls, obj: Any, default_id: int = INITIAL_SCHEMA_ID) -> Schema:
+        """Raises ValidationError where the object is no schema."""
+        if get(obj, "type", str, "schema") != "struct":
+            raise ValidationError(f"a schema must be of type struct, found {obj['type']!r}")
+        struct = type_from_json(obj)
+        assert isinstance(struct, StructType)
+        ids = get_list(obj, "identifier-field-ids", "schema", default=[])
+        return cls(struct.fields, get(obj, "schema-id", int, "schema", default_id), tuple(ids))
+
+    def __str__(self) -> str:
+        lines = [
+            f"  {f.field_id}: {f.name}: {'required' if f.required else 'optional'} {f.field_type}" for f in self.fields
+        ]
+        return "table {\n" + "\n".join(lines) + "\n}"
+
+
+def _walk_paths(
+    fields: Iterable[NestedField], prefix: tuple[str, ...]
+) -> Iterator[tuple[NestedField, tuple[str, ...]]]:
+    for f in fields:
+        path = (*prefix, f.name)
+        yield f, path
+        yield from _walk_paths(children(f.field_type), path)
+
+
+def _skippable(schema: Schema, field_id: int) -> list[bool]:
+    """For each step of a field's path: whether it is a list element or map value that holds a struct."""
+    steps: list[bool] = []
+    current: int | None = field_id
+    while current is not None:
+        parent = schema._parents[current]
+        container = None if parent is None else schema._by_id[parent].field_type
+        is_step = isinstance(container, ListType) or (isinstance(container, MapType) and current == container.value_id)
+        steps.append(is_step and isinstance(schema._by_id[current].field_type, StructType) and current != field_id)
+        current = parent
+    return steps[::-1]
+
+
+def _check_names(fields: tuple[NestedField, ...], where: str) -> None:
+    names: set[str] = set()
+    for f in fields:
+        if f.name in names:
+            raise ValidationError(f"column name {where + f.name!r} is used twice")
+        names.add(f.name)
+        _check_names(children(f.field_type), f"{where}{f.name}.")
+
+
+def _check_identifier_field(schema: Schema, field_id: int) -> None:
+    f = schema.get_field(field_id)
+    if f is None:
+        raise ValidationError(f"identifier field id {field_id} is not in the schema")
+    name = schema.name_of(field_id)
+    if not f.field_type.is_primitive:
+        raise ValidationError(f"identifier field {name!r} must be primitive, found {f.field_type}")
+    if not f.required:
+        raise ValidationError(f"identifier field {name!r} must be required")
+    if isinstance(f.field_type, (FloatType, DoubleType)):
+        raise ValidationError(f"identifier field {name!r} must not be {f.field_type}")
+    parent = schema.parent_id(field_id)
+    while parent is not None:
+        p = schema.find_field(parent)
+        if not isinstance(p.field_type, StructType):
+            raise ValidationError(f"identifier field {name!r} must not be inside a list or map")
+        if not p.required:
+            raise ValidationError(f"identifier field {name!r} must not be inside the optional struct {p.name!r}")
+        parent = schema.parent_id(parent)
+
+
+def _prune(f: NestedField, keep: frozenset[int]) -> NestedField | None:
+    """The field cut down to the parts that are kept, or None where nothing of it is."""
+    if f.field_id in keep:
+        return f
+    match f.field_type:
+        case StructType(fields=fields):
+            kept = tuple(p for p in (_prune(c, keep) for c in fields) if p is not None)
+            return evolve(f, field_type=StructType(kept)) if kept else None
+        case ListType() as t:
+            element = _prune(t.element_field, keep)
+            return None if element is None else evolve(f, field_type=evolve(t, element=element.field_type))
+        case MapType() as t:
+            key, value = _prune(t.key_field, keep), _prune(t.value_field, keep)
+            if key is None and value is None:
+                return None
+            return evolve(f, field_type=evolve(t, value=t.value if value is None else value.field_type))
+        case _:
+            return None
+
+
+def type_to_json(iceberg_type: Type) -> Any:
+    """The JSON form of a type: a string for primitives, an object for nested types."""
+    match iceberg_type:
+        case StructType(fields=fields):
+            return {"type": "struct", "fields": [_field_to_dict(f) for f in fields]}
+        case ListType():
+            return {
+                "type": "list",
+                "element-id": iceberg_type.element_id,
+                "element": type_to_json(iceberg_type.element),
+                "element-required": iceberg_type.element_required,
+            }
+        case MapType():
+            return {
+                "type": "map",
+                "key-id": iceberg_type.key_id,
+                "key": type_to_json(iceberg_type.key),
+                "value-id": iceberg_type.value_id,
+                "value": type_to_json(iceberg_type.value),
+                "value-required": iceberg_type.value_required,
+            }
+        case _:
+            return str(iceberg_type)
+
+
+def _field_to_dict(f: NestedField) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "id": f.field_id,
+        "name": f.name,
+        "required": f.required,
+        "type": type_to_json(f.field_type),
+    }
+    if f.doc is not None:
+        out["doc"] = f.doc
+    if f.initial_default is not None:
+        out["initial-default"] = single_value.to_json(f.field_type, f.initial_default)
+    if f.write_default is not None:
+        out["write-default"] = single_value.to_json(f.field_type, f.write_default)
+    return out
+
+
+def type_from_json(obj: Any) -> Type:
+    """The type of a JSON string or object. Raises ValidationError."""
+    if isinstance(obj, str):
+        return parse_primitive(obj)
+    kind = get(obj, "type", str, "type")
+    match kind:
+        case "struct":
+            return StructType(tuple(_field_from_dict(f) for f in get_list(obj, "fields", "struct")))
+        case "list":
+            return ListType(
+                get(obj, "element-id", int, "list"),
+                type_from_json(obj.get("element")),
+                get(obj, "element-required", bool, "list"),
+            )
+        case "map":
+            return MapType(
+                get(obj, "key-id", int, "map"),
+                type_from_json(obj.get("key")),
+                get(obj, "value-id", int, "map"),
+                type_from_json(obj.get("value")),
+                get(obj, "value-required", bool, "map"),
+            )
+        case _:
+            raise ValidationError(f"unknown nested type {kind!r}")
+
+
+def _field_from_dict(obj: Any) -> NestedField:
+    where = f"field {obj.get('name')!r}" if isinstance(obj, dict) else "field"
+    field_type = type_from_json(get(obj, "type", (str, dict), where))
+    return NestedField(
+        get(obj, "id", int, where),
+        get(obj, "name", str, where),
+        field_type,
+        get(obj, "required", bool, where),
+        get(obj, "doc", str, where, None),
+        single_value.from_json(field_type, obj.get("initial-default")),
+        single_value.from_json(field_type, obj.get("write-default")),
+    )
+
+
+def check_format_version(schema: Schema, format_version: int) -> None:
+    """Raises ValidationError where the schema uses a type or default that the version doesn't have (T1, T9)."""
+    for f in walk(schema.fields):
+        t: IcebergType = f.field_type
+        if t.min_format_version > format_version:
+            raise ValidationError(
+                f"column {schema.name_of(f.field_id)!r} has type {t}, which needs format version "
+                f"{t.min_format_version}; the table has {format_version}"
+            )
+        if format_version < 3 and f.initial_default is not None:
+            raise ValidationError(
+                f"column {schema.name_of(f.field_id)!r} has a default, which needs format version 3; "
+                f"the table has {format_version}"
+            )

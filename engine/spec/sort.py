@@ -1,0 +1,102 @@
+"""Sort orders and their JSON. Spec: Sorting (SO1, SO2)."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from attrs import frozen
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.spec.json_reader import get, get_list
+from icecore.engine.spec.partition import source_ids
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.transform import Transform, parse_transform
+
+UNSORTED_ORDER_ID = 0
+INITIAL_SORT_ORDER_ID = 1
+
+
+class SortDirection(enum.StrEnum):
+    ASC = "asc"
+    DESC = "desc"
+
+
+class NullOrder(enum.StrEnum):
+    NULLS_FIRST = "nulls-first"
+    NULLS_LAST = "nulls-last"
+
+
+@frozen
+class SortField:
+    source_ids: tuple[int, ...]
+    transform: Transform
+    direction: SortDirection = SortDirection.ASC
+    null_order: NullOrder = NullOrder.NULLS_FIRST
+
+    @property
+    def source_id(self) -> int:
+        return self.source_ids[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"transform": str(self.transform)}
+        if len(self.source_ids) == 1:
+            out["source-id"] = self.source_id
+        else:
+            out["source-ids"] = list(self.source_ids)
+        return {**out, "direction": str(self.direction), "null-order": str(self.null_order)}
+
+    @classmethod
+    def from_dict(cls, obj: Any) -> SortField:
+        where = "sort field"
+        direction, nulls = get(obj, "direction", str, where), get(obj, "null-order", str, where)
+        try:
+            return cls(
+                source_ids(obj, where),
+                parse_transform(get(obj, "transform", str, where)),
+                SortDirection(direction.lower()),
+                NullOrder(nulls.lower()),
+            )
+        except ValueError as e:
+            raise ValidationError(f"{where}: {e}") from e
+
+
+@frozen
+class SortOrder:
+    """A sort order; id 0 is reserved for unsorted (SO1)."""
+
+    fields: tuple[SortField, ...] = ()
+    order_id: int = UNSORTED_ORDER_ID
+
+    def __attrs_post_init__(self) -> None:
+        if self.order_id == UNSORTED_ORDER_ID and self.fields:
+            raise ValidationError("sort order 0 is unsorted and can't have fields")
+
+    @property
+    def is_unsorted(self) -> bool:
+        return not self.fields
+
+    def check(self, schema: Schema) -> None:
+        """Raises ValidationError where a source is missing or of the wrong type."""
+        for f in self.fields:
+            for source_id in f.source_ids:
+                source = schema.get_field(source_id)
+                if source is None:
+                    raise ValidationError(f"sort order {self.order_id}: no column with id {source_id}")
+                if not source.field_type.is_primitive or not f.transform.can_transform(source.field_type):
+                    raise ValidationError(
+                        f"sort order {self.order_id}: {f.transform} can't be applied to "
+                        f"{schema.name_of(source_id)!r} of type {source.field_type}"
+                    )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"order-id": self.order_id, "fields": [f.to_dict() for f in self.fields]}
+
+    @classmethod
+    def from_dict(cls, obj: Any) -> SortOrder:
+        """Raises ValidationError where the object is no sort order."""
+        fields = get_list(obj, "fields", "sort order")
+        return cls(tuple(SortField.from_dict(f) for f in fields), get(obj, "order-id", int, "sort order"))
+
+
+UNSORTED = SortOrder()

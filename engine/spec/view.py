@@ -1,0 +1,206 @@
+"""View metadata, format version 1, with its JSON. Spec: View spec (V1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from attrs import define, field, frozen
+
+from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
+from icecore.engine.spec.json_reader import get, get_list, get_str_map, loads, unknown
+from icecore.engine.spec.schema import Schema
+
+WHERE = "view metadata"
+VIEW_FORMAT_VERSION = 1
+
+
+@frozen
+class ViewRepresentation:
+    """One way to write the view's query. For type `sql`, `sql` and `dialect` are set; other types keep their fields."""
+
+    type: str
+    sql: str | None = None
+    dialect: str | None = None
+    extra: Mapping[str, Any] = field(factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        own = {"type": self.type, "sql": self.sql, "dialect": self.dialect}
+        return {k: v for k, v in own.items() if v is not None} | dict(self.extra)
+
+    @classmethod
+    def from_dict(cls, obj: Any) -> ViewRepresentation:
+        where = "view representation"
+        kind = get(obj, "type", str, where)
+        required: Any = {} if kind == "sql" else {"default": None}
+        return cls(
+            kind,
+            get(obj, "sql", str, where, **required),
+            get(obj, "dialect", str, where, **required),
+            unknown(obj, frozenset({"type", "sql", "dialect"})),
+        )
+
+
+_VERSION_KEYS = frozenset(
+    {
+        "version-id",
+        "schema-id",
+        "timestamp-ms",
+        "summary",
+        "representations",
+        "default-catalog",
+        "default-namespace",
+    }
+)
+
+
+@frozen
+class ViewVersion:
+    """One immutable version of a view."""
+
+    version_id: int
+    schema_id: int
+    timestamp_ms: int
+    representations: tuple[ViewRepresentation, ...]
+    default_namespace: tuple[str, ...]
+    default_catalog: str | None = None
+    summary: Mapping[str, str] = field(factory=dict)
+    extra: Mapping[str, Any] = field(factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "version-id": self.version_id,
+            "timestamp-ms": self.timestamp_ms,
+            "schema-id": self.schema_id,
+            "summary": dict(self.summary),
+        }
+        if self.default_catalog is not None:
+            out["default-catalog"] = self.default_catalog
+        out["default-namespace"] = list(self.default_namespace)
+        out["representations"] = [r.to_dict() for r in self.representations]
+        return out | dict(self.extra)
+
+    @classmethod
+    def from_dict(cls, obj: Any) -> ViewVersion:
+        """Raises ValidationError where the object is no view version."""
+        where = f"view version {obj.get('version-id')}" if isinstance(obj, Mapping) else "view version"
+        return cls(
+            get(obj, "version-id", int, where),
+            get(obj, "schema-id", int, where),
+            get(obj, "timestamp-ms", int, where),
+            tuple(ViewRepresentation.from_dict(r) for r in get_list(obj, "representations", where)),
+            tuple(get_list(obj, "default-namespace", where)),
+            get(obj, "default-catalog", str, where, None),
+            get_str_map(obj, "summary", where),
+            unknown(obj, _VERSION_KEYS),
+        )
+
+
+@frozen
+class ViewHistoryEntry:
+    """When a version became the current one."""
+
+    timestamp_ms: int
+    version_id: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"timestamp-ms": self.timestamp_ms, "version-id": self.version_id}
+
+    @classmethod
+    def from_dict(cls, obj: Any) -> ViewHistoryEntry:
+        where = "version-log entry"
+        return cls(get(obj, "timestamp-ms", int, where), get(obj, "version-id", int, where))
+
+
+_KNOWN = frozenset(
+    {
+        "view-uuid",
+        "format-version",
+        "location",
+        "schemas",
+        "current-version-id",
+        "versions",
+        "version-log",
+        "properties",
+    }
+)
+
+
+@define(frozen=True)
+class ViewMetadata:
+    """All that a view's metadata file says. Raises ValidationError where ids point nowhere."""
+
+    view_uuid: str
+    location: str
+    schemas: tuple[Schema, ...]
+    current_version_id: int
+    versions: tuple[ViewVersion, ...]
+    version_log: tuple[ViewHistoryEntry, ...] = ()
+    properties: Mapping[str, str] = field(factory=dict)
+    format_version: int = VIEW_FORMAT_VERSION
+    extra: Mapping[str, Any] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        if self.format_version != VIEW_FORMAT_VERSION:
+            raise UnsupportedFormatVersionError(f"{WHERE} has format version {self.format_version}; supported is 1")
+        self.schema()
+
+    def current_version(self) -> ViewVersion:
+        for version in self.versions:
+            if version.version_id == self.current_version_id:
+                return version
+        raise ValidationError(f"{WHERE}: current-version-id {self.current_version_id} is not among the versions")
+
+    def schema(self) -> Schema:
+        """The schema of the current version."""
+        schema_id = self.current_version().schema_id
+        for schema in self.schemas:
+            if schema.schema_id == schema_id:
+                return schema
+        raise ValidationError(f"{WHERE}: there is no schema {schema_id}")
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "view-uuid": self.view_uuid,
+            "format-version": self.format_version,
+            "location": self.location,
+        }
+        if self.properties:
+            out["properties"] = dict(self.properties)
+        return {
+            **out,
+            "schemas": [s.to_dict() for s in self.schemas],
+            "current-version-id": self.current_version_id,
+            "versions": [v.to_dict() for v in self.versions],
+            "version-log": [e.to_dict() for e in self.version_log],
+            **self.extra,
+        }
+
+    def to_json(self) -> bytes:
+        """The bytes of a metadata file, uncompressed."""
+        return orjson.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> ViewMetadata:
+        """Parses a view metadata file, gzip-compressed or not. Raises ValidationError."""
+        from icecore.engine.formats.metadata_json import decompress
+
+        return cls.from_dict(loads(decompress(data), WHERE))
+
+    @classmethod
+    def from_dict(cls, obj: dict[str, Any]) -> ViewMetadata:
+        version = get(obj, "format-version", int, WHERE)
+        if version != VIEW_FORMAT_VERSION:
+            raise UnsupportedFormatVersionError(f"{WHERE} has format version {version}; supported is 1")
+        return cls(
+            get(obj, "view-uuid", str, WHERE),
+            get(obj, "location", str, WHERE),
+            tuple(Schema.from_dict(s, default_id=i) for i, s in enumerate(get_list(obj, "schemas", WHERE))),
+            get(obj, "current-version-id", int, WHERE),
+            tuple(ViewVersion.from_dict(v) for v in get_list(obj, "versions", WHERE)),
+            tuple(ViewHistoryEntry.from_dict(e) for e in get_list(obj, "version-log", WHERE)),
+            get_str_map(obj, "properties", WHERE, {}),
+            version,
+            unknown(obj, _KNOWN),
+        )

@@ -1,0 +1,224 @@
+"""The state of a table and its fold: what a stream of events amounts to.
+
+`fold` is pure: it reads no file, no clock and no randomness, so that a replay on another day gives the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+
+from icecore.engine import events as ev
+from icecore.engine.errors import CorruptLogError, ValidationError
+from icecore.engine.events import Event
+from icecore.engine.formats.metadata_json import table_metadata_from_dict, table_metadata_to_dict
+from icecore.engine.metadata_builder import MetadataBuilder
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.storage import LocationMapping
+
+Identifier = tuple[str, ...]
+
+COMMIT_SCHEME = "icecore.commit-scheme"
+METASTORE = "metastore"
+FILE_SYSTEM = "filesystem"
+MATERIALIZE = "icecore.materialize"
+PREVIOUS_VERSIONS_MAX = "write.metadata.previous-versions-max"
+DEFAULT_PREVIOUS_VERSIONS_MAX = 100
+METADATA_COMPRESSION = "write.metadata.compression-codec"
+METADATA_PATH = "write.metadata.path"
+DATA_PATH = "write.data.path"
+
+
+@frozen
+class TableState:
+    """A table as of one version of its stream.
+
+    `metadata` is what the next metadata file says. `metadata_location` is the file of the latest materialized version,
+    None before the first; `metadata_version` is its number. `pending` is true where commits came after it that are to
+    be written out later (`icecore.materialize = manual`).
+    """
+
+    stream: str
+    stream_version: int
+    position: int
+    event_hash: str
+    identifier: Identifier
+    metadata: TableMetadata
+    metadata_location: str | None
+    metadata_version: int
+    location_mapping: LocationMapping = LocationMapping()
+    dropped: bool = False
+    pending: bool = False
+
+
+def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
+    """Where metadata files go (MD7): `write.metadata.path`, absolute or relative to the table's location."""
+    return _folder(location, properties.get(METADATA_PATH), "metadata")
+
+
+def data_folder(location: str, properties: Mapping[str, str]) -> str:
+    """Where data files go: `write.data.path`, absolute or relative to the table's location."""
+    return _folder(location, properties.get(DATA_PATH), "data")
+
+
+def _folder(location: str, path: str | None, name: str) -> str:
+    if not path:
+        return f"{location}/{name}"
+    return path.rstrip("/") if "://" in path or path.startswith(("/", "file:")) else f"{location}/{path.strip('/')}"
+
+
+def metadata_file_name(version: int, event_id: str, properties: Mapping[str, str]) -> str:
+    """The name of a metadata file, which follows from the event and the table's commit scheme (MD7)."""
+    gz = ".gz" if properties.get(METADATA_COMPRESSION, "none").lower() == "gzip" else ""
+    if properties.get(COMMIT_SCHEME) == FILE_SYSTEM:
+        return f"v{version}{gz}.metadata.json"
+    return f"{version:05d}-{event_id}{gz}.metadata.json"
+
+
+class TableFold:
+    """Folds the events of one table, one after another."""
+
+    def __init__(self, base: TableState | None = None) -> None:
+        self._state = base
+        self._builder = MetadataBuilder(base.metadata) if base else MetadataBuilder()
+
+    def apply(self, event: Event) -> None:
+        """Takes the next event in. Raises CorruptLogError where it does not follow the one before."""
+        expected = (self._state.stream_version if self._state else 0) + 1
+        if event.stream_version != expected:
+            raise CorruptLogError(
+                f"position {event.position}: version {event.stream_version} of {event.stream}, expected {expected}"
+            )
+        try:
+            self._state = self._next(event, event.payload)
+        except ValidationError as e:
+            raise CorruptLogError(f"position {event.position}: the event can't be applied: {e}") from e
+
+    def state(self) -> TableState | None:
+        """The state after all events so far; None before the first."""
+        return None if self._state is None else evolve(self._state, metadata=self._builder.build())
+
+    def _next(self, event: Event, payload: Mapping[str, Any]) -> TableState:
+        match event.kind:
+            case ev.TABLE_CREATED:
+                return self._created(event, payload)
+            case ev.TABLE_REGISTERED:
+                return self._registered(event, payload)
+            case _ if self._state is None:
+                raise CorruptLogError(f"position {event.position}: {event.kind} before the table was created")
+        state = self._at(event, self._state)
+        match event.kind:
+            case ev.TABLE_COMMITTED:
+                return self._committed(event, payload, state)
+            case ev.TABLE_MATERIALIZED:
+                self._log_previous(state)
+                return self._materialized(event, state)
+            case ev.TABLE_RENAMED:
+                return evolve(state, identifier=tuple(payload["to"]))
+            case ev.TABLE_DROPPED:
+                return evolve(state, dropped=True)
+            case _:
+                raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
+
+    def _at(self, event: Event, state: TableState) -> TableState:
+        return evolve(state, stream_version=event.stream_version, position=event.position, event_hash=event.hash)
+
+    def _created(self, event: Event, payload: Mapping[str, Any]) -> TableState:
+        self._builder = MetadataBuilder()
+        self._builder.apply(payload["updates"], event.recorded_at_ms)
+        first = TableState(
+            event.stream,
+            event.stream_version,
+            event.position,
+            event.hash,
+            tuple(payload["identifier"]),
+            self._builder.build(),
+            metadata_location=None,
+            metadata_version=self._first_version() - 1,
+        )
+        return self._materialized(event, first) if payload.get("materialize", True) else evolve(first, pending=True)
+
+    def _first_version(self) -> int:
+        return 1 if self._builder.properties.get(COMMIT_SCHEME) == FILE_SYSTEM else 0
+
+    def _registered(self, event: Event, payload: Mapping[str, Any]) -> TableState:
+        metadata = table_metadata_from_dict(payload["metadata"])
+        self._builder = MetadataBuilder(metadata)
+        return TableState(
+            event.stream,
+            event.stream_version,
+            event.position,
+            event.hash,
+            tuple(payload["identifier"]),
+            metadata,
+            payload["metadata-location"],
+            payload["metadata-version"],
+            LocationMapping.of(payload.get("location-mapping")),
+        )
+
+    def _committed(self, event: Event, payload: Mapping[str, Any], state: TableState) -> TableState:
+        materialize = payload.get("materialize", True)
+        if materialize:
+            self._log_previous(state)
+        self._builder.apply(payload["updates"], event.recorded_at_ms)
+        return self._materialized(event, state) if materialize else evolve(state, pending=True)
+
+    def _log_previous(self, state: TableState) -> None:
+        if state.metadata_location is None:
+            return
+        keep = self._builder.properties.get(PREVIOUS_VERSIONS_MAX, "")
+        limit = int(keep) if keep.isdigit() else DEFAULT_PREVIOUS_VERSIONS_MAX
+        self._builder.log_previous_metadata(self._builder.last_updated_ms, state.metadata_location, limit)
+
+    def _materialized(self, event: Event, state: TableState) -> TableState:
+        version = state.metadata_version + 1
+        folder = metadata_folder(self._builder.location, self._builder.properties)
+        name = metadata_file_name(version, event.event_id, self._builder.properties)
+        return evolve(state, metadata_location=f"{folder}/{name}", metadata_version=version, pending=False)
+
+
+def fold(state: TableState | None, events: Iterable[Event]) -> TableState | None:
+    """The state after the events. Raises CorruptLogError where they can't follow."""
+    batch = list(events)
+    if not batch:
+        return state
+    folding = TableFold(state)
+    for event in batch:
+        folding.apply(event)
+    return folding.state()
+
+
+def state_to_dict(state: TableState) -> dict[str, Any]:
+    """A checkpoint's JSON."""
+    return {
+        "stream": state.stream,
+        "stream-version": state.stream_version,
+        "position": state.position,
+        "event-hash": state.event_hash,
+        "identifier": list(state.identifier),
+        "metadata": table_metadata_to_dict(state.metadata),
+        "metadata-location": state.metadata_location,
+        "metadata-version": state.metadata_version,
+        "location-mapping": state.location_mapping.to_dict(),
+        "dropped": state.dropped,
+        "pending": state.pending,
+    }
+
+
+def state_from_dict(obj: Mapping[str, Any]) -> TableState:
+    """The state of a checkpoint's JSON."""
+    return TableState(
+        obj["stream"],
+        obj["stream-version"],
+        obj["position"],
+        obj["event-hash"],
+        tuple(obj["identifier"]),
+        table_metadata_from_dict(obj["metadata"]),
+        obj["metadata-location"],
+        obj["metadata-version"],
+        LocationMapping.of(obj["location-mapping"]),
+        obj["dropped"],
+        obj["pending"],
+    )

@@ -1,0 +1,232 @@
+"""Files by URI: local paths directly, all else through pyarrow's file systems.
+
+A location is taken as it is written, as Java and PyIceberg do: nothing in it is percent-decoded. A *location mapping*
+(`s3://old/prefix` -> `/new/prefix`) lets a table that was copied be read where it lies, without rewriting its metadata.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs
+from attrs import define, field, frozen
+
+from icecore.engine.errors import (
+    FileExistsInStorageError,
+    IcecoreError,
+    MissingFileError,
+    ReadOnlyError,
+    StorageError,
+)
+
+
+@frozen
+class LocationMapping:
+    """Prefix replacement on whole path segments, the longest prefix first."""
+
+    prefixes: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, mapping: Mapping[str, str] | None) -> LocationMapping:
+        pairs = ((old.rstrip("/"), new.rstrip("/")) for old, new in (mapping or {}).items())
+        return cls(tuple(sorted(pairs, key=lambda p: -len(p[0]))))
+
+    def resolve(self, location: str) -> str:
+        """Where the bytes of `location` lie."""
+        for old, new in self.prefixes:
+            if location == old or location.startswith(old + "/"):
+                return new + location[len(old) :]
+        return location
+
+    def to_dict(self) -> dict[str, str]:
+        return dict(self.prefixes)
+
+
+def local_path(location: str) -> str | None:
+    """The path of a local location (`file:///a`, `file:/a`, `/a`, `a`), or None for another scheme."""
+    if location.startswith("file:"):
+        rest = location[len("file:") :]
+        return "/" + rest.lstrip("/") if rest.startswith("/") else rest
+    return None if "://" in location else location
+
+
+def to_uri(path: str | os.PathLike[str]) -> str:
+    """The `file://` location of a local path, absolute; a location with a scheme stays as it is."""
+    text = os.fspath(path)
+    local = local_path(text)
+    return text if local is None else "file://" + os.path.abspath(local)
+
+
+@contextlib.contextmanager
+def translated(location: str, doing: str) -> Iterator[None]:
+    """Turns what the operating system or a file system says into an IcecoreError that names the location."""
+    try:
+        yield
+    except IcecoreError:
+        raise
+    except FileNotFoundError as e:
+        raise MissingFileError(f"can't {doing} {location}: there is no such file") from e
+    except FileExistsError as e:
+        raise FileExistsInStorageError(f"can't {doing} {location}: it exists already") from e
+    except OSError as e:
+        if e.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise ReadOnlyError(f"can't {doing} {location}: {e.strerror}") from e
+        raise StorageError(f"can't {doing} {location}: {e.strerror or e}") from e
+    except pa.ArrowException as e:
+        raise StorageError(f"can't {doing} {location}: {e}") from e
+
+
+@define
+class Storage:
+    """Reads and writes whole files and opens data files. Every error is an IcecoreError naming the location."""
+
+    mapping: LocationMapping = LocationMapping()
+    durable: bool = True
+    _filesystems: dict[str, Any] = field(factory=dict, repr=False)
+
+    def resolve(self, location: str) -> str:
+        return self.mapping.resolve(location)
+
+    def local_path(self, location: str) -> str | None:
+        """The local path behind a location after mapping, or None where it is remote."""
+        return local_path(self.resolve(location))
+
+    def _remote(self, location: str) -> tuple[pyarrow.fs.FileSystem, str]:
+        scheme = location.split("://", 1)[0] + "://" + location.split("://", 1)[1].split("/", 1)[0]
+        if scheme not in self._filesystems:
+            filesystem, _ = pyarrow.fs.FileSystem.from_uri(location)
+            self._filesystems[scheme] = filesystem
+        return self._filesystems[scheme], location.split("://", 1)[1]
+
+    def read_bytes(self, location: str) -> bytes:
+        """The whole content of a file."""
+        target = self.resolve(location)
+        with translated(location, "read"):
+            path = local_path(target)
+            if path is not None:
+                with open(path, "rb") as f:
+                    return f.read()
+            filesystem, inner = self._remote(target)
+            with filesystem.open_input_stream(inner) as stream:
+                return bytes(stream.read())
+
+    def open_input(self, location: str) -> pa.NativeFile:
+        """A random access file for reading."""
+        target = self.resolve(location)
+        with translated(location, "open"):
+            path = local_path(target)
+            if path is not None:
+                return pa.memory_map(path) if os.path.getsize(path) else pa.OSFile(path)
+            filesystem, inner = self._remote(target)
+            return filesystem.open_input_file(inner)
+
+    def open_output(self, location: str) -> pa.NativeFile:
+        """A stream that writes a new data file (names are unique); folders on the way are made."""
+        target = self.resolve(location)
+        with translated(location, "write"):
+            path = local_path(target)
+            if path is not None:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                return pa.OSFile(path, "wb")
+            filesystem, inner = self._remote(target)
+            return filesystem.open_output_stream(inner)
+
+    def write_atomic(self, location: str, data: bytes) -> None:
+        """Puts a whole file in place: a reader sees the old content or the new one, never a part."""
+        self._write(location, data, replace=True)
+
+    def create(self, location: str, data: bytes) -> None:
+        """Puts a whole new file in place; raises FileExistsInStorageError where one is there already."""
+        self._write(location, data, replace=False)
+
+    def _write(self, location: str, data: bytes, *, replace: bool) -> None:
+        target = self.resolve(location)
+        with translated(location, "write"):
+            path = local_path(target)
+            if path is None:
+                filesystem, inner = self._remote(target)
+                if not replace and filesystem.get_file_info(inner).type != pyarrow.fs.FileType.NotFound:
+                    raise FileExistsError(inner)
+                with filesystem.open_output_stream(inner) as stream:
+                    stream.write(data)
+                return
+            folder = os.path.dirname(path)
+            os.makedirs(folder, exist_ok=True)
+            temporary = os.path.join(folder, f".{os.path.basename(path)[:100]}.{uuid.uuid4().hex}.tmp")
+            try:
+                with open(temporary, "xb") as f:
+                    f.write(data)
+                    f.flush()
+                    if self.durable:
+                        os.fsync(f.fileno())
+                if replace:
+                    os.replace(temporary, path)
+                else:
+                    os.link(temporary, path)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
+
+    def sync(self, location: str) -> None:
+        """Makes a local file that was written through `open_output` durable."""
+        path = self.local_path(location)
+        if path is None or not self.durable:
+            return
+        with translated(location, "sync"):
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def size(self, location: str) -> int:
+        """The size of a file in bytes."""
+        target = self.resolve(location)
+        with translated(location, "look at"):
+            path = local_path(target)
+            if path is not None:
+                return os.path.getsize(path)
+            filesystem, inner = self._remote(target)
+            info = filesystem.get_file_info(inner)
+            if info.type == pyarrow.fs.FileType.NotFound:
+                raise FileNotFoundError(inner)
+            return int(info.size)
+
+    def exists(self, location: str) -> bool:
+        try:
+            self.size(location)
+        except MissingFileError:
+            return False
+        return True
+
+    def delete(self, location: str) -> None:
+        """Deletes a file; one that is gone already is no error."""
+        target = self.resolve(location)
+        with translated(location, "delete"), contextlib.suppress(FileNotFoundError):
+            path = local_path(target)
+            if path is not None:
+                os.unlink(path)
+                return
+            filesystem, inner = self._remote(target)
+            filesystem.delete_file(inner)
+
+    def list(self, folder: str) -> list[str]:
+        """The names of the files directly in a folder, sorted; empty where there is none."""
+        target = self.resolve(folder)
+        with translated(folder, "list"):
+            path = local_path(target)
+            if path is not None:
+                try:
+                    return sorted(p.name for p in Path(path).iterdir() if p.is_file())
+                except FileNotFoundError:
+                    return []
+            filesystem, inner = self._remote(target)
+            selector = pyarrow.fs.FileSelector(inner, allow_not_found=True)
+            return sorted(i.base_name for i in filesystem.get_file_info(selector) if i.is_file)

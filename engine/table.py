@@ -1,0 +1,301 @@
+"""A table: what it is now, and how to change and read it. The names are PyIceberg's where it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from icecore.engine.changes import changed_properties, upgraded
+from icecore.engine.errors import CommitConflictError
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.log.read_models import dotted
+from icecore.engine.manage_snapshots import ManageSnapshots
+from icecore.engine.manifest_changes import ListedManifest
+from icecore.engine.provenance import provenance
+from icecore.engine.repository import Repository
+from icecore.engine.scan import DataScan
+from icecore.engine.schema_update import UpdateSchema
+from icecore.engine.sort_update import UpdateSortOrder
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotLogEntry, SnapshotRef
+from icecore.engine.spec.sort import SortOrder
+from icecore.engine.spec_update import UpdateSpec
+from icecore.engine.state import Identifier, TableState
+from icecore.engine.transaction import Transaction
+from icecore.projections.planner import Planner
+
+Filter = str | Expression | None
+
+
+class Table:
+    """One table at one version. It stays as it was loaded until `refresh()` or a commit through it."""
+
+    def __init__(self, repository: Repository, planner: Planner, state: TableState, actor: str | None) -> None:
+        self._repository = repository
+        self._planner = planner
+        self._state = state
+        self._actor = actor
+
+    # What it is
+
+    def name(self) -> Identifier:
+        """The identifier as a tuple."""
+        return self._state.identifier
+
+    @property
+    def metadata(self) -> TableMetadata:
+        return self._state.metadata
+
+    @property
+    def metadata_location(self) -> str | None:
+        """The latest metadata file; None where none was written yet."""
+        return self._state.metadata_location
+
+    @property
+    def state(self) -> TableState:
+        return self._state
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.metadata.properties
+
+    @property
+    def format_version(self) -> int:
+        return self.metadata.format_version
+
+    def location(self) -> str:
+        return self.metadata.location
+
+    def schema(self) -> Schema:
+        return self.metadata.schema()
+
+    def schemas(self) -> dict[int, Schema]:
+        return {s.schema_id: s for s in self.metadata.schemas}
+
+    def spec(self) -> PartitionSpec:
+        return self.metadata.spec()
+
+    def specs(self) -> dict[int, PartitionSpec]:
+        return dict(self.metadata.specs)
+
+    def sort_order(self) -> SortOrder:
+        return self.metadata.sort_order()
+
+    def sort_orders(self) -> dict[int, SortOrder]:
+        return {o.order_id: o for o in self.metadata.sort_orders}
+
+    def snapshots(self) -> list[Snapshot]:
+        return list(self.metadata.snapshots)
+
+    def current_snapshot(self) -> Snapshot | None:
+        return self.metadata.current_snapshot()
+
+    def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
+        return self.metadata.snapshot_by_id(snapshot_id)
+
+    def refs(self) -> dict[str, SnapshotRef]:
+        return dict(self.metadata.refs)
+
+    def history(self) -> list[SnapshotLogEntry]:
+        """Which snapshot was the current one since when."""
+        return list(self.metadata.snapshot_log)
+
+    def refresh(self) -> Table:
+        """Takes in what was committed since. Raises NoSuchTableError where the table was dropped."""
+        self._state = self._repository.live_state(self._state.stream)
+        return self
+
+    def __repr__(self) -> str:
+        return f"Table({dotted(self.name())!r}, version {self._state.stream_version})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and other._state == self._state
+
+    __hash__ = None  # type: ignore[assignment]  # a table changes with refresh()
+
+    # Reading
+
+    def scan(
+        self,
+        row_filter: Filter = None,
+        *,
+        selected_fields: Sequence[str] = ("*",),
+        snapshot_id: int | None = None,
+        ref: str | None = None,
+        as_of: int | None = None,
+        case_sensitive: bool = True,
+        limit: int | None = None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    ) -> DataScan:
+        """A scan of the current snapshot, of one by id, a branch or tag, or a time (`as_of`, ms since the epoch).
+
+        Raises ExpressionError, NoSuchSnapshotError, ValidationError.
+        """
+        return DataScan.of(
+            self._planner,
+            self._state,
+            row_filter,
+            selected_fields=tuple(selected_fields),
+            snapshot_id=snapshot_id,
+            ref=ref,
+            as_of=as_of,
+            case_sensitive=case_sensitive,
+            limit=limit,
+            parameters=parameters,
+        )
+
+    def manifests(self) -> tuple[ListedManifest, ...]:
+        """The manifests of the current snapshot, in the order of its list."""
+        snapshot = self.current_snapshot()
+        return () if snapshot is None else self._repository.list_manifests(self._state, snapshot)
+
+    def live_entries(self) -> Iterator[pa.Table]:
+        """The live entries of each manifest of the current snapshot, canonical, with all that they inherit."""
+        storage = self._repository.storage_of(self._state)
+        for listed in self.manifests():
+            if listed.manifest.has_live_files:
+                yield self._repository.entries.live(self._state.stream, listed, storage)
+
+    # Changing rows
+
+    def append(
+        self,
+        data: Any,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """Appends Arrow, pandas, polars or Spark data as one commit. Columns are matched by name.
+
+        Raises ValidationError where the data does not fit the schema, NoSuchSnapshotError for an unknown branch.
+        """
+        with self._transaction(message, author, idempotency_key) as transaction:
+            transaction.append(data, branch=branch, snapshot_properties=snapshot_properties)
+
+    def overwrite(
+        self,
+        data: Any,
+        overwrite_filter: Filter = None,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """Replaces the rows that match the filter, all rows without one, by the data, in one commit."""
+        with self._transaction(message, author, idempotency_key) as transaction:
+            transaction.overwrite(data, overwrite_filter, branch=branch, snapshot_properties=snapshot_properties)
+
+    def delete(
+        self,
+        delete_filter: str | Expression,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """Deletes the rows that match the filter: whole files where all their rows do, else the file is rewritten."""
+        with self._transaction(message, author, idempotency_key) as transaction:
+            transaction.delete(delete_filter, branch=branch, snapshot_properties=snapshot_properties)
+
+    def add_files(
+        self,
+        file_paths: Iterable[str],
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        check_duplicate_files: bool = True,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """Adds Parquet files that lie somewhere already, as they are.
+
+        Raises ValidationError where a file's schema or partition does not fit, or it is in the table already.
+        """
+        with self._transaction(message, author, idempotency_key) as transaction:
+            transaction.add_files(
+                file_paths,
+                branch=branch,
+                check_duplicate_files=check_duplicate_files,
+                snapshot_properties=snapshot_properties,
+            )
+
+    def append_files(
+        self,
+        files: Iterable[ContentFile],
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """Appends data files that a writer described already."""
+        with self._transaction(message, author, idempotency_key) as transaction:
+            transaction.append_files(files, branch=branch, snapshot_properties=snapshot_properties)
+
+    # Changing metadata
+
+    def update_schema(
+        self, *, allow_incompatible_changes: bool = False, message: str | None = None, author: str | None = None
+    ) -> UpdateSchema:
+        return UpdateSchema(
+            lambda ops: self._commit_with(
+                message, author, lambda t: t.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes)
+            )
+        )
+
+    def update_spec(self, *, message: str | None = None, author: str | None = None) -> UpdateSpec:
+        return UpdateSpec(lambda ops: self._commit_with(message, author, lambda t: t.change_spec(ops)))
+
+    def update_sort_order(self, *, message: str | None = None, author: str | None = None) -> UpdateSortOrder:
+        return UpdateSortOrder(lambda terms: self._commit_with(message, author, lambda t: t.change_sort_order(terms)))
+
+    def manage_snapshots(self, *, message: str | None = None, author: str | None = None) -> ManageSnapshots:
+        return ManageSnapshots(lambda ops: self._commit_with(message, author, lambda t: t.change_refs(ops)))
+
+    def set_properties(
+        self, updates: Mapping[str, str], *, message: str | None = None, author: str | None = None
+    ) -> None:
+        self._commit_with(message, author, lambda t: t.add(changed_properties(updates, ())))
+
+    def remove_properties(self, *keys: str, message: str | None = None, author: str | None = None) -> None:
+        self._commit_with(message, author, lambda t: t.add(changed_properties({}, keys)))
+
+    def upgrade(self, format_version: int, *, message: str | None = None, author: str | None = None) -> None:
+        """Raises the format version. Raises ValidationError for a lower one, or one above 3."""
+        self._commit_with(message, author, lambda t: t.add(upgraded(format_version)))
+
+    def transaction(
+        self, *, message: str | None = None, author: str | None = None, idempotency_key: str | None = None
+    ) -> Transaction:
+        """Several changes as one commit and one event: all or nothing, made when the `with` block ends well."""
+        return self._transaction(message, author, idempotency_key)
+
+    def _transaction(self, message: str | None, author: str | None, idempotency_key: str | None) -> Transaction:
+        self._repository.check_writable()
+        who = provenance(self._actor, message=message, author=author, idempotency_key=idempotency_key)
+        return Transaction(self._repository, self._planner, self._state, who, self._committed)
+
+    def _commit_with(self, message: str | None, author: str | None, change: Callable[[Transaction], None]) -> None:
+        with self._transaction(message, author, None) as transaction:
+            change(transaction)
+
+    def _committed(self, state: TableState) -> None:
+        if state.stream != self._state.stream:
+            raise CommitConflictError(
+                f"the idempotency key was used for a commit to {dotted(state.identifier)} before, not to this table"
+            )
+        self._state = state

@@ -1,0 +1,78 @@
+"""Arrow columns of bytes from numpy arrays and back, without a Python loop over rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def validity(valid: Mask | None) -> pa.Buffer | None:
+    """The validity bitmap of a mask that is true where there is a value; None where all are."""
+    if valid is None or valid.all():
+        return None
+    return pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+
+
+def from_matrix(rows: Bytes, valid: Mask | None = None) -> pa.BinaryArray:
+    """A binary column whose values all have the length of a row of the matrix."""
+    count, width = rows.shape
+    offsets = np.arange(0, (count + 1) * width, width or 1, dtype=np.int32) if width else np.zeros(count + 1, np.int32)
+    return _binary(offsets, np.ascontiguousarray(rows), valid)
+
+
+def from_suffixes(rows: Bytes, lengths: Ints, valid: Mask | None = None) -> pa.BinaryArray:
+    """A binary column of the last `lengths` bytes of each row of the matrix."""
+    count, width = rows.shape
+    keep = np.arange(width) >= (width - lengths)[:, None]
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return _binary(offsets, rows[keep], valid)
+
+
+def to_arrays(column: pa.BinaryArray) -> tuple[Ints, Bytes]:
+    """The offsets (one more than values) and the bytes of a binary column without 64-bit offsets."""
+    _, offsets, data = column.buffers()
+    positions = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
+    return positions, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+
+
+def gather(data: Bytes, starts: Ints, width: int) -> Bytes:
+    """`width` bytes from each start, as the rows of a matrix."""
+    if not len(starts) or not width:
+        return np.zeros((len(starts), width), np.uint8)
+    out: Bytes = data[starts[:, None] + np.arange(width)]
+    return out
+
+
+def minimal_lengths(big_endian: Bytes) -> Ints:
+    """For each row, a two's-complement number, the fewest trailing bytes that still are the same number."""
+    count, width = big_endian.shape
+    sign = np.where(big_endian[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
+    redundant = (big_endian[:, :-1] == sign) & ((big_endian[:, 1:] ^ sign) < 0x80)
+    leading = np.logical_and.accumulate(redundant, axis=1) if width > 1 else redundant
+    return width - leading.sum(axis=1, dtype=np.int64) if width else np.zeros(count, np.int64)
+
+
+def little_endian(values: npt.NDArray[np.generic]) -> Bytes:
+    """The bytes of fixed-width numbers, one row each."""
+    ordered = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False))
+    return ordered.view(np.uint8).reshape(len(values), values.dtype.itemsize)
+
+
+def interleave(columns: list[pa.BinaryArray], count: int) -> pa.BinaryArray:
+    """The values of several columns of `count` rows, row by row."""
+    if len(columns) == 1:
+        return columns[0]
+    order = np.arange(len(columns) * count).reshape(len(columns), count).T.ravel()
+    return pc.take(pa.concat_arrays(columns), pa.array(order))
+
+
+def _binary(offsets: npt.NDArray[np.int32], data: Bytes, valid: Mask | None) -> pa.BinaryArray:
+    buffers = [validity(valid), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)

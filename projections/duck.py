@@ -1,0 +1,24 @@
+"""Running a statement in DuckDB to its end: a result that is left half-read blocks its connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+
+def arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+    """The rows of a query."""
+    relation = connection.sql(sql, params=dict(parameters)) if parameters else connection.sql(sql)
+    table: pa.Table = relation.to_arrow_table()
+    return table
+
+
+def rows(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None
+) -> list[tuple[Any, ...]]:
+    """The rows of a query as tuples."""
+    result = connection.execute(sql, dict(parameters)) if parameters else connection.execute(sql)
+    return result.fetchall()

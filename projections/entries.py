@@ -1,0 +1,275 @@
+"""From the bytes of a manifest to canonical entries, fast.
+
+All blocks of a manifest are merged into one, its records flattened (the bytes of a record are the bytes of its fields),
+and polars decodes the columns; numpy and Arrow put them into the canonical form. What polars can't read, fastavro does.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+from polars.exceptions import PanicException, PolarsError
+
+from icecore.engine.errors import CorruptFileError
+from icecore.engine.formats import avro_blocks, manifest_layout
+from icecore.engine.formats.avro_blocks import AvroBlock
+from icecore.engine.formats.entry_arrow import BINARIES, COUNTS, ENTRY_SCHEMA
+from icecore.engine.formats.manifest_avro import check_entries, decode_manifest_fastavro, header_spec
+from icecore.engine.formats.manifest_layout import EntryLayout, PartitionColumn
+from icecore.engine.spec import single_value
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.projections.binary_columns import (
+    from_matrix,
+    from_suffixes,
+    gather,
+    interleave,
+    little_endian,
+    minimal_lengths,
+    to_arrays,
+)
+
+
+def decode_manifest(data: bytes, *, where: str, spec_id: int, metadata_spec: PartitionSpec | None = None) -> pa.Table:
+    """The canonical entries of a manifest of any version, in file order, nothing inherited.
+
+    `spec_id` is the manifest list's; `metadata_spec` gives ids to partition fields that lack them in the file. Fields
+    are matched by id (M4), a missing `content` is data (G2). Raises CorruptFileError naming `where`.
+    """
+    header = avro_blocks.read_header(data, where)
+    layout = manifest_layout.entry_layout(header.schema, metadata_spec or header_spec(header, spec_id), where)
+    flat = _flatten(layout)
+    if flat is not None:
+        frame = _decode(list(avro_blocks.read_blocks(data, header, where)), flat, where)
+        if frame is not None:
+            try:
+                return check_entries(_canonical(frame, layout, spec_id), where)
+            except (pa.ArrowException, ValueError, OverflowError) as e:
+                raise CorruptFileError(f"{where}: an entry does not have the types of a manifest: {e}") from e
+    return decode_manifest_fastavro(data, where=where, spec_id=spec_id, metadata_spec=metadata_spec)
+
+
+@frozen
+class _FlatField:
+    """A leaf of the flattened record; `column` is None for one that nobody looks at."""
+
+    column: str | None
+    avro_type: Any
+
+
+def _flatten(layout: EntryLayout) -> list[_FlatField] | None:
+    """The leaves of the entry record in order, or None where polars can't read them."""
+    known = layout.columns | {c.name for c in layout.partition}
+    out: list[_FlatField] = []
+    for f in layout.schema["fields"]:
+        if f["name"] != "data_file":
+            out.append(_FlatField(f["name"], f["type"]))
+            continue
+        if isinstance(f["type"], list):
+            return None
+        for inner in f["type"]["fields"]:
+            if inner["name"] != "partition":
+                out.append(_FlatField(inner["name"], inner["type"]))
+            elif isinstance(inner["type"], list):
+                return None
+            else:
+                out += [_FlatField(p["name"], p["type"]) for p in inner["type"]["fields"]]
+    out = [f for f in out if f.avro_type != "null"]
+    if not all(_readable(f.avro_type) for f in out):
+        return None
+    return [f if f.column in known else _FlatField(None, f.avro_type) for f in out]
+
+
+def _readable(t: Any) -> bool:
+    if isinstance(t, list):
+        rest = [b for b in t if b != "null"]
+        return len(t) == 2 and len(rest) == 1 and _readable(rest[0])
+    if isinstance(t, str):
+        return t != "null"
+    if t["type"] == "array":
+        return _readable(t["items"])
+    if t["type"] == "fixed":
+        return bool(t["size"])
+    return all(_readable(f["type"]) for f in t["fields"])
+
+
+_SYNC = bytes(16)
+
+
+def _decode(blocks: list[AvroBlock], fields: list[_FlatField], where: str) -> pl.DataFrame | None:
+    """The columns of the flat records of all blocks; None where polars gives up.
+
+    An extra record at the end shows that the ones before it use up all their bytes: a wrong count would shift it.
+    """
+    mark = f"end-{uuid.uuid4()}"
+    empty = b"".join(_least(f.avro_type, mark if f.column == "file_path" else "") for f in fields)
+    count, size = sum(b.count for b in blocks), sum(len(b.data) for b in blocks)
+    # Also keeps a wrong count from making polars reserve memory without end.
+    if count * _least_size(fields) > size:
+        raise CorruptFileError(f"{where}: {size} bytes can't hold the {count} entries of its blocks")
+    names = [f.column or f"unknown{i}" for i, f in enumerate(fields)]
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": n, "type": f.avro_type} for n, f in zip(names, fields, strict=True)],
+    }
+    file = avro_blocks.write_container(
+        {"avro.schema": json.dumps(schema)},
+        [AvroBlock(count + 1, b"".join([*(b.data for b in blocks), empty]))],
+        codec="null",
+        sync_marker=_SYNC,
+    )
+    try:
+        frame = pl.read_avro(io.BytesIO(file), columns=[f.column for f in fields if f.column is not None])
+    except (PolarsError, PanicException, OSError):
+        return None
+    if frame.height != count + 1 or frame["file_path"][-1] != mark:
+        raise CorruptFileError(f"{where}: the {count} entries of its blocks do not use up their bytes")
+    return frame[:-1]
+
+
+def _least(t: Any, text: str) -> bytes:
+    """The shortest value of a stripped type, `text` for a string."""
+    if isinstance(t, list):
+        # A text needs the other branch than null.
+        branch = next((i for i, b in enumerate(t) if b != "null"), 0) if text else 0
+        return avro_blocks.write_long(branch) + _least(t[branch], text)
+    match t if isinstance(t, str) else t["type"]:
+        case "null":
+            return b""
+        case "float":
+            return bytes(4)
+        case "double":
+            return bytes(8)
+        case "fixed":
+            return bytes(t["size"])
+        case "string":
+            return avro_blocks.write_long(len(text.encode())) + text.encode()
+        case "record":
+            return b"".join(_least(f["type"], "") for f in t["fields"])
+        case _:
+            return b"\x00"
+
+
+def _least_size(fields: list[_FlatField]) -> int:
+    """The fewest bytes that a record has."""
+    return sum(1 if isinstance(f.avro_type, list) else len(_least(f.avro_type, "")) for f in fields)
+
+
+def _canonical(frame: pl.DataFrame, layout: EntryLayout, spec_id: int) -> pa.Table:
+    count = frame.height
+    table = frame.to_arrow().combine_chunks()
+    columns = []
+    for f in ENTRY_SCHEMA:
+        if f.name == "spec_id":
+            column = pa.repeat(pa.scalar(spec_id, pa.int32()), count)
+        elif f.name == "partition":
+            column = _partition(table, layout, count)
+        elif f.name not in table.column_names:
+            column = pa.repeat(pa.scalar(0, f.type), count) if f.name == "content" else pa.nulls(count, f.type)
+        elif f.type in (COUNTS, BINARIES):
+            column = _map(_chunk(table, f.name), f.type)
+        else:
+            column = _chunk(table, f.name).cast(f.type)
+        if f.name == "content":
+            column = column.fill_null(0)
+        elif f.name == "file_format":
+            column = pc.ascii_upper(column)
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=ENTRY_SCHEMA)
+
+
+def _chunk(table: pa.Table, name: str) -> pa.Array:
+    column = table[name]
+    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _map(pairs: pa.Array, map_type: pa.MapType) -> pa.MapArray:
+    """A map column from a column of lists of (key, value); a pair without key or value is left out."""
+    entries = pairs.flatten()
+    keys, items = entries.field("key"), entries.field("value")
+    lengths = pairs.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    if entries.null_count or keys.null_count or items.null_count:
+        keep = pc.and_(entries.is_valid(), pc.and_(keys.is_valid(), items.is_valid())).to_numpy(zero_copy_only=False)
+        rows = np.repeat(np.arange(len(pairs)), lengths)[keep]
+        lengths = np.bincount(rows, minlength=len(pairs))
+        keys, items = keys.filter(pa.array(keep)), items.filter(pa.array(keep))
+    offsets = np.zeros(len(pairs) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.MapArray.from_arrays(
+        pa.array(offsets),
+        keys.cast(map_type.key_type),
+        items.cast(map_type.item_type),
+        type=map_type,
+        mask=pairs.is_null() if pairs.null_count else None,
+    )
+
+
+def _partition(table: pa.Table, layout: EntryLayout, count: int) -> pa.MapArray:
+    """The partition tuples: every row has all the fields of the record, null where the value is null."""
+    fields = layout.partition
+    values = [_encode(c, _chunk(table, c.name) if c.name in table.column_names else None, count) for c in fields]
+    width = len(fields)
+    offsets = np.arange(0, count * width + 1, width, dtype=np.int32) if width else np.zeros(count + 1, np.int32)
+    keys = np.tile(np.array([c.field_id for c in fields], np.int32), count)
+    items = interleave(values, count) if fields else pa.array([], pa.binary())
+    return pa.MapArray.from_arrays(pa.array(offsets), pa.array(keys, pa.int32()), items, type=BINARIES)
+
+
+def _encode(column: PartitionColumn, values: pa.Array | None, count: int) -> pa.Array:
+    """The binary single values of a column of raw Avro values."""
+    if values is None:
+        return pa.nulls(count, pa.binary())
+    plain = column.avro_type
+    logical = plain.get("logicalType")
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    match plain["type"], logical:
+        case ("int", "time-millis") | ("long", "timestamp-millis" | "local-timestamp-millis"):
+            return _numbers(pc.multiply_checked(values, 1000), "<i8", valid)
+        case "int", _:
+            return _numbers(values.cast(pa.int32()), "<i4", valid)
+        case "long", _:
+            return _numbers(values, "<i8", valid)
+        case "boolean", _:
+            return _numbers(values.cast(pa.uint8()), "u1", valid)
+        case "float", _:
+            return _numbers(values, "<f4", valid)
+        case "double", _:
+            return _numbers(values, "<f8", valid)
+        case "string", "uuid":
+            return _each(values, lambda v: uuid.UUID(v).bytes)
+        case "fixed", "decimal" if plain["size"] > 0:
+            return _decimals(values.cast(pa.binary()), plain["size"], valid)
+        case "bytes", "decimal":
+            return _each(values, lambda v: single_value.signed_big_endian(int.from_bytes(v, "big", signed=True)))
+        case "bytes" | "string" | "fixed", _:
+            return values.cast(pa.binary())
+        case kind, _:
+            raise ValueError(f"partition field {column.field_id} has Avro type {kind}")
+
+
+def _numbers(values: pa.Array, dtype: str, valid: Any) -> pa.Array:
+    filled = values.fill_null(0) if values.null_count else values
+    return from_matrix(little_endian(filled.to_numpy(zero_copy_only=False).astype(dtype, copy=False)), valid)
+
+
+def _decimals(values: pa.Array, size: int, valid: Any) -> pa.Array:
+    offsets, data = to_arrays(values)
+    matrix = np.zeros((len(values), size), np.uint8)
+    matrix[valid] = gather(data, offsets[:-1][valid], size)
+    return from_suffixes(matrix, np.where(valid, minimal_lengths(matrix), 0), valid)
+
+
+def _each(values: pa.Array, convert: Callable[[Any], bytes]) -> pa.Array:
+    """For the rare types that have no columnar way: converts each distinct value once."""
+    encoded = values.dictionary_encode()
+    distinct = pa.array([convert(v) for v in encoded.dictionary.to_pylist()], pa.binary())
+    return distinct.take(encoded.indices)

@@ -1,0 +1,155 @@
+"""The log as a table: one row for each event, with what it did to which table in words and numbers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from icecore.engine import events as ev
+from icecore.engine.events import Event
+from icecore.engine.log.store import EventStore
+
+LOG_SCHEMA = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("recorded_at", pa.timestamp("ms", "UTC")),
+        ("actor", pa.string()),
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("operation", pa.string()),
+        ("message", pa.string()),
+        ("snapshot_id", pa.int64()),
+        ("branch", pa.string()),
+        ("changes", pa.string()),
+        ("summary", pa.map_(pa.string(), pa.string())),
+        ("engine", pa.string()),
+        ("transaction_id", pa.string()),
+        ("event_id", pa.string()),
+        ("stream", pa.string()),
+        ("stream_version", pa.int64()),
+        ("correlation_id", pa.string()),
+        ("causation_id", pa.string()),
+        ("idempotency_key", pa.string()),
+        ("payload", pa.string()),
+        ("hash", pa.string()),
+    ]
+)
+
+
+def log_table(store: EventStore, events: Iterable[Event], limit: int | None = None) -> pa.Table:
+    """The events as rows of LOG_SCHEMA, oldest first; `limit` keeps the newest.
+
+    `name` is what the table was called at that event, `changes` lists the updates in words.
+    """
+    chosen: Iterable[Event] = events if limit is None else deque(events, limit)
+    names = _Names(store)
+    rows = list(_rows(chosen, names))
+    return pa.Table.from_pylist(rows, schema=LOG_SCHEMA)
+
+
+class _Names:
+    """What each table was called at a position."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._names: dict[str, list[tuple[int, str]]] = {}
+        kinds = (ev.TABLE_CREATED, ev.TABLE_REGISTERED, ev.TABLE_RENAMED)
+        for kind in kinds:
+            for event in store.filtered_events(kind=kind):
+                payload = event.payload
+                name = ".".join(payload["to"] if kind == ev.TABLE_RENAMED else payload["identifier"])
+                self._names.setdefault(event.stream, []).append((event.position, name))
+
+    def at(self, stream: str, position: int) -> str | None:
+        known = [(p, n) for p, n in self._names.get(stream, ()) if p <= position]
+        return max(known)[1] if known else None
+
+
+def _rows(events: Iterable[Event], names: _Names) -> Iterator[dict[str, Any]]:
+    for event in events:
+        payload = event.payload
+        snapshots = [u["snapshot"] for u in payload.get("updates", ()) if _is_update(u, "add-snapshot")]
+        last = snapshots[-1] if snapshots else {}
+        summary = last.get("summary") or {}
+        refs = [u["ref-name"] for u in payload.get("updates", ()) if _is_update(u, "set-snapshot-ref")]
+        row = event.to_row()
+        yield {
+            **{name: row[name] for name in LOG_SCHEMA.names if name in row},
+            "recorded_at": event.recorded_at_ms,
+            "name": names.at(event.stream, event.position) or ".".join(payload.get("namespace", ())) or None,
+            "operation": summary.get("operation"),
+            "snapshot_id": _signed(last.get("snapshot-id")),
+            "branch": refs[-1] if refs and snapshots else None,
+            "changes": "; ".join(describe_changes(event.kind, payload)),
+            "summary": list(summary.items()),
+        }
+
+
+def _is_update(update: Any, action: str) -> bool:
+    return isinstance(update, Mapping) and update.get("action") == action
+
+
+def _signed(value: int | None) -> int | None:
+    return value - 2**64 if value is not None and value >= 2**63 else value
+
+
+def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
+    """What an event did, one phrase for each update."""
+    match kind:
+        case ev.TABLE_CREATED:
+            yield f"create {'.'.join(payload['identifier'])}"
+        case ev.TABLE_REGISTERED:
+            yield f"register {payload['metadata-location']}"
+        case ev.TABLE_RENAMED:
+            yield f"rename to {'.'.join(payload['to'])}"
+        case ev.TABLE_DROPPED:
+            yield f"drop {'.'.join(payload['identifier'])}"
+        case ev.TABLE_COMMITTED:
+            for update in payload["updates"]:
+                if text := describe_update(update):
+                    yield text
+        case _:
+            yield kind.partition(".")[2].replace("-", " ")
+
+
+def describe_update(update: Mapping[str, Any]) -> str | None:
+    """One update in words; None for those that only follow from another."""
+    action = update["action"]
+    match action:
+        case "add-snapshot":
+            s = update["snapshot"].get("summary") or {}
+            counts = [f"{verb} {s[key]} {what}" for key, verb, what in _COUNTS if key in s]
+            return f"{s.get('operation', 'snapshot')}: {', '.join(counts) or 'nothing'}"
+        case "set-snapshot-ref":
+            return f"{update['type']} {update['ref-name']} -> {update['snapshot-id']}"
+        case "remove-snapshot-ref":
+            return f"remove ref {update['ref-name']}"
+        case "add-schema":
+            return f"schema {update['schema']['schema-id']}"
+        case "add-spec":
+            fields = ", ".join(f"{f['name']}" for f in update["spec"]["fields"])
+            return f"partition spec {update['spec']['spec-id']} ({fields})"
+        case "set-properties":
+            return f"set {', '.join(sorted(update.get('updates', update.get('updated', {}))))}"
+        case "remove-properties":
+            return f"unset {', '.join(update.get('removals', update.get('removed', [])))}"
+        case "upgrade-format-version":
+            return f"format version {update['format-version']}"
+        case "set-current-schema" | "set-default-spec" | "set-default-sort-order" | "assign-uuid":
+            return None
+        case _:
+            detail = {k: v for k, v in update.items() if k != "action"}
+            return f"{action.replace('-', ' ')} {orjson.dumps(detail).decode()[:80]}"
+
+
+_COUNTS = (
+    ("added-data-files", "+", "files"),
+    ("added-records", "+", "rows"),
+    ("deleted-data-files", "-", "files"),
+    ("deleted-records", "-", "rows"),
+    ("added-delete-files", "+", "delete files"),
+    ("removed-delete-files", "-", "delete files"),
+)

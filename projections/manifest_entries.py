@@ -1,0 +1,90 @@
+"""The entries of a manifest, wherever they are: in the log for manifests it made, else in the manifest's file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icecore.engine.decide import with_status
+from icecore.engine.errors import CorruptLogError
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.log.content import decode_content
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.store import EventStore
+from icecore.engine.manifest_changes import ListedManifest
+from icecore.engine.spec.content_file import ManifestEntryStatus, ManifestFile
+from icecore.engine.storage import Storage
+from icecore.projections.entries import decode_manifest
+from icecore.projections.segments import inherit
+
+CACHED_CONTENTS = 32
+
+
+class ManifestEntries:
+    """Finds canonical entries. A manifest of ours is put together from the log alone, by its recipe."""
+
+    def __init__(self, store: EventStore, models: ReadModels) -> None:
+        self._store = store
+        self._models = models
+        self._content: Callable[[int], pa.Table] = lru_cache(CACHED_CONTENTS)(self._load_content)
+
+    def canonical(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
+        """The entries as the manifest's file has them: what can be inherited is null (M2).
+
+        Raises CorruptLogError or CorruptFileError where they can't be had.
+        """
+        if listed.is_foreign:
+            path = listed.manifest.manifest_path
+            data = storage.read_bytes(path)
+            return decode_manifest(data, where=path, spec_id=listed.manifest.partition_spec_id)
+        rows = self._content(listed.position).slice(listed.row_offset, listed.row_count)
+        if rows.num_rows != listed.row_count:
+            raise CorruptLogError(f"position {listed.position}: its content files end too early")
+        if not listed.sources:
+            return rows
+        return pa.concat_tables([*self._carried_over(stream, listed, rows, storage), rows])
+
+    def inherited(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
+        """The entries with sequence numbers, snapshot ids and first row ids filled in (M2, RL3)."""
+        return inherit(self.canonical(stream, listed, storage), listed.manifest)
+
+    def live(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
+        """The inherited entries that are not deleted."""
+        entries = self.inherited(stream, listed, storage)
+        return entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+
+    def _carried_over(self, stream: str, listed: ListedManifest, rows: pa.Table, storage: Storage) -> list[pa.Table]:
+        gone = file_keys(rows)
+        out = []
+        for source in listed.sources:
+            found = self._models.manifest(stream, source)
+            if found is None:
+                raise CorruptLogError(f"{listed.manifest.manifest_path}: its source {source} is not in the log")
+            entries = self.live(stream, found, storage)
+            survivors = entries.filter(pc.invert(pc.is_in(file_keys(entries), gone)))
+            out.append(with_status(survivors, ManifestEntryStatus.EXISTING))
+        return out
+
+    def _load_content(self, position: int) -> pa.Table:
+        data = self._store.content(position)
+        if data is None:
+            raise CorruptLogError(f"position {position}: its content files are missing")
+        return decode_content(data, position)
+
+
+def file_keys(entries: pa.Table) -> pa.ChunkedArray:
+    """What tells files apart: the path, and for deletion vectors the offset in their Puffin file too."""
+    offsets = pc.fill_null(pc.cast(entries["content_offset"], pa.string()), "")
+    return pc.binary_join_element_wise(entries["file_path"], offsets, "\x00")
+
+
+def for_writing(entries: pa.Table, manifest: ManifestFile, format_version: int) -> pa.Table:
+    """Entries as a manifest of that format version writes them: v1 has no snapshot id to inherit (M2)."""
+    if format_version > 1:
+        return entries
+    index = ENTRY_SCHEMA.get_field_index("snapshot_id")
+    filled = pc.fill_null(entries["snapshot_id"], manifest.added_snapshot_id)
+    return entries.set_column(index, ENTRY_SCHEMA.field("snapshot_id"), filled)

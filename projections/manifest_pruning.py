@@ -1,0 +1,77 @@
+"""Which manifests a scan has to look into, by the summaries in the manifest list (Spec: SP1)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import duckdb
+import pyarrow as pa
+
+from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.formats.manifest_avro import partition_value_type
+from icecore.engine.manifest_changes import ListedManifest
+from icecore.engine.spec.content_file import FieldSummary
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.sql_files import query
+from icecore.projections import duck
+from icecore.projections.predicate import manifest_predicate
+from icecore.projections.typed_values import typed_values
+
+
+def matching_manifests(
+    connection: duckdb.DuckDBPyConnection,
+    manifests: Sequence[ListedManifest],
+    bound: Expression,
+    specs: dict[int, PartitionSpec],
+    schema: Schema,
+    every_field: Schema,
+) -> list[ListedManifest]:
+    """The manifests with live files that may have a file of interest, in order.
+
+    `schema` is the one that the filter is bound to, `every_field` types partition values. A manifest without summaries
+    is kept.
+    """
+    live = [m for m in manifests if m.manifest.has_live_files]
+    if bound == TRUE:
+        return live
+    by_spec: dict[int, list[int]] = defaultdict(list)
+    keep: set[int] = set()
+    for i, listed in enumerate(live):
+        spec = specs[listed.manifest.partition_spec_id]
+        partitions = listed.manifest.partitions
+        if partitions is None or len(partitions) != len(spec.fields):
+            keep.add(i)
+        else:
+            by_spec[spec.spec_id].append(i)
+    for spec_id, indexes in by_spec.items():
+        where, parameters = manifest_predicate(bound, specs[spec_id], schema)
+        if where == "TRUE":
+            keep.update(indexes)
+            continue
+        summaries = _summaries([live[i] for i in indexes], indexes, specs[spec_id], every_field)
+        connection.register("summaries", summaries)
+        try:
+            sql = query("plan/files.sql", "manifests_in_scan").format(where=where)
+            keep.update(row[0] for row in duck.rows(connection, sql, parameters))
+        finally:
+            connection.unregister("summaries")
+    return [m for i, m in enumerate(live) if i in keep]
+
+
+def _summaries(
+    manifests: Sequence[ListedManifest], indexes: Sequence[int], spec: PartitionSpec, schema: Schema
+) -> pa.Table:
+    """One row a manifest, four columns a partition field."""
+    columns: dict[str, pa.Array] = {"i": pa.array(list(indexes), pa.int64())}
+    for position, f in enumerate(spec.fields):
+        result = partition_value_type(f, schema)
+        of_field: list[FieldSummary] = [m.manifest.partitions[position] for m in manifests if m.manifest.partitions]
+        prefix = f"pf{position}"
+        columns[f"{prefix}_contains_null"] = pa.array([s.contains_null for s in of_field], pa.bool_())
+        columns[f"{prefix}_contains_nan"] = pa.array([s.contains_nan for s in of_field], pa.bool_())
+        for name in ("lower", "upper"):
+            raw = pa.array([getattr(s, f"{name}_bound") for s in of_field], pa.binary())
+            columns[f"{prefix}_{name}"] = typed_values(result, raw, nan_is_null=True)
+    return pa.table(columns)

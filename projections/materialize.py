@@ -1,0 +1,207 @@
+"""Writes the files that other engines read: manifests, manifest lists, metadata files, version hints.
+
+Everything here follows from the log: names and bytes are determined by the event, so a crash between append and write
+heals at the next open, processes that catch up together write the same bytes, and a rebuild gives the same files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+
+from attrs import define, field, frozen
+
+from icecore.engine.errors import CommitConflictError, FileExistsInStorageError, MissingFileError
+from icecore.engine.events import TABLE_REGISTERED, Event
+from icecore.engine.formats.manifest_avro import write_manifest
+from icecore.engine.formats.manifest_list_avro import write_manifest_list
+from icecore.engine.formats.metadata_json import compress, table_metadata_to_json
+from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.manifest_changes import ListedManifest, changes_of
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.state import (
+    COMMIT_SCHEME,
+    FILE_SYSTEM,
+    METADATA_COMPRESSION,
+    TableFold,
+    TableState,
+)
+from icecore.engine.storage import Storage
+from icecore.projections.manifest_entries import ManifestEntries, for_writing
+
+VERSION_HINT = "version-hint.text"
+
+
+@frozen
+class WrittenFile:
+    location: str
+    kind: str
+    length: int
+    sha256: str
+    position: int
+
+
+@define
+class Materializer:
+    """Brings the files of tables up to their streams."""
+
+    _store: EventStore
+    _models: ReadModels
+    _entries: ManifestEntries
+    _lengths: dict[str, int] = field(factory=dict)
+
+    def catch_up(self, stream: str, base: TableState | None, storage: Storage) -> TableState | None:
+        """Writes what the events after `base` amount to, then moves the pointers; returns the state after them.
+
+        Raises StorageError where a file can't be written; what was written stays and the next call goes on.
+        """
+        folding = TableFold(base)
+        state = base
+        written: list[WrittenFile] = []
+        for event in self._store.stream_events(stream, base.stream_version if base else 0):
+            folding.apply(event)
+            before, state = state, folding.state()
+            assert state is not None, "a fold of at least one event has a state"
+            written += self.write_event(event, before, state, storage)
+        if state is not None and (written or base is None or state.stream_version != base.stream_version):
+            self._move_pointers(stream, state, written)
+        return state
+
+    def write_event(
+        self, event: Event, before: TableState | None, state: TableState, storage: Storage
+    ) -> list[WrittenFile]:
+        """Writes the files of one event, which leads from one state to the next. Writing them again is harmless."""
+        files = self._write_snapshots(event, state.metadata, storage)
+        is_new = state.metadata_location != (before.metadata_location if before else None)
+        if is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED:
+            files += self._write_metadata(event, state, storage)
+        return files
+
+    def _write_snapshots(self, event: Event, metadata: TableMetadata, storage: Storage) -> list[WrittenFile]:
+        files = []
+        for snapshot_id, changes in changes_of(event.payload, event.position).items():
+            for listed in changes.added:
+                if listed.position == event.position:
+                    files.append(self._write_manifest(event, listed, metadata, storage))
+            files.append(self._write_list(event, snapshot_id, metadata, storage))
+        return files
+
+    def _write_manifest(
+        self, event: Event, listed: ListedManifest, metadata: TableMetadata, storage: Storage
+    ) -> WrittenFile:
+        manifest = listed.manifest
+        entries = self._entries.canonical(event.stream, listed, storage)
+        data = write_manifest(
+            for_writing(entries, manifest, metadata.format_version),
+            spec=metadata.spec_by_id(manifest.partition_spec_id),
+            schema=metadata.schema(),
+            content=manifest.content,
+            format_version=metadata.format_version,
+            sync_marker=sync_marker(event, manifest.manifest_path),
+        )
+        return self._put(event, manifest.manifest_path, "manifest", data, storage)
+
+    def _write_list(self, event: Event, snapshot_id: int, metadata: TableMetadata, storage: Storage) -> WrittenFile:
+        snapshot = metadata.find_snapshot(snapshot_id)
+        location = snapshot.manifest_list
+        assert location is not None, "a snapshot made here has a manifest list"
+        manifests = self._models.list_manifests(event.stream, snapshot_id) or ()
+        data = write_manifest_list(
+            [m.with_length(self._length(m, storage)).manifest for m in manifests],
+            format_version=metadata.format_version,
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=snapshot.parent_snapshot_id,
+            sequence_number=snapshot.sequence_number,
+            first_row_id=snapshot.first_row_id,
+            sync_marker=sync_marker(event, location),
+        )
+        return self._put(event, location, "manifest-list", data, storage)
+
+    def _length(self, listed: ListedManifest, storage: Storage) -> int:
+        """The length of a manifest's file: known for foreign ones, noted or looked up for ours."""
+        if listed.is_foreign:
+            return listed.manifest.manifest_length
+        path = listed.manifest.manifest_path
+        if path not in self._lengths:
+            row = self._store.row(MODELS, "get_file", location=path)
+            self._lengths[path] = storage.size(path) if row is None else row["length"]
+        return self._lengths[path]
+
+    def _write_metadata(self, event: Event, state: TableState, storage: Storage) -> list[WrittenFile]:
+        location = state.metadata_location
+        assert location is not None, "the caller checked"
+        properties = state.metadata.properties
+        codec = properties.get(METADATA_COMPRESSION, "none").lower()
+        data = compress(table_metadata_to_json(state.metadata), codec)
+        file_system = properties.get(COMMIT_SCHEME) == FILE_SYSTEM
+        written = self._put(event, location, "metadata", data, storage, exclusive=file_system)
+        folder, name = location.rsplit("/", 1)
+        hint = str(state.metadata_version) if file_system else name.removesuffix(".metadata.json")
+        storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode())
+        return [written]
+
+    def _put(
+        self, event: Event, location: str, kind: str, data: bytes, storage: Storage, *, exclusive: bool = False
+    ) -> WrittenFile:
+        if exclusive:
+            create_same(storage, location, data)
+        else:
+            storage.write_atomic(location, data)
+        self._lengths[location] = len(data)
+        return WrittenFile(location, kind, len(data), hashlib.sha256(data).hexdigest(), event.position)
+
+    def _move_pointers(self, stream: str, state: TableState, written: list[WrittenFile]) -> None:
+        with self._store.write():
+            for f in written:
+                self._store.execute(
+                    MODELS,
+                    "put_file",
+                    location=f.location,
+                    stream=stream,
+                    position=f.position,
+                    kind=f.kind,
+                    length=f.length,
+                    sha256=f.sha256,
+                )
+            moved = self._store.execute(
+                MODELS,
+                "put_materialized",
+                stream=stream,
+                version=state.stream_version,
+                metadata_location=state.metadata_location,
+            )
+            identifier = self._models.identifier_of(stream)
+            if moved.rowcount and identifier is not None and state.metadata_location is not None:
+                self._store.execute(
+                    MODELS,
+                    "put_iceberg_table",
+                    catalog=self._models.catalog_name,
+                    namespace=dotted(identifier[:-1]),
+                    name=identifier[-1],
+                    metadata_location=state.metadata_location,
+                    iceberg_type="TABLE",
+                )
+
+
+def sync_marker(event: Event, location: str) -> bytes:
+    """The 16 bytes between the blocks of an Avro file; Avro leaves them free, here the event decides."""
+    name = location.rsplit("/", 1)[-1]
+    return hashlib.sha256(f"{event.event_id}/{name}".encode()).digest()[:16]
+
+
+def create_same(storage: Storage, location: str, data: bytes) -> None:
+    """Creates a file that must be new, or was made before with the very same bytes.
+
+    Raises CommitConflictError where another writer made it.
+    """
+    try:
+        storage.create(location, data)
+    except FileExistsInStorageError:
+        found = b""
+        with contextlib.suppress(MissingFileError):
+            found = storage.read_bytes(location)
+        if found != data:
+            raise CommitConflictError(
+                f"{location} was made by another writer: the table is a file system table, and that version is taken"
+            ) from None

@@ -1,0 +1,96 @@
+"""A plan as a value to look at: Arrow, splits, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import orjson
+import pyarrow as pa
+from attrs import define
+
+from icecore.engine.expression.json import to_json
+from icecore.engine.scan_task import FileScanTask
+from icecore.projections.planner import PlanCounts, PlannedFiles
+from icecore.projections.splits import CombinedTask, combine, split_tasks, splitting_of
+
+_DELETE = pa.struct(
+    [
+        ("file_path", pa.string()),
+        ("content", pa.int32()),
+        ("file_format", pa.string()),
+        ("content_offset", pa.int64()),
+        ("content_size_in_bytes", pa.int64()),
+        ("equality_ids", pa.list_(pa.int32())),
+    ]
+)
+PLAN_SCHEMA = pa.schema(
+    [
+        ("file_path", pa.string()),
+        ("file_format", pa.string()),
+        ("spec_id", pa.int32()),
+        ("record_count", pa.int64()),
+        ("file_size_in_bytes", pa.int64()),
+        ("data_sequence_number", pa.int64()),
+        ("first_row_id", pa.int64()),
+        ("residual", pa.string()),
+        ("delete_files", pa.list_(_DELETE)),
+    ]
+)
+
+
+@define(slots=False)
+class ScanPlan:
+    """The result of planning a scan."""
+
+    planned: PlannedFiles
+    _properties: Mapping[str, str]
+
+    @property
+    def counts(self) -> PlanCounts:
+        """How many files there are, were left out by what, and are planned."""
+        return self.planned.counts
+
+    @cached_property
+    def tasks(self) -> list[FileScanTask]:
+        """One task for each file, whole."""
+        return self.planned.tasks()
+
+    def to_arrow(self) -> pa.Table:
+        """One row for each data file (see PLAN_SCHEMA); `residual` is an Iceberg expression as JSON text."""
+        files = self.planned.files
+        texts: dict[object, str] = {}
+        residuals = []
+        for r in self.planned.residuals():
+            if r not in texts:
+                texts[r] = orjson.dumps(to_json(r)).decode()
+            residuals.append(texts[r])
+        columns = {n: files[n] for n in ("file_path", "file_format", "spec_id", "record_count", "file_size_in_bytes")}
+        columns["data_sequence_number"] = files["sequence_number"]
+        columns["first_row_id"] = files["first_row_id"]
+        columns["residual"] = pa.array(residuals, pa.string())
+        columns["delete_files"] = pa.array(self._deletes(), PLAN_SCHEMA.field("delete_files").type)
+        return pa.table([columns[n] for n in PLAN_SCHEMA.names], names=PLAN_SCHEMA.names).cast(PLAN_SCHEMA)
+
+    def _deletes(self) -> list[list[dict[str, object]]]:
+        if self.planned.pairs.num_rows == 0:
+            return [[] for _ in range(self.planned.files.num_rows)]
+        return [
+            [
+                {
+                    "file_path": d.file_path,
+                    "content": int(d.content),
+                    "file_format": str(d.file_format),
+                    "content_offset": d.content_offset,
+                    "content_size_in_bytes": d.content_size_in_bytes,
+                    "equality_ids": d.equality_ids,
+                }
+                for d in t.delete_files
+            ]
+            for t in self.tasks
+        ]
+
+    def splits(self) -> list[CombinedTask]:
+        """The tasks cut at `read.split.target-size` and packed into bins of about that size, in order."""
+        splitting = splitting_of(self._properties)
+        return combine(split_tasks(self.tasks, splitting), splitting)

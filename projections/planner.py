@@ -1,0 +1,304 @@
+"""Plans scans in SQL: from a snapshot and a filter to the files, their deletes and what is left of the filter.
+
+Spec: Scan Planning (SP1 to SP8). A plan never leaves a file out that may hold a row of the filter.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, field, frozen
+
+from icecore.engine.errors import CorruptFileError
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.parse import parse_filter
+from icecore.engine.formats.entry_arrow import row_to_file
+from icecore.engine.manifest_changes import ListedManifest
+from icecore.engine.repository import Repository
+from icecore.engine.scan_task import FileScanTask
+from icecore.engine.spec.content_file import ContentFile, ManifestContent
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.sql_files import query
+from icecore.engine.state import TableState
+from icecore.projections import duck
+from icecore.projections.deletes import delete_pairs_sql
+from icecore.projections.entry_tables import EntryTable, EntryTables, every_field
+from icecore.projections.manifest_pruning import matching_manifests
+from icecore.projections.predicate import PlanPredicate, plan_predicate, residual
+
+FILES = "plan/files.sql"
+
+
+@frozen
+class PlanCounts:
+    """How a plan came down to its files. Files and records are live data files of the snapshot and their rows."""
+
+    manifests_total: int
+    manifests_scanned: int
+    files_total: int
+    records_total: int
+    pruned_by_manifest: int
+    pruned_by_partition: int
+    pruned_by_metrics: int
+    files_planned: int
+    records_planned: int
+    delete_files_planned: int
+    seconds: float
+
+
+@frozen
+class PlannedFiles:
+    """The result of a plan as Arrow.
+
+    `files` has a row for each planned data file, `deletes` one for each live delete file that may matter, `pairs` says
+    which delete file applies to which data file by (m, ordinal) and (dm, dordinal).
+    """
+
+    state: TableState
+    schema: Schema
+    bound: Expression
+    files: pa.Table = field(repr=False)
+    deletes: pa.Table = field(repr=False)
+    pairs: pa.Table = field(repr=False)
+    counts: PlanCounts
+
+    def residuals(self) -> list[Expression]:
+        """What is left of the filter for each file, in the order of `files`."""
+        known: dict[tuple[int, int], Expression] = {}
+        out = []
+        bits = zip(*(self.files[n].to_pylist() for n in ("might_bits", "all_bits")), strict=True)
+        for might, surely in bits:
+            key = (might, surely)
+            if key not in known:
+                known[key] = residual(self.bound, might, surely)
+            out.append(known[key])
+        return out
+
+    def tasks(self) -> list[FileScanTask]:
+        """One task for each file, whole."""
+        specs, schema = self.state.metadata.specs, every_field(self.state.metadata)
+        deletes = self._deletes_by_file(specs, schema)
+        out = []
+        for row, left in zip(self.files.to_pylist(), self.residuals(), strict=True):
+            file = row_to_file(row, specs[row["spec_id"]], schema)
+            out.append(
+                FileScanTask(
+                    file,
+                    deletes.get((row["m"], row["ordinal"]), ()),
+                    left,
+                    0,
+                    file.file_size_in_bytes,
+                    row["sequence_number"] or 0,
+                )
+            )
+        return out
+
+    def _deletes_by_file(
+        self, specs: Mapping[int, Any], schema: Schema
+    ) -> dict[tuple[int, int], tuple[ContentFile, ...]]:
+        if self.pairs.num_rows == 0:
+            return {}
+        files = {(r["m"], r["ordinal"]): row_to_file(r, specs[r["spec_id"]], schema) for r in self.deletes.to_pylist()}
+        found: dict[tuple[int, int], tuple[ContentFile, ...]] = {}
+        for pair in self.pairs.to_pylist():
+            key = (pair["m"], pair["ordinal"])
+            found[key] = (*found.get(key, ()), files[pair["dm"], pair["dordinal"]])
+        return found
+
+
+@define
+class Planner:
+    """Plans over the entries of a repository's tables. `cache` is the folder of segments; None keeps none on disk."""
+
+    repository: Repository
+    cache: Path | None
+    _tables: EntryTables = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._tables = EntryTables(self.repository.entries, self.cache)
+
+    def tasks(
+        self, state: TableState, snapshot: Snapshot, row_filter: str | Expression | None, schema: Schema
+    ) -> list[FileScanTask]:
+        """The tasks of a scan of one snapshot by a filter over `schema`."""
+        bound = bind(parse_filter(row_filter), schema)
+        return self.plan(state, snapshot, bound, schema).tasks()
+
+    def plan(self, state: TableState, snapshot: Snapshot | None, bound: Expression, schema: Schema) -> PlannedFiles:
+        """Plans a snapshot by a filter bound to `schema`. No snapshot gives an empty plan.
+
+        Raises CorruptFileError or StorageError where a manifest can't be read, and CorruptFileError where a delete file
+        names a data file of another partition (SP7).
+        """
+        started = time.perf_counter()
+        with self._tables.lock:
+            return self._plan(state, snapshot, bound, schema, started)
+
+    def _plan(
+        self, state: TableState, snapshot: Snapshot | None, bound: Expression, schema: Schema, started: float
+    ) -> PlannedFiles:
+        metadata = state.metadata
+        table = self._tables.table(state.stream, metadata)
+        listed = () if snapshot is None else self.repository.list_manifests(state, snapshot)
+        data = [m for m in listed if m.manifest.content is ManifestContent.DATA]
+        deletes = [m for m in listed if m.manifest.content is ManifestContent.DELETES]
+        wanted = self._prune(data, bound, table, metadata, schema)
+        wanted_deletes = self._prune(deletes, bound, table, metadata, schema) if wanted else []
+        self._load(state, table, wanted, wanted_deletes)
+        predicate = plan_predicate(bound, metadata.specs, schema, table.columns)
+        if not table.columns or not wanted:
+            files, delete_files, pairs = EMPTY, EMPTY, EMPTY_PAIRS
+            counted = (0, 0, 0, 0)
+        else:
+            files = self._files(table, predicate)
+            pairs, delete_files = self._deletes(table, predicate, metadata) if wanted_deletes else (EMPTY_PAIRS, EMPTY)
+            counted = self._count(table, predicate, bound, metadata, schema)
+        totals = _totals(data)
+        scanned, records, after_partition, _ = counted
+        files_total = totals[0] if totals else scanned
+        counts = PlanCounts(
+            manifests_total=len(listed),
+            manifests_scanned=len(wanted) + len(wanted_deletes),
+            files_total=files_total,
+            records_total=totals[1] if totals else records,
+            pruned_by_manifest=files_total - scanned,
+            pruned_by_partition=scanned - after_partition,
+            pruned_by_metrics=after_partition - files.num_rows,
+            files_planned=files.num_rows,
+            records_planned=pc.sum(files["record_count"]).as_py() or 0,
+            delete_files_planned=pairs.select(["dm", "dordinal"]).group_by(["dm", "dordinal"]).aggregate([]).num_rows,
+            seconds=time.perf_counter() - started,
+        )
+        return PlannedFiles(state, schema, bound, files, delete_files, pairs, counts)
+
+    def _prune(
+        self,
+        manifests: Sequence[ListedManifest],
+        bound: Expression,
+        table: EntryTable,
+        metadata: TableMetadata,
+        schema: Schema,
+    ) -> list[ListedManifest]:
+        return matching_manifests(self._tables.connection, manifests, bound, metadata.specs, schema, table.schema)
+
+    def _load(
+        self,
+        state: TableState,
+        table: EntryTable,
+        data: Sequence[ListedManifest],
+        deletes: Sequence[ListedManifest],
+    ) -> None:
+        wanted = [*data, *deletes]
+        numbers = self._tables.load(table, wanted, self.repository.storage_of(state))
+        first_row_ids = [m.manifest.first_row_id for m in wanted]
+        in_scan = pa.table({"m": pa.array(numbers, pa.int32()), "first_row_id": pa.array(first_row_ids, pa.int64())})
+        self._tables.connection.register("scan_manifests_arrow", in_scan)
+        duck.rows(self._tables.connection, query("plan/scan.sql", "scan_manifests"))
+        self._tables.connection.unregister("scan_manifests_arrow")
+
+    def _files(self, table: EntryTable, predicate: PlanPredicate) -> pa.Table:
+        sql = query(FILES, "data_files").format(
+            entries=table.name,
+            where=predicate.where_sql,
+            might=_bits(predicate.leaf_might),
+            all=_bits(predicate.leaf_all),
+        )
+        return self._arrow(sql, predicate.parameters)
+
+    def _deletes(
+        self, table: EntryTable, predicate: PlanPredicate, metadata: TableMetadata
+    ) -> tuple[pa.Table, pa.Table]:
+        unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
+        sql = delete_pairs_sql(table, predicate.where_sql)
+        pairs = self._arrow(sql, {**predicate.parameters, "unpartitioned": unpartitioned})
+        _check_partitions(pairs)
+        files = query(FILES, "delete_files").format(entries=table.name, where="TRUE")
+        return pairs, self._arrow(files, {})
+
+    def _count(
+        self,
+        table: EntryTable,
+        predicate: PlanPredicate,
+        bound: Expression,
+        metadata: TableMetadata,
+        schema: Schema,
+    ) -> tuple[int, int, int, int]:
+        """Live data files in the manifests looked into, their rows, and files after partitions and after metrics."""
+        parts = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
+        by_partition = plan_predicate(bound, metadata.specs, schema, parts)
+        sql = query(FILES, "count_files").format(entries=table.name, where="TRUE", by_partition=by_partition.where_sql)
+        files, records, after_partition, after_metrics = duck.rows(
+            self._tables.connection, sql, _used(sql, by_partition.parameters)
+        )[0]
+        return files, records, after_partition, after_metrics
+
+    def _arrow(self, sql: str, parameters: Mapping[str, Any]) -> pa.Table:
+        return duck.arrow(self._tables.connection, sql, _used(sql, parameters))
+
+    def clear(self) -> None:
+        self._tables.clear()
+
+    def close(self) -> None:
+        self._tables.close()
+
+
+EMPTY = pa.table(
+    {
+        "m": pa.array([], pa.int32()),
+        "ordinal": pa.array([], pa.int64()),
+        "file_path": pa.array([], pa.string()),
+        "file_format": pa.array([], pa.string()),
+        "spec_id": pa.array([], pa.int32()),
+        "record_count": pa.array([], pa.int64()),
+        "file_size_in_bytes": pa.array([], pa.int64()),
+        "sequence_number": pa.array([], pa.int64()),
+        "first_row_id": pa.array([], pa.int64()),
+        "might_bits": pa.array([], pa.int64()),
+        "all_bits": pa.array([], pa.int64()),
+    }
+)
+EMPTY_PAIRS = pa.table({n: pa.array([], pa.int64()) for n in ("m", "ordinal", "dm", "dordinal")})
+
+
+def _bits(conditions: Sequence[str]) -> str:
+    """Conditions as one number, bit i for condition i. A filter has at most a few dozen leaves; HUGEINT holds 126."""
+    terms = [f"CASE WHEN {c} THEN {1 << i} ELSE 0 END" for i, c in enumerate(conditions) if c != "FALSE"]
+    kind = "BIGINT" if len(conditions) < 63 else "HUGEINT"
+    return f"({' + '.join(terms) if terms else '0'})::{kind}"
+
+
+def _used(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that occur in a statement: DuckDB refuses others."""
+    names = set(re.findall(r"\$(\w+)", sql))
+    return {k: v for k, v in parameters.items() if k in names}
+
+
+def _totals(manifests: Sequence[ListedManifest]) -> tuple[int, int] | None:
+    """Live files and rows of all data manifests by their counts; None where a v1 writer left them out."""
+    files = rows = 0
+    for listed in manifests:
+        m = listed.manifest
+        counts = (m.added_files_count, m.existing_files_count, m.added_rows_count, m.existing_rows_count)
+        if any(c is None for c in counts):
+            return None
+        files += (m.added_files_count or 0) + (m.existing_files_count or 0)
+        rows += (m.added_rows_count or 0) + (m.existing_rows_count or 0)
+    return files, rows
+
+
+def _check_partitions(pairs: pa.Table) -> None:
+    for pair in pairs.to_pylist():
+        if not pair["same_partition"]:
+            raise CorruptFileError(
+                "a delete file that names a data file has another partition than that file "
+                f"(manifest {pair['dm']}, entry {pair['dordinal']}; SP7)"
+            )

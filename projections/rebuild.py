@@ -1,0 +1,37 @@
+"""Makes everything that follows from the log again: the read models, and the files for other engines."""
+
+from __future__ import annotations
+
+from icecore.engine.errors import CorruptLogError
+from icecore.engine.events import CATALOG_STREAM
+from icecore.engine.log.chain import chain_problems
+from icecore.engine.log.store import SCHEMA, EventStore, statements
+from icecore.engine.repository import Repository
+from icecore.engine.sql_files import query
+
+
+def rebuild(store: EventStore, repository: Repository) -> None:
+    """Drops and rebuilds the read models in one transaction, then writes all files again, with the same bytes.
+
+    Raises, before anything is dropped, CorruptLogError where the log itself can't be trusted, and CommitConflictError
+    where another engine moved the pointer of a table: the read models are the only place that knows of its commit.
+    """
+    problems = list(chain_problems(store))
+    if problems:
+        raise CorruptLogError(f"the log can't be trusted, so nothing is rebuilt from it: {problems[0]}")
+    for _, kind, stream in repository.models.all_names():
+        if kind == "table":
+            repository.check_pointer(repository.state(stream))
+    streams = []
+    with store.write():
+        connection = store.connection()
+        for name in ("drop_read_models", "read_models"):
+            for statement in statements(query(SCHEMA, name) + ";"):
+                connection.execute(statement)
+        for event in store.events():
+            repository.models.apply(event)
+            if event.stream != CATALOG_STREAM and event.stream_version == 1:
+                streams.append(event.stream)
+    repository.forget()
+    for stream in streams:
+        repository.materialize(stream)

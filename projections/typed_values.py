@@ -1,0 +1,236 @@
+"""Columns of binary single values as typed Arrow columns, and back into bytes that are equal where the values are.
+
+Spec: Appendix D, Binary single-value serialization (M9, T10). Typed columns hold the numbers as they are in the bytes:
+days for date, microseconds or nanoseconds for times and timestamps; uuid, fixed, geometry and the like stay binary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.formats.avro_schema import decimal_size
+from icecore.engine.spec.single_value import US_PER_DAY
+from icecore.engine.spec.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    GeographyType,
+    GeometryType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+    VariantType,
+)
+from icecore.projections.binary_columns import (
+    Bytes,
+    Mask,
+    from_matrix,
+    from_suffixes,
+    gather,
+    little_endian,
+    minimal_lengths,
+    to_arrays,
+    validity,
+)
+
+_DECIMAL_BYTES = 16
+_INT64_DIGITS = 18
+
+
+def arrow_type(iceberg_type: PrimitiveType) -> pa.DataType:
+    """The Arrow type of a typed column."""
+    match iceberg_type:
+        case BooleanType():
+            return pa.bool_()
+        case IntegerType() | DateType():
+            return pa.int32()
+        case (
+            LongType() | TimeType() | TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType()
+        ):
+            return pa.int64()
+        case FloatType():
+            return pa.float32()
+        case DoubleType():
+            return pa.float64()
+        case DecimalType(precision=precision, scale=scale):
+            return pa.decimal128(precision, scale)
+        case StringType():
+            return pa.string()
+        case UUIDType() | FixedType() | BinaryType() | GeometryType() | GeographyType() | VariantType() | UnknownType():
+            return pa.binary()
+        case _:
+            assert_never(iceberg_type)
+
+
+def typed_values(iceberg_type: PrimitiveType, values: pa.BinaryArray, *, nan_is_null: bool = False) -> pa.Array:
+    """The typed column of binary single values; a value whose bytes fit no reading of the type is null.
+
+    Values from before a promotion are told by their length (T10). `nan_is_null` is for bounds, which NaN never is (M5).
+    """
+    match iceberg_type:
+        case StringType():
+            return _strings(values)
+        case DecimalType(precision=precision, scale=scale):
+            return _decimals(values, precision, scale)
+        case UUIDType():
+            return _of_length(values, 16)
+        case FixedType() | BinaryType() | GeometryType() | GeographyType() | VariantType():
+            return values
+        case UnknownType():
+            return pa.nulls(len(values), pa.binary())
+        case _:
+            numbers, valid = _numbers(values, _readings(iceberg_type))
+            if nan_is_null and numbers.dtype.kind == "f":
+                valid &= ~np.isnan(numbers)
+            if isinstance(iceberg_type, BooleanType):
+                return pa.array(numbers != 0, mask=~valid)
+            return pa.Array.from_buffers(
+                arrow_type(iceberg_type), len(values), [validity(valid), pa.py_buffer(np.where(valid, numbers, 0))]
+            )
+
+
+def identity_bytes(typed: pa.Array) -> pa.BinaryArray:
+    """Bytes of typed values that are equal exactly where the values are the same one; null stays null.
+
+    NaNs of all kinds are one value, -0.0 and 0.0 are two (SP5).
+    """
+    kind = typed.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return typed.cast(pa.binary())
+    valid: Mask = typed.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_decimal(kind):
+        rows = _decimal_rows(typed)
+        rows[~valid] = 0
+        return from_suffixes(rows, np.where(valid, minimal_lengths(rows), 0), valid)
+    if pa.types.is_boolean(kind):
+        typed = typed.cast(pa.uint8())
+    numbers = typed.fill_null(0).to_numpy(zero_copy_only=False)
+    if numbers.dtype.kind == "f":
+        numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
+    return from_matrix(little_endian(numbers), valid)
+
+
+@frozen
+class _Readings:
+    """The type that numbers are kept in, and for each length in bytes the type they are written in and a factor."""
+
+    kept: str
+    by_length: Mapping[int, tuple[str, int]]
+
+
+def _readings(iceberg_type: Any) -> _Readings:
+    match iceberg_type:
+        case BooleanType():
+            return _Readings("u1", {1: ("u1", 1)})
+        case IntegerType() | DateType():
+            return _Readings("<i4", {4: ("<i4", 1)})
+        case LongType() | TimeType():
+            return _Readings("<i8", {8: ("<i8", 1), 4: ("<i4", 1)})
+        case TimestampType() | TimestamptzType():
+            return _Readings("<i8", {8: ("<i8", 1), 4: ("<i4", US_PER_DAY)})
+        case TimestampNanoType() | TimestamptzNanoType():
+            return _Readings("<i8", {8: ("<i8", 1), 4: ("<i4", US_PER_DAY * 1000)})
+        case FloatType():
+            return _Readings("<f4", {4: ("<f4", 1)})
+        case DoubleType():
+            return _Readings("<f8", {8: ("<f8", 1), 4: ("<f4", 1)})
+        case _:
+            raise TypeError(f"{iceberg_type} has no numbers")
+
+
+def _numbers(values: pa.BinaryArray, readings: _Readings) -> tuple[npt.NDArray[Any], Mask]:
+    offsets, data = to_arrays(values)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    present: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+    out = np.zeros(len(values), readings.kept)
+    valid = np.zeros(len(values), np.bool_)
+    for length, (dtype, factor) in readings.by_length.items():
+        chosen = present & (lengths == length)
+        if not chosen.any():
+            continue
+        numbers = gather(data, starts[chosen], length).view(dtype)[:, 0]
+        fits = np.ones(len(numbers), np.bool_)
+        if factor != 1:
+            numbers = numbers.astype(np.int64)
+            fits = np.abs(numbers) <= np.iinfo(np.int64).max // factor
+            numbers = np.where(fits, numbers, 0) * factor
+        out[chosen] = numbers
+        valid[chosen] = fits
+    return out, valid
+
+
+def _strings(values: pa.BinaryArray) -> pa.StringArray:
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text(v) for v in values.to_pylist()], pa.string())
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _of_length(values: pa.BinaryArray, length: int) -> pa.BinaryArray:
+    offsets, _ = to_arrays(values)
+    wrong = values.is_valid().to_numpy(zero_copy_only=False) & (np.diff(offsets) != length)
+    return values.take(pa.array(np.arange(len(values)), mask=wrong)) if wrong.any() else values
+
+
+def _decimals(values: pa.BinaryArray, precision: int, scale: int) -> pa.Array:
+    offsets, data = to_arrays(values)
+    lengths = np.diff(offsets)
+    valid: Mask = values.is_valid().to_numpy(zero_copy_only=False) & (lengths > 0) & (lengths <= _DECIMAL_BYTES)
+    # Written from the right into sixteen bytes, most significant first, with the sign repeated to the left.
+    rows = np.zeros((len(values), _DECIMAL_BYTES), np.uint8)
+    for length in np.unique(lengths[valid]):
+        chosen = valid & (lengths == length)
+        numbers = gather(data, offsets[:-1][chosen], int(length))
+        rows[chosen, _DECIMAL_BYTES - length :] = numbers
+        rows[chosen, : _DECIMAL_BYTES - length] = np.where(numbers[:, :1] & 0x80, 0xFF, 0)
+    valid &= _within(rows, precision)
+    rows[~valid] = 0
+    buffers = [validity(valid), pa.py_buffer(np.ascontiguousarray(rows[:, ::-1]))]
+    return pa.Array.from_buffers(pa.decimal128(precision, scale), len(values), buffers)
+
+
+def _within(rows: Bytes, precision: int) -> Mask:
+    """Which numbers of sixteen bytes have at most that many digits."""
+    limit = 10**precision
+    lengths = minimal_lengths(rows)
+    if precision <= _INT64_DIGITS:
+        low = np.ascontiguousarray(rows[:, 8:]).view(">i8")[:, 0]
+        small: Mask = (lengths <= 8) & (low > -limit) & (low < limit)
+        return small
+    fits: Mask = lengths < decimal_size(precision)
+    for i in np.flatnonzero(~fits):
+        fits[i] = abs(int.from_bytes(rows[i].tobytes(), "big", signed=True)) < limit
+    return fits
+
+
+def _decimal_rows(column: pa.Array) -> Bytes:
+    """The unscaled values, sixteen bytes each, most significant first."""
+    data = np.frombuffer(column.buffers()[1], np.uint8)
+    start = column.offset * _DECIMAL_BYTES
+    rows = data[start : start + len(column) * _DECIMAL_BYTES].reshape(len(column), _DECIMAL_BYTES)
+    return np.ascontiguousarray(rows[:, ::-1])

@@ -1,0 +1,129 @@
+"""Checks that a warehouse is what its log says: the chain, the read models, the checkpoints, the files on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from icecore.engine.errors import IcecoreError
+from icecore.engine.events import CATALOG_STREAM
+from icecore.engine.log.chain import chain_problems
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.repository import Repository, decode_checkpoint
+from icecore.engine.state import TableState, fold
+
+
+@frozen
+class Verification:
+    """What `verify` found. `problems` has one sentence for each, and is empty where everything agrees."""
+
+    events: int
+    tables: int
+    files: int
+    head: str
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def __str__(self) -> str:
+        what = f"{self.events} events, {self.tables} tables, {self.files} files, head {self.head[:12]}"
+        if self.ok:
+            return f"ok: {what}"
+        return f"{len(self.problems)} problems in {what}:\n" + "\n".join(f"- {p}" for p in self.problems)
+
+
+def verify(store: EventStore, repository: Repository) -> Verification:
+    """Reads the whole log and every file made from it, and changes nothing. Raises StorageError."""
+    problems = list(chain_problems(store))
+    position, head, _ = store.head()
+    streams = sorted({e.stream for e in store.events() if e.stream != CATALOG_STREAM})
+    states: dict[str, TableState] = {}
+    for stream in streams:
+        try:
+            state = fold(None, store.stream_events(stream))
+        except (IcecoreError, KeyError, TypeError, ValueError) as e:
+            problems.append(f"{stream}: its events can't be replayed: {e}")
+            continue
+        if state is not None:
+            states[stream] = state
+    problems += _head_problems(store, states, position)
+    problems += _name_problems(store, repository, states)
+    problems += _checkpoint_problems(store)
+    files = 0
+    for stream, state in states.items():
+        for row in store.rows(MODELS, "files_of", stream=stream):
+            files += 1
+            problems += _file_problems(repository, state, row["location"], row["length"], row["sha256"])
+    return Verification(position, len(states), files, head, tuple(problems))
+
+
+def _head_problems(store: EventStore, states: dict[str, TableState], position: int) -> Iterator[str]:
+    known = {r["stream"]: r for r in store.rows(MODELS, "all_heads")}
+    for stream, row in known.items():
+        state = states.get(stream)
+        if state is None:
+            yield f"{stream}: the read models know it up to position {row['position']}, the log has nothing of it"
+        elif row["stream_version"] > state.stream_version:
+            yield (
+                f"{stream}: the read models are at version {row['stream_version']}, the log ends at "
+                f"{state.stream_version} (position {position}): events were cut off"
+            )
+        elif row["stream_version"] < state.stream_version:
+            yield f"{stream}: the read models are at version {row['stream_version']} of {state.stream_version}; rebuild"
+        elif not state.pending and row["materialized_version"] < state.stream_version:
+            done = row["materialized_version"]
+            yield f"{stream}: its files are written up to version {done} of {state.stream_version}"
+    for stream in states.keys() - known.keys():
+        yield f"{stream}: the read models don't know it; rebuild"
+
+
+def _name_problems(store: EventStore, repository: Repository, states: dict[str, TableState]) -> Iterator[str]:
+    named = {stream: identifier for identifier, _, stream in repository.models.all_names()}
+    for stream, state in states.items():
+        expected = None if state.dropped else state.identifier
+        found = named.get(stream)
+        if found != expected:
+            was, now = dotted(expected or ("nothing",)), dotted(found or ("nothing",))
+            yield f"{stream}: the log calls it {was}, the read models {now}; rebuild"
+        if expected is None or state.pending or state.metadata_location is None:
+            continue
+        shared = store.row(
+            MODELS,
+            "get_iceberg_table",
+            catalog=repository.models.catalog_name,
+            namespace=dotted(expected[:-1]),
+            name=expected[-1],
+        )
+        location = None if shared is None else shared["metadata_location"]
+        if location != state.metadata_location:
+            yield f"{dotted(expected)}: iceberg_tables points at {location}, the log at {state.metadata_location}"
+
+
+def _checkpoint_problems(store: EventStore) -> Iterator[str]:
+    for row in store.rows(MODELS, "all_checkpoints"):
+        at = f"checkpoint of {row['stream']} at version {row['stream_version']}"
+        try:
+            kept = decode_checkpoint(row["state"], row["stream"])
+            replayed = fold(None, store.stream_events(row["stream"], 0, row["position"]))
+        except IcecoreError as e:
+            yield f"{at}: {e}"
+            continue
+        if kept != replayed:
+            yield f"{at}: it differs from a replay of the log; rebuild"
+
+
+def _file_problems(repository: Repository, state: TableState, location: str, length: int, sha256: str) -> Iterator[str]:
+    try:
+        data = repository.storage_of(state).read_bytes(location)
+    except IcecoreError as e:
+        yield str(e)
+        return
+    if len(data) != length:
+        yield f"{location}: it has {len(data)} bytes, the log wrote {length}"
+    elif hashlib.sha256(data).hexdigest() != sha256:
+        yield f"{location}: its bytes were changed after it was written"

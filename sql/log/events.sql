@@ -1,0 +1,59 @@
+-- One row is one event, in the order of the log; see schema.sql.
+
+-- name: head
+SELECT position, hash, recorded_at_ms FROM event ORDER BY position DESC LIMIT 1;
+
+-- name: stream_version
+SELECT coalesce(max(stream_version), 0) AS stream_version FROM event WHERE stream = $stream;
+
+-- name: insert
+INSERT INTO event (
+    position, event_id, stream, stream_version, kind, schema_version, transaction_id, recorded_at_ms, actor, engine,
+    message, correlation_id, causation_id, idempotency_key, payload, content_sha256, prev_hash, hash
+) VALUES (
+    $position, $event_id, $stream, $stream_version, $kind, $schema_version, $transaction_id, $recorded_at_ms, $actor,
+    $engine, $message, $correlation_id, $causation_id, $idempotency_key, $payload, $content_sha256, $prev_hash, $hash
+);
+
+-- name: insert_content
+INSERT INTO event_content (position, row_count, data) VALUES ($position, $row_count, $data);
+
+-- name: content
+SELECT data FROM event_content WHERE position = $position;
+
+-- name: by_position
+SELECT * FROM event WHERE position = $position;
+
+-- name: by_id
+SELECT * FROM event WHERE event_id = $event_id;
+
+-- name: by_idempotency_key
+SELECT * FROM event WHERE idempotency_key = $idempotency_key;
+
+-- name: of_transaction
+SELECT * FROM event WHERE transaction_id = $transaction_id ORDER BY position;
+
+-- name: of_stream
+SELECT * FROM event WHERE stream = $stream AND stream_version > $after AND position <= $up_to ORDER BY stream_version;
+
+-- name: all
+SELECT * FROM event WHERE position > $after AND position <= $up_to ORDER BY position;
+
+-- name: filtered
+SELECT * FROM event
+WHERE position > $after AND position <= $up_to
+  AND ($stream IS NULL OR stream = $stream)
+  AND ($actor IS NULL OR actor = $actor)
+  AND ($kind IS NULL OR kind = $kind)
+  AND ($since_ms IS NULL OR recorded_at_ms >= $since_ms)
+  AND ($until_ms IS NULL OR recorded_at_ms <= $until_ms)
+ORDER BY position;
+
+-- name: position_at
+SELECT coalesce(max(position), 0) AS position FROM event WHERE recorded_at_ms <= $timestamp_ms;
+
+-- name: content_of_all
+SELECT e.position, e.content_sha256, c.data
+FROM event AS e LEFT JOIN event_content AS c USING (position)
+WHERE e.content_sha256 IS NOT NULL OR c.position IS NOT NULL
+ORDER BY e.position;

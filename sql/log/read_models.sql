@@ -1,0 +1,137 @@
+-- Statements over the read models; what one row is stands in schema.sql.
+
+-- name: get_warehouse
+SELECT value FROM warehouse WHERE key = $key;
+
+-- name: set_warehouse
+INSERT INTO warehouse (key, value) VALUES ($key, $value) ON CONFLICT (key) DO NOTHING;
+
+-- name: put_namespace
+INSERT INTO namespace (name, properties) VALUES ($name, $properties)
+ON CONFLICT (name) DO UPDATE SET properties = excluded.properties;
+
+-- name: delete_namespace
+DELETE FROM namespace WHERE name = $name;
+
+-- name: get_namespace
+SELECT properties FROM namespace WHERE name = $name;
+
+-- name: list_namespaces
+SELECT name FROM namespace ORDER BY name;
+
+-- name: names_in
+SELECT name, kind, stream FROM catalog_name WHERE namespace = $namespace ORDER BY name;
+
+-- name: all_names
+SELECT namespace, name, kind, stream FROM catalog_name ORDER BY namespace, name;
+
+-- name: get_name
+SELECT kind, stream FROM catalog_name WHERE namespace = $namespace AND name = $name;
+
+-- name: name_of_stream
+SELECT namespace, name, kind FROM catalog_name WHERE stream = $stream;
+
+-- name: put_name
+INSERT INTO catalog_name (namespace, name, kind, stream) VALUES ($namespace, $name, $kind, $stream);
+
+-- name: delete_name
+DELETE FROM catalog_name WHERE stream = $stream;
+
+-- name: put_head
+INSERT INTO stream_head (stream, stream_version, position, location) VALUES ($stream, $stream_version, $position, $location)
+ON CONFLICT (stream) DO UPDATE
+SET stream_version = excluded.stream_version, position = excluded.position,
+    location = coalesce(excluded.location, location);
+
+-- name: get_head
+SELECT * FROM stream_head WHERE stream = $stream;
+
+-- name: all_heads
+SELECT * FROM stream_head ORDER BY stream;
+
+-- name: behind
+SELECT stream, stream_version, materialized_version FROM stream_head
+WHERE materialized_version < stream_version ORDER BY position;
+
+-- name: location_in_use
+SELECT 1 FROM stream_head WHERE location = $location LIMIT 1;
+
+-- name: put_materialized
+UPDATE stream_head SET materialized_version = $version, metadata_location = $metadata_location
+WHERE stream = $stream AND materialized_version < $version;
+
+-- name: put_manifest
+INSERT INTO manifest (stream, position, manifest_path, record) VALUES ($stream, $position, $manifest_path, $record);
+
+-- name: manifests_by_id
+SELECT manifest_id, position, record FROM manifest
+WHERE manifest_id IN (SELECT value FROM json_each($ids));
+
+-- name: manifests_by_path
+SELECT manifest_id, position, record FROM manifest
+WHERE stream = $stream AND manifest_path = $manifest_path ORDER BY manifest_id DESC LIMIT 1;
+
+-- name: put_snapshot_manifests
+INSERT INTO snapshot_manifests (stream, snapshot_id, manifest_ids) VALUES ($stream, $snapshot_id, $manifest_ids);
+
+-- name: get_snapshot_manifests
+SELECT manifest_ids FROM snapshot_manifests WHERE stream = $stream AND snapshot_id = $snapshot_id;
+
+-- name: put_file
+INSERT INTO written_file (location, stream, position, kind, length, sha256)
+VALUES ($location, $stream, $position, $kind, $length, $sha256)
+ON CONFLICT (location) DO UPDATE SET length = excluded.length, sha256 = excluded.sha256;
+
+-- name: get_file
+SELECT length, sha256 FROM written_file WHERE location = $location;
+
+-- name: files_of
+SELECT location, kind, length, sha256, position FROM written_file WHERE stream = $stream ORDER BY position, location;
+
+-- name: all_files
+SELECT location, stream, kind, length, sha256, position FROM written_file ORDER BY position, location;
+
+-- name: put_checkpoint
+INSERT INTO checkpoint (stream, stream_version, position, event_hash, state)
+VALUES ($stream, $stream_version, $position, $event_hash, $state)
+ON CONFLICT (stream, stream_version) DO NOTHING;
+
+-- name: trim_checkpoints
+DELETE FROM checkpoint WHERE stream = $stream AND stream_version < (
+    SELECT min(stream_version) FROM (
+        SELECT stream_version FROM checkpoint WHERE stream = $stream ORDER BY stream_version DESC LIMIT 2
+    )
+);
+
+-- name: latest_checkpoint
+SELECT stream_version, position, event_hash, state FROM checkpoint
+WHERE stream = $stream AND position <= $up_to ORDER BY stream_version DESC LIMIT 1;
+
+-- name: all_checkpoints
+SELECT stream, stream_version, position, event_hash, state FROM checkpoint ORDER BY stream, stream_version;
+
+-- name: get_iceberg_table
+SELECT metadata_location FROM iceberg_tables
+WHERE catalog_name = $catalog AND table_namespace = $namespace AND table_name = $name;
+
+-- name: put_iceberg_table
+INSERT INTO iceberg_tables
+    (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
+VALUES ($catalog, $namespace, $name, $metadata_location, NULL, $iceberg_type)
+ON CONFLICT (catalog_name, table_namespace, table_name) DO UPDATE
+SET previous_metadata_location = iceberg_tables.metadata_location, metadata_location = excluded.metadata_location
+WHERE iceberg_tables.metadata_location IS NOT excluded.metadata_location;
+
+-- name: rename_iceberg_table
+UPDATE iceberg_tables SET table_namespace = $new_namespace, table_name = $new_name
+WHERE catalog_name = $catalog AND table_namespace = $namespace AND table_name = $name;
+
+-- name: delete_iceberg_table
+DELETE FROM iceberg_tables WHERE catalog_name = $catalog AND table_namespace = $namespace AND table_name = $name;
+
+-- name: delete_iceberg_namespace
+DELETE FROM iceberg_namespace_properties WHERE catalog_name = $catalog AND namespace = $namespace;
+
+-- name: put_iceberg_namespace
+INSERT INTO iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
+VALUES ($catalog, $namespace, $key, $value);

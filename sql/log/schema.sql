@@ -1,0 +1,154 @@
+-- The transaction log and its read models: one SQLite file per warehouse.
+--
+-- event            one row per commit to one stream (a table, a view, the catalog); append-only, hash-chained
+-- event_content    the content files that an event added or removed, as Arrow IPC bytes
+-- all others       read models and caches: each can be dropped and rebuilt from the two above
+
+-- name: log
+CREATE TABLE IF NOT EXISTS warehouse (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS event (
+    position INTEGER PRIMARY KEY,
+    event_id TEXT NOT NULL UNIQUE,
+    stream TEXT NOT NULL,
+    stream_version INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    schema_version INTEGER NOT NULL,
+    transaction_id TEXT NOT NULL,
+    recorded_at_ms INTEGER NOT NULL,
+    actor TEXT,
+    engine TEXT,
+    message TEXT,
+    correlation_id TEXT,
+    causation_id TEXT,
+    idempotency_key TEXT UNIQUE,
+    payload TEXT NOT NULL,
+    content_sha256 TEXT,
+    prev_hash TEXT NOT NULL,
+    hash TEXT NOT NULL UNIQUE,
+    UNIQUE (stream, stream_version)
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS event_transaction ON event (transaction_id);
+
+CREATE TABLE IF NOT EXISTS event_content (
+    position INTEGER PRIMARY KEY REFERENCES event (position),
+    row_count INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+
+CREATE TRIGGER IF NOT EXISTS event_is_append_only_update BEFORE UPDATE ON event
+BEGIN SELECT RAISE(ABORT, 'the log is append-only: events are never changed'); END;
+
+CREATE TRIGGER IF NOT EXISTS event_is_append_only_delete BEFORE DELETE ON event
+BEGIN SELECT RAISE(ABORT, 'the log is append-only: events are never deleted'); END;
+
+CREATE TRIGGER IF NOT EXISTS event_content_is_append_only_update BEFORE UPDATE ON event_content
+BEGIN SELECT RAISE(ABORT, 'the log is append-only: content is never changed'); END;
+
+CREATE TRIGGER IF NOT EXISTS event_content_is_append_only_delete BEFORE DELETE ON event_content
+BEGIN SELECT RAISE(ABORT, 'the log is append-only: content is never deleted'); END;
+
+CREATE TRIGGER IF NOT EXISTS event_positions_have_no_gap BEFORE INSERT ON event
+WHEN NEW.position <> (SELECT coalesce(max(position), 0) + 1 FROM event)
+BEGIN SELECT RAISE(ABORT, 'the log has no gaps: a position must be the next one'); END;
+
+-- name: read_models
+CREATE TABLE IF NOT EXISTS namespace (
+    name TEXT PRIMARY KEY,
+    properties TEXT NOT NULL
+) STRICT;
+
+-- One row per table or view that has a name now.
+CREATE TABLE IF NOT EXISTS catalog_name (
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('table', 'view')),
+    stream TEXT NOT NULL UNIQUE,
+    PRIMARY KEY (namespace, name)
+) STRICT;
+
+-- One row per table or view that ever was: how far its stream goes and what of it is written out for other engines.
+CREATE TABLE IF NOT EXISTS stream_head (
+    stream TEXT PRIMARY KEY,
+    stream_version INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    location TEXT,
+    metadata_location TEXT,
+    materialized_version INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS stream_head_location ON stream_head (location);
+
+-- One row per manifest as a snapshot lists it; a manifest that gets a first row id later (v3) has two.
+CREATE TABLE IF NOT EXISTS manifest (
+    manifest_id INTEGER PRIMARY KEY,
+    stream TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    manifest_path TEXT NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS manifest_path ON manifest (stream, manifest_path);
+
+-- One row per snapshot that was made through this log: its manifests in list order, as packed ids.
+CREATE TABLE IF NOT EXISTS snapshot_manifests (
+    stream TEXT NOT NULL,
+    snapshot_id INTEGER NOT NULL,
+    manifest_ids BLOB NOT NULL,
+    PRIMARY KEY (stream, snapshot_id)
+) STRICT;
+
+-- One row per file that was written out from the log.
+CREATE TABLE IF NOT EXISTS written_file (
+    location TEXT PRIMARY KEY,
+    stream TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    length INTEGER NOT NULL,
+    sha256 TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS written_file_stream ON written_file (stream, position);
+
+CREATE TABLE IF NOT EXISTS checkpoint (
+    stream TEXT NOT NULL,
+    stream_version INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    event_hash TEXT NOT NULL,
+    state BLOB NOT NULL,
+    PRIMARY KEY (stream, stream_version)
+) STRICT;
+
+-- The two tables that PyIceberg's `sql` and Java's `jdbc` catalogs read.
+CREATE TABLE IF NOT EXISTS iceberg_tables (
+    catalog_name VARCHAR(255) NOT NULL,
+    table_namespace VARCHAR(255) NOT NULL,
+    table_name VARCHAR(255) NOT NULL,
+    metadata_location VARCHAR(1000),
+    previous_metadata_location VARCHAR(1000),
+    iceberg_type VARCHAR(5),
+    PRIMARY KEY (catalog_name, table_namespace, table_name)
+);
+
+CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
+    catalog_name VARCHAR(255) NOT NULL,
+    namespace VARCHAR(255) NOT NULL,
+    property_key VARCHAR(255) NOT NULL,
+    property_value VARCHAR(1000) NOT NULL,
+    PRIMARY KEY (catalog_name, namespace, property_key)
+);
+
+-- name: drop_read_models
+DROP TABLE IF EXISTS namespace;
+DROP TABLE IF EXISTS catalog_name;
+DROP TABLE IF EXISTS stream_head;
+DROP TABLE IF EXISTS manifest;
+DROP TABLE IF EXISTS snapshot_manifests;
+DROP TABLE IF EXISTS written_file;
+DROP TABLE IF EXISTS checkpoint;
+DROP TABLE IF EXISTS iceberg_tables;
+DROP TABLE IF EXISTS iceberg_namespace_properties;

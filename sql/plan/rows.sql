@@ -1,0 +1,7 @@
+-- One row is a data row: whether the filter selects it. The order is that of the rows.
+
+-- name: selected
+SELECT coalesce({condition}, FALSE) AS selected FROM data_rows;
+
+-- name: not_selected
+SELECT NOT coalesce({condition}, FALSE) AS selected FROM data_rows;

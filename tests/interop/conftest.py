@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One local Spark session for all tests; skips where PySpark or Java is missing."""
+    pytest.importorskip("pyspark")
+    from icecore.engine.spark.java import java_available
+    from icecore.engine.spark.session import session
+
+    if not java_available():
+        pytest.skip("no Java 17 or later")
+    started = session("icecore-tests", spark__sql__shuffle__partitions=4)
+    yield started
+    started.stop()
