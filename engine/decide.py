@@ -263,7 +263,7 @@ class _Deciding:
             entries,
             manifest_path=f"{self._folder}/{self.context.event_id}-m{self._manifests}.avro",
             spec=self.metadata.spec_by_id(spec_id),
-            schema=self.metadata.schema(),
+            schema=self.metadata.all_fields,
             content=content,
             sequence_number=sequence_number,
             snapshot_id=snapshot_id,

@@ -173,9 +173,10 @@ class Repository:
     ) -> TableState:
         """Appends the first event of a table. Raises TableAlreadyExistsError, NoSuchNamespaceError."""
         with self.store.write() as transaction:
-            if (done := self._already(provenance)) is None:
+            if (done := self.already(provenance)) is None:
                 self.models.check_new_name(identifier)
-                self._append(transaction, stream, kind, payload, provenance)
+                event = self._append(transaction, stream, kind, payload, provenance)
+                self._claim_version(event, None, fold(None, [event]))
         if done is not None:
             return self.state(done.stream)
         state = self.state(stream)
@@ -192,7 +193,7 @@ class Repository:
     ) -> Event:
         """Appends an event that needs no decision beyond a check made inside of the lock."""
         with self.store.write() as transaction:
-            done = self._already(provenance)
+            done = self.already(provenance)
             if done is not None:
                 return done
             check_inside()
@@ -232,8 +233,8 @@ class Repository:
         provenance: Provenance,
         requirements: Sequence[Requirement],
     ) -> CommitResult:
-        with self._lock, self.store.write() as transaction:
-            done = self._already(provenance)
+        with self.store.write() as transaction:
+            done = self.already(provenance)
             if done is not None:
                 return CommitResult(self.state(done.stream), done)
             state = self._forward(base)
@@ -282,10 +283,17 @@ class Repository:
         self.models.apply(event)
         after = fold(state, [event])
         assert after is not None, "a fold of one event has a state"
-        if after.metadata.properties.get(COMMIT_SCHEME) == FILE_SYSTEM and not after.pending:
-            # The new version's file is the commit that other writers see: it must not exist yet.
-            self.materializer.write_event(event, state, after, self.storage_of(after))
+        self._claim_version(event, state, after)
         return event, after
+
+    def _claim_version(self, event: Event, before: TableState | None, after: TableState | None) -> None:
+        """Makes the new version's file of a file system table, inside of the lock: that is what other writers see.
+
+        Raises CommitConflictError where another writer made that version.
+        """
+        if after is None or after.metadata.properties.get(COMMIT_SCHEME) != FILE_SYSTEM or after.pending:
+            return
+        self.materializer.write_event(event, before, after, self.storage_of(after))
 
     def _append(
         self, transaction: WriteTransaction, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
@@ -301,7 +309,7 @@ class Repository:
         self.models.apply(event)
         return event
 
-    def _already(self, provenance: Provenance) -> Event | None:
+    def already(self, provenance: Provenance) -> Event | None:
         """The event of an earlier call with the same idempotency key, which is the answer to this one."""
         key = provenance.idempotency_key
         return None if key is None else self.store.event_by_idempotency_key(key)
@@ -364,8 +372,13 @@ class Repository:
 
     def materialize_pending(self, stream: str, provenance: Provenance) -> None:
         """Writes out a table whose commits are materialized by hand; an event says that it was done."""
-        if self.state(stream).pending:
-            self.append_simple(stream, ev.TABLE_MATERIALIZED, {}, provenance, lambda: None)
+        state = self.state(stream)
+        if state.pending:
+            with self.store.write() as transaction:
+                state = self._forward(state)
+                if state.pending:
+                    event = self._append(transaction, stream, ev.TABLE_MATERIALIZED, {}, provenance)
+                    self._claim_version(event, state, fold(state, [event]))
         self.materialize(stream)
 
     def heal(self) -> None:

@@ -71,7 +71,7 @@ def plan_removal(
         _operation(bool(gone), bool(added)),
         removal.snapshot_id,
         removal.branch,
-        added=files_to_arrow(added, metadata.specs, metadata.schema(), status=ManifestEntryStatus.ADDED),
+        added=files_to_arrow(added, metadata.specs, metadata.all_fields, status=ManifestEntryStatus.ADDED),
         removals=_removals(repository, state, snapshot, gone),
         base_snapshot_id=snapshot.snapshot_id if snapshot else None,
         summary=removal.summary,

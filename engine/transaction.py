@@ -57,6 +57,8 @@ class Transaction:
         self._state = repository.live_state(state.stream)
         self._metadata = self._state.metadata
         self._commands: list[Prepared] = []
+        # The event of an earlier call with the same idempotency key: then nothing is done again.
+        self._answered = repository.already(provenance)
         self._snapshot_ids: set[int] = set()
 
     @property
@@ -86,7 +88,7 @@ class Transaction:
     ) -> None:
         """Appends data files that were written already."""
         self._check_branch(branch)
-        added = files_to_arrow(files, self._metadata.specs, self._metadata.schema(), status=ManifestEntryStatus.ADDED)
+        added = files_to_arrow(files, self._metadata.specs, self._metadata.all_fields, status=ManifestEntryStatus.ADDED)
         if added.num_rows == 0 and not snapshot_properties:
             return
         command = ProduceSnapshot(
@@ -159,6 +161,8 @@ class Transaction:
 
     def _write(self, data: Any) -> list[ContentFile]:
         metadata = self._metadata
+        if self._answered is not None:
+            return []
         if is_spark(data):
             from icecore.engine.spark.write import write_data_files as write_with_spark
 
@@ -244,6 +248,9 @@ class Transaction:
 
     def commit(self) -> None:
         """Makes the commit. Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then."""
+        if self._answered is not None:
+            self._committed(self._repository.state(self._answered.stream))
+            return
         if not self._commands:
             return
         prepared = self._commands

@@ -27,7 +27,6 @@ from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.spec.content_file import DataFileContent, FileFormat
 from icecore.projections import duck
-from icecore.projections.entry_tables import every_field
 
 if TYPE_CHECKING:
     from icecore.engine.catalog import Catalog
@@ -283,7 +282,7 @@ FILES = pa.schema(
 
 def _files(catalog: Catalog) -> pa.Table:
     def rows(table: Table) -> Iterator[dict[str, Any]]:
-        specs, schema = table.specs(), every_field(table.metadata)
+        specs, schema = table.specs(), table.metadata.all_fields
         for entries in table.live_entries():
             for row in entries.to_pylist():
                 spec = specs[row["spec_id"]]

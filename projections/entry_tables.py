@@ -20,7 +20,7 @@ from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import NestedField, walk
+from icecore.engine.spec.types import LongType, NestedField, StringType
 from icecore.engine.sql_files import quote
 from icecore.engine.storage import Storage
 from icecore.projections import duck
@@ -47,33 +47,16 @@ NOT_LOADED = frozenset(
 )
 
 
-def every_field(metadata: TableMetadata) -> Schema:
-    """All primitive fields that any schema of the table ever had, flat, with their latest types.
-
-    The names are made up: planning goes by id, and a name may have been used twice.
-    """
-    found: dict[int, NestedField] = {}
-    latest = [s for s in metadata.schemas if s.schema_id != metadata.current_schema_id] + [metadata.schema()]
-    for schema in latest:
-        for f in walk(schema.fields):
-            if f.field_type.is_primitive:
-                found[f.field_id] = NestedField(f.field_id, f"f{f.field_id}", f.field_type)
-    for reserved in POSITION_DELETE_FIELDS:
-        found.setdefault(reserved.field_id, reserved)
-    return Schema(tuple(found.values()))
+PATH_FIELD_ID = 2147483546
+POSITION_DELETE_FIELDS = (
+    NestedField(PATH_FIELD_ID, "delete_file_path", StringType(), required=True),
+    NestedField(2147483545, "delete_pos", LongType(), required=True),
+)
 
 
-def _position_delete_fields() -> tuple[NestedField, ...]:
-    from icecore.engine.spec.types import LongType, StringType
-
-    return (
-        NestedField(2147483546, "delete_file_path", StringType(), required=True),
-        NestedField(2147483545, "delete_pos", LongType(), required=True),
-    )
-
-
-POSITION_DELETE_FIELDS = _position_delete_fields()
-PATH_FIELD_ID = POSITION_DELETE_FIELDS[0].field_id
+def planning_schema(metadata: TableMetadata) -> Schema:
+    """All primitive fields that have metrics: the table's, past and present, and those of position delete files."""
+    return Schema((*metadata.all_fields.fields, *POSITION_DELETE_FIELDS))
 
 
 @define
@@ -102,7 +85,7 @@ class EntryTables:
 
     def table(self, stream: str, metadata: TableMetadata) -> EntryTable:
         """The table's entries as they are typed under its present schemas and specs; nothing is loaded yet."""
-        schema = every_field(metadata)
+        schema = planning_schema(metadata)
         typings = {i: typing_key(schema, s) for i, s in metadata.specs.items()}
         known = self._tables.get(stream)
         if known is not None and all(known.typings.get(i) == t for i, t in typings.items()):

@@ -9,7 +9,6 @@ import duckdb
 import pyarrow as pa
 
 from icecore.engine.expression.nodes import TRUE, Expression
-from icecore.engine.formats.manifest_avro import partition_value_type
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import FieldSummary
 from icecore.engine.spec.partition import PartitionSpec
@@ -26,11 +25,11 @@ def matching_manifests(
     bound: Expression,
     specs: dict[int, PartitionSpec],
     schema: Schema,
-    every_field: Schema,
+    all_fields: Schema,
 ) -> list[ListedManifest]:
     """The manifests with live files that may have a file of interest, in order.
 
-    `schema` is the one that the filter is bound to, `every_field` types partition values. A manifest without summaries
+    `schema` is the one that the filter is bound to, `all_fields` types partition values. A manifest without summaries
     is kept.
     """
     live = [m for m in manifests if m.manifest.has_live_files]
@@ -50,7 +49,7 @@ def matching_manifests(
         if where == "TRUE":
             keep.update(indexes)
             continue
-        summaries = _summaries([live[i] for i in indexes], indexes, specs[spec_id], every_field)
+        summaries = _summaries([live[i] for i in indexes], indexes, specs[spec_id], all_fields)
         connection.register("summaries", summaries)
         try:
             sql = query("plan/files.sql", "manifests_in_scan").format(where=where)
@@ -66,7 +65,7 @@ def _summaries(
     """One row a manifest, four columns a partition field."""
     columns: dict[str, pa.Array] = {"i": pa.array(list(indexes), pa.int64())}
     for position, f in enumerate(spec.fields):
-        result = partition_value_type(f, schema)
+        result = f.result_type(schema)
         of_field: list[FieldSummary] = [m.manifest.partitions[position] for m in manifests if m.manifest.partitions]
         prefix = f"pf{position}"
         columns[f"{prefix}_contains_null"] = pa.array([s.contains_null for s in of_field], pa.bool_())

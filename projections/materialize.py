@@ -96,6 +96,7 @@ class Materializer:
             for_writing(entries, manifest, metadata.format_version),
             spec=metadata.spec_by_id(manifest.partition_spec_id),
             schema=metadata.schema(),
+            all_fields=metadata.all_fields,
             content=manifest.content,
             format_version=metadata.format_version,
             sync_marker=sync_marker(event, manifest.manifest_path),

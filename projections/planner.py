@@ -31,7 +31,7 @@ from icecore.engine.sql_files import query
 from icecore.engine.state import TableState
 from icecore.projections import duck
 from icecore.projections.deletes import delete_pairs_sql
-from icecore.projections.entry_tables import EntryTable, EntryTables, every_field
+from icecore.projections.entry_tables import EntryTable, EntryTables
 from icecore.projections.manifest_pruning import matching_manifests
 from icecore.projections.predicate import PlanPredicate, plan_predicate, residual
 
@@ -85,7 +85,7 @@ class PlannedFiles:
 
     def tasks(self) -> list[FileScanTask]:
         """One task for each file, whole."""
-        specs, schema = self.state.metadata.specs, every_field(self.state.metadata)
+        specs, schema = self.state.metadata.specs, self.state.metadata.all_fields
         deletes = self._deletes_by_file(specs, schema)
         out = []
         for row, left in zip(self.files.to_pylist(), self.residuals(), strict=True):

@@ -26,7 +26,6 @@ from attrs import frozen
 
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, METRICS
-from icecore.engine.formats.manifest_avro import partition_value_type
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus, ManifestFile
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -102,7 +101,7 @@ def typing_key(schema: Schema, spec: PartitionSpec) -> str:
     column had another type, or did not exist, thus has another name and is never read for this schema.
     """
     fields = sorted((f.field_id, str(f.field_type)) for f in walk(schema.fields) if f.field_type.is_primitive)
-    partition = [(f.field_id, str(f.transform), str(partition_value_type(f, schema))) for f in spec.fields]
+    partition = [(f.field_id, str(f.transform), str(f.result_type(schema))) for f in spec.fields]
     return json.dumps([SEGMENT_VERSION, spec.spec_id, partition, fields])
 
 
@@ -120,15 +119,18 @@ def write_segment(path: str, wide: pa.Table, storage: Storage | None = None) -> 
 
 
 def read_segment(path: str, columns: Iterable[str] | None = None, storage: Storage | None = None) -> pa.Table:
-    """The table of a segment, or those of the named columns that it has.
+    """The table of a segment, or those of the named columns that it has, in that order.
 
     Raises MissingFileError where there is none, CorruptFileError where it can't be read.
     """
     with (storage or Storage()).open_input(path) as source, translated(path, "read"):
         try:
             file = pq.ParquetFile(source)
+            if columns is None:
+                return file.read()
             known = set(file.schema_arrow.names)
-            return file.read(None if columns is None else [c for c in columns if c in known])
+            wanted = [c for c in columns if c in known]
+            return file.read(wanted).select(wanted)
         except (pa.ArrowInvalid, OSError) as e:
             raise CorruptFileError(f"{path} is not a segment that can be read: {e}") from e
 
@@ -244,7 +246,7 @@ def _partition_columns(
         pieces = [from_matrix(np.tile(np.frombuffer(spec_id.to_bytes(4, "big"), np.uint8), (len(spec_ids), 1)))]
         for f in specs[spec_id].fields:
             raw = entries.column(f.field_id)
-            typed = typed_values(partition_value_type(f, schema), raw)
+            typed = typed_values(f.result_type(schema), raw)
             name = f"part_{f.field_id}"
             if name in out and out[name].type != typed.type:
                 raise ValidationError(f"partition field id {f.field_id} has types {out[name].type} and {typed.type}")

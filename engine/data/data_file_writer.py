@@ -18,7 +18,7 @@ from icecore.engine.data.arrow_schema import schema_to_arrow
 from icecore.engine.data.metrics import MetricsCollector
 from icecore.engine.data.metrics_mode import MetricsMode
 from icecore.engine.data.parquet_options import ParquetOptions
-from icecore.engine.data.stored import stored_schema, stored_table
+from icecore.engine.data.stored import stored_schema, stored_table, without_hidden_nulls
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import walk
@@ -59,6 +59,7 @@ class DataFileWriter:
         self.partition = partition
         self._metrics = MetricsCollector(kind.schema, kind.modes)
         self._footers: list[pq.FileMetaData] = []
+        self._writer: Any = None
         self._sink = kind.storage.open_output(location)
         try:
             with translated(location, "write"):
@@ -86,8 +87,9 @@ class DataFileWriter:
     def write_group(self, table: pa.Table) -> None:
         """Writes rows as one row group."""
         self._metrics.add(table)
+        rows = without_hidden_nulls(stored_table(table, self.kind.schema, self.kind.stored), self.kind.stored)
         with translated(self.location, "write"):
-            self._writer.write_table(stored_table(table, self.kind.schema, self.kind.stored), row_group_size=len(table))
+            self._writer.write_table(rows, row_group_size=len(rows))
 
     @property
     def size(self) -> int:
@@ -123,6 +125,9 @@ class DataFileWriter:
 
     def abort(self) -> None:
         """Lets go of the file; what is on disk is left for the caller to delete."""
+        if self._writer is not None:
+            with contextlib.suppress(Exception):
+                self._writer.close()
         with contextlib.suppress(Exception):
             self._sink.close()
 

@@ -17,6 +17,9 @@ def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
 
     Takes every kind of list.
     """
+    if array.null_count == len(array):
+        # Arrow flattens no list without values whose elements are of an extension type.
+        return _offsets(pa.array(np.zeros(len(array)))), pa.nulls(0, array.type.value_type)
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     return _offsets(lengths), pc.list_flatten(array)
 
@@ -38,31 +41,3 @@ def map_parts(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
 def _offsets(lengths: pa.Array) -> pa.Array:
     sums = np.concatenate(([0], np.cumsum(np.asarray(lengths, dtype=np.int64))))
     return pa.array(sums.astype(np.int32))
-
-
-def narrow(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with only the columns of a schema, in its order and cut down to its struct fields, found by name."""
-    if batch.schema.equals(schema):
-        return batch
-    if not len(schema):
-        return batch.select([])
-    return pa.RecordBatch.from_arrays([_narrow(batch.column(f.name), f.type) for f in schema], schema=schema)
-
-
-def _narrow(array: pa.Array, target: pa.DataType) -> pa.Array:
-    if array.type.equals(target):
-        return array
-    mask = array.is_null() if array.null_count else None
-    if pa.types.is_struct(target):
-        children = dict(zip((f.name for f in array.type), struct_children(array), strict=True))
-        return pa.StructArray.from_arrays(
-            [_narrow(children[f.name], f.type) for f in target], fields=list(target), mask=mask
-        )
-    if pa.types.is_map(target):
-        offsets, keys, values = map_parts(array)
-        keys, values = _narrow(keys, target.key_type), _narrow(values, target.item_type)
-        return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=mask)
-    if pa.types.is_list(target):
-        offsets, values = list_parts(array)
-        return pa.ListArray.from_arrays(offsets, _narrow(values, target.value_type), type=target, mask=mask)
-    return array.cast(target)

@@ -54,6 +54,53 @@ def stored_table(table: pa.Table, schema: Schema, stored: Schema) -> pa.Table:
     return pa.table(columns, schema=arrow)
 
 
+def without_hidden_nulls(table: pa.Table, schema: Schema) -> pa.Table:
+    """A table whose required fields inside null structs hold a value of no meaning instead of a null.
+
+    Arrow's Parquet writer refuses a null in a required field even where the struct around it is null. The rows must
+    have been checked for other nulls in required fields.
+    """
+    for i, f in enumerate(schema.fields):
+        if _may_hide_nulls(f.field_type):
+            chunks = [_filled(f.field_type, c, nullable=True) for c in table.column(i).chunks]
+            table = table.set_column(i, table.schema.field(i), pa.chunked_array(chunks, table.schema.field(i).type))
+    return table
+
+
+def _may_hide_nulls(t: Type) -> bool:
+    hides = isinstance(t, StructType) and any(f.required for f in t.fields)
+    return hides or any(_may_hide_nulls(c.field_type) for c in children(t))
+
+
+def _filled(t: Type, array: pa.Array, *, nullable: bool) -> pa.Array:
+    mask = array.is_null() if nullable and array.null_count else None
+    target = type_to_arrow(t)
+    match t:
+        case StructType(fields=fields):
+            parts = [
+                _filled(f.field_type, c, nullable=f.optional)
+                for f, c in zip(fields, struct_children(array), strict=True)
+            ]
+            return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
+        case ListType():
+            offsets, values = list_parts(array)
+            values = _filled(t.element, values, nullable=True)
+            return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
+        case MapType():
+            offsets, keys, values = map_parts(array)
+            keys, values = _filled(t.key, keys, nullable=True), _filled(t.value, values, nullable=True)
+            return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=mask)
+        case _:
+            return array if nullable or not array.null_count else _without_validity(array)
+
+
+def _without_validity(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(array.type, _without_validity(array.storage))
+    buffers = [None, *array.buffers()[1:]]
+    return pa.Array.from_buffers(array.type, len(array), buffers, 0, array.offset)
+
+
 def _stores_nothing(t: Type) -> bool:
     return isinstance(t, UnknownType) or (isinstance(t, StructType) and not t.fields)
 

@@ -27,8 +27,7 @@ from icecore.engine.spec import json_reader, single_value
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.partition import PartitionField, PartitionSpec, fields_from_list
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.transform import UnknownTransform
-from icecore.engine.spec.types import BinaryType, DecimalType, PrimitiveType, UUIDType
+from icecore.engine.spec.types import DecimalType, PrimitiveType, UUIDType
 
 BLOCK_BYTES = 64 * 1024
 CONTENT_NAMES = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
@@ -61,6 +60,7 @@ def write_manifest(
     *,
     spec: PartitionSpec,
     schema: Schema,
+    all_fields: Schema | None = None,
     content: ManifestContent,
     format_version: int,
     sync_marker: bytes,
@@ -69,14 +69,15 @@ def write_manifest(
 ) -> bytes:
     """The bytes of a manifest that holds canonical entries, all of one spec and one content kind.
 
-    `codec` is null, deflate, snappy or zstandard; `sync_marker` has 16 bytes. Raises ValidationError where an entry
+    `schema` goes into the header; `all_fields` types partition values whose source column it lacks. `codec` is null,
+    deflate, snappy or zstandard; `sync_marker` has 16 bytes. Raises ValidationError where an entry
     can't be in such a manifest (M2, M4, D1), UnsupportedFormatVersionError for a version that isn't 1 to 3.
     """
     if format_version not in UNSUPPORTED_IN:
         raise UnsupportedFormatVersionError(f"manifests are written in format version 1 to 3, not {format_version}")
     if spec.has_unknown_transform:
         raise ValidationError(f"partition spec {spec.spec_id} has an unknown transform, so nothing is written with it")
-    types = [partition_value_type(f, schema) for f in spec.fields]
+    types = [f.result_type(all_fields or schema) for f in spec.fields]
     written = entry_avro_schema(spec, types, format_version)
     to_row = _row_writer(spec, types, format_version, content)
     rows = (to_row(row) for batch in entries.to_batches(max_chunksize=_BATCH_ROWS) for row in batch.to_pylist())
@@ -104,17 +105,6 @@ def entry_avro_schema(spec: PartitionSpec, types: Iterable[PrimitiveType], forma
     partition = {"type": "record", "name": "r102", "fields": _partition_fields(spec, types)}
     data_file = {"type": "record", "name": "r2", "fields": _data_file_fields(partition, format_version)}
     return {"type": "record", "name": "manifest_entry", "fields": [*head, field("data_file", 2, data_file)]}
-
-
-def partition_value_type(f: PartitionField, schema: Schema) -> PrimitiveType:
-    """The type that values of a partition field have in files: its result type, or binary where nothing tells it.
-
-    Nothing does for an unknown transform, and for one that keeps the type of a source column that is gone.
-    """
-    keeps_type = f.transform.result_type(BinaryType()) == BinaryType()
-    if isinstance(f.transform, UnknownTransform) or (keeps_type and schema.get_field(f.source_id) is None):
-        return BinaryType()
-    return f.result_type(schema)
 
 
 def read_manifest_header(data: bytes, where: str = "manifest") -> ManifestHeader:

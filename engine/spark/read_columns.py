@@ -187,20 +187,22 @@ def missing_sql(field: NestedField) -> str:
     return shown_primitive_sql(field.field_type, literal(field.field_type, field.initial_default))
 
 
+def missing_stored_sql(field: NestedField) -> str:
+    """`missing_sql` in the stored form."""
+    if field.initial_default is not None and field.field_type.is_primitive:
+        return literal(field.field_type, field.initial_default)
+    return f"CAST(NULL AS {ddl(stored_type(field.field_type))})"
+
+
 def path_sql(columns: Mapping[int, ReadColumn], root_sql: Mapping[int, str], id_path: tuple[int, ...]) -> str:
     """SQL of a column that may lie inside structs, by the ids on the way, in its stored form."""
     column, sql = columns[id_path[0]], root_sql[id_path[0]]
+    is_read = len(id_path) == 1 or column.is_read
     for field_id in id_path[1:]:
         column = column.part(field_id)
-        if not column.is_read:
-            break
+        is_read = is_read and column.is_read
         sql = _inside(sql, column)
-    if column.is_read:
-        return sql
-    value = column.field.initial_default
-    if value is None or not column.field.field_type.is_primitive:
-        return f"CAST(NULL AS {ddl(stored_type(column.field.field_type))})"
-    return literal(column.field.field_type, value)
+    return sql if is_read else f"CAST(NULL AS {ddl(stored_type(column.field.field_type))})"
 
 
 def ddl(t: T.DataType) -> str:

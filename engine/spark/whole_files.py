@@ -11,6 +11,7 @@ from icecore.engine.scan_task import FileScanTask
 
 # The magic at the head of Parquet, ORC ("ORC") and Avro files: no rows start before it ends.
 _HEAD = 4
+_NO_END = 2**62
 
 
 @frozen
@@ -40,7 +41,13 @@ def _merged(ranges: list[FileScanTask]) -> list[FileTask]:
     head = min(file.split_offsets) if file.split_offsets else _HEAD
     gaps = any(a.start + a.length != b.start for a, b in zip(ranges, ranges[1:], strict=False))
     last = ranges[-1]
-    same_deletes = all(set(t.delete_files) == set(first.delete_files) for t in ranges) if len(ranges) > 1 else True
+    same_deletes = all(delete_keys(t) == delete_keys(first) for t in ranges[1:])
     if first.start > head or gaps or last.start + last.length < file.file_size_in_bytes or not same_deletes:
         return [FileTask(t, is_whole=False) for t in ranges]
-    return [FileTask(evolve(first, start=0, length=file.file_size_in_bytes), is_whole=True)]
+    # Up to any end, so that a wrong size in the manifest costs no rows.
+    return [FileTask(evolve(first, start=0, length=_NO_END), is_whole=True)]
+
+
+def delete_keys(task: FileScanTask) -> frozenset[tuple[str, int | None]]:
+    """What tells the delete files of a task: two deletion vectors may lie in one file."""
+    return frozenset((d.file_path, d.content_offset) for d in task.delete_files)

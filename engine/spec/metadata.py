@@ -26,6 +26,7 @@ from icecore.engine.spec.snapshot import (
     StatisticsFile,
 )
 from icecore.engine.spec.sort import UNSORTED, SortOrder
+from icecore.engine.spec.types import NestedField, walk
 
 DEFAULT_FORMAT_VERSION = 2
 SUPPORTED_FORMAT_VERSIONS = (1, 2, 3)
@@ -97,6 +98,20 @@ class TableMetadata:
     @cached_property
     def _snapshots_by_id(self) -> dict[int, Snapshot]:
         return {s.snapshot_id: s for s in self.snapshots}
+
+    @cached_property
+    def all_fields(self) -> Schema:
+        """Every primitive field that any schema of the table ever had, flat, with its latest type.
+
+        The names are made up, since a name may have been used twice: this is for going by id, as partition values of
+        dropped columns and metrics do.
+        """
+        found: dict[int, NestedField] = {}
+        for schema in (*(s for s in self.schemas if s.schema_id != self.current_schema_id), self.schema()):
+            for f in walk(schema.fields):
+                if f.field_type.is_primitive:
+                    found[f.field_id] = NestedField(f.field_id, f"f{f.field_id}", f.field_type)
+        return Schema(tuple(found.values()))
 
     def schema(self) -> Schema:
         """The current schema."""

@@ -21,7 +21,7 @@ from icecore.engine.spec.transform import (
     parse_transform,
     path_segment,
 )
-from icecore.engine.spec.types import NestedField, PrimitiveType, StringType, StructType
+from icecore.engine.spec.types import BinaryType, NestedField, PrimitiveType, StructType
 
 PARTITION_FIELD_ID_START = 1000
 INITIAL_SPEC_ID = 0
@@ -45,11 +45,17 @@ class PartitionField:
         return (self.source_ids, self.transform, self.name) == (other.source_ids, other.transform, other.name)
 
     def result_type(self, schema: Schema) -> PrimitiveType:
-        """The type of the partition values; of a dropped source column with an unknown type, string."""
+        """The type of the partition values under a schema that has the source column.
+
+        Binary, which every value can be read as, where nothing tells the type: for an unknown transform, and for one
+        that keeps the type of a source column that the schema lacks. `TableMetadata.all_fields` has every column.
+        """
         source = schema.get_field(self.source_id)
-        if source is None or not source.field_type.is_primitive:
-            return self.transform.result_type(StringType())
-        return self.transform.result_type(source.field_type)  # type: ignore[arg-type]  # checked by is_primitive
+        if isinstance(self.transform, UnknownTransform) or (source is not None and not source.field_type.is_primitive):
+            return BinaryType()
+        if source is None:
+            return self.transform.result_type(BinaryType())
+        return self.transform.result_type(source.field_type)  # type: ignore[arg-type]  # primitive, as checked
 
     def to_dict(self) -> dict[str, Any]:
         out: dict[str, Any] = {}

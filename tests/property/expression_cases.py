@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import uuid
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -51,6 +52,7 @@ _TEXTS = [
     "abcdefghijklmnop",
     "abcdefghijklmnopq",
     "abcdefghijklmnop\U0010ffff",
+    "ab\U0010ffff",
     "a_b%",
     "é",
     "\ud7ff",
@@ -80,6 +82,9 @@ VALUES: dict[PrimitiveType, list[Any]] = {
     FixedType(4): [b"\x00\x00\x00\x00", b"abcd", b"abce", b"\xff\xff\xff\xff", b"\x80\x00\x00\x01"],
     BinaryType(): _BYTES,
 }
+Column = tuple[PrimitiveType, list[Any]]
+# The types with the most traps come most often.
+TYPES = [*VALUES, *[FloatType(), DoubleType(), StringType()] * 4, BinaryType(), TimestampType()]
 TRANSFORMS = ("identity", "bucket[4]", "truncate[2]", "truncate[10]", "year", "month", "day", "hour", "void")
 
 # How an unnested list of raw values becomes a column of the type that data files have.
@@ -111,27 +116,33 @@ def transforms_of(column_type: PrimitiveType) -> list[Transform]:
     return [t for t in found if t.can_transform(column_type)]
 
 
-def literal_texts(column_type: PrimitiveType) -> list[str]:
+def literal_texts(column_type: PrimitiveType, pool: Sequence[Any]) -> list[str]:
     """SQL literals to compare a column with, of its type and of others that DuckDB compares with it alike."""
-    values = [v for v in VALUES[column_type] if not isinstance(v, float) or math.isfinite(v)]
+    values = [v for v in pool if not isinstance(v, float) or math.isfinite(v)]
     nan = ["'NaN'::DOUBLE", "'Infinity'::DOUBLE", "'-Infinity'::FLOAT"]
     match column_type:
         case BooleanType():
             return ["TRUE", "FALSE", "'true'", "CAST('false' AS BOOLEAN)"]
         case IntegerType() | LongType():
-            plain = [f"{v}" for v in values] + [f"{v}.5" for v in values[:6]] + [f"{v}.0" for v in values]
+            plain = [f"{v}" for v in values] + [f"{v}.5" for v in values] + [f"{v}.0" for v in values]
             doubles = [f"{v}::DOUBLE" for v in values] + ["1e0", "2.5e0", "-1e30", "9007199254740992e0"]
             return [*plain, *doubles, *nan, *(f"'{v}'" for v in values), "99999999999999999999", "-1e2", "3::FLOAT"]
         case FloatType() | DoubleType():
             plain = ["0.1", "1e-1", "0", "-0.0", "2", "16777217", "1e39", "-1e300", "0.1::DOUBLE", "0.1::FLOAT"]
-            return [*plain, *nan, "'0.1'", "'NaN'", "'-inf'", "1e-30", "3e38", "16777217e0"]
+            of_values = [f"{v!r}::{t}" for v in values for t in ("FLOAT", "DOUBLE") if abs(v) < 1e39] * 3
+            return [*plain, *of_values, *nan, "'0.1'", "'NaN'", "'-inf'", "1e-30", "3e38", "16777217e0"]
         case DecimalType(scale=scale):
-            plain = [format(v, "f") for v in values] + [format(v, "f") + "4" for v in values[:5]]
-            return [*plain, "4.999", "5", "-1", "0.1e0", "1e10", *nan, f"'{values[1]:.{scale}f}'"]
+            plain = [format(v, "f") for v in values] + [format(v, "f") + "4" for v in values]
+            return [*plain, "4.999", "5", "-1", "0.1e0", "1e10", *nan, *(f"'{v:.{scale}f}'" for v in values)]
         case DateType():
             days = [single_value.format_date(v) for v in values]
             midday = [f"TIMESTAMP '{d} 12:00:00'" for d in days]
-            return [*(f"DATE '{d}'" for d in days), *(f"'{d}'" for d in days), *midday, f"TIMESTAMP '{days[4]}'"]
+            return [
+                *(f"DATE '{d}'" for d in days),
+                *(f"'{d}'" for d in days),
+                *midday,
+                *(f"TIMESTAMP '{d}'" for d in days),
+            ]
         case TimeType():
             return [f"{t}'{single_value.to_json(column_type, v)}'" for v in values for t in ("", "TIME ")]
         case TimestampType() | TimestampNanoType():
@@ -166,9 +177,10 @@ def literal_texts(column_type: PrimitiveType) -> list[str]:
 
 
 @st.composite
-def leaf_texts(draw: st.DrawFn, name: str, column_type: PrimitiveType) -> str:
-    """A SQL predicate on one column."""
-    literal = st.sampled_from(literal_texts(column_type))
+def leaf_texts(draw: st.DrawFn, name: str, column_type: PrimitiveType, pool: Sequence[Any]) -> str:
+    """A SQL predicate on one column, most often with a literal near the values that it has."""
+    near = st.sampled_from(literal_texts(column_type, pool) or ["NULL"])
+    literal = st.one_of(near, near, st.sampled_from(literal_texts(column_type, VALUES[column_type])))
     kinds = ["compare", "compare", "compare", "flipped", "in", "not in", "between", "null", "distinct"]
     if isinstance(column_type, StringType):
         kinds += ["like", "like", "starts", "escape"]
@@ -186,12 +198,12 @@ def leaf_texts(draw: st.DrawFn, name: str, column_type: PrimitiveType) -> str:
             return f"{draw(literal)} {op} {name}"
         case "in" | "not in" as word:
             # DuckDB gives all the literals of a list one type, so they are all of the same kind here.
-            items = draw(st.lists(st.sampled_from(in_texts(column_type)), min_size=1, max_size=4))
+            items = draw(st.lists(st.sampled_from(in_texts(column_type, pool)), min_size=1, max_size=4))
             items += draw(st.sampled_from([[], [], ["NULL"]]))
             return f"{name} {word.upper()} ({', '.join(items)})"
         case "between":
             word = draw(st.sampled_from(["BETWEEN", "NOT BETWEEN"]))
-            low, high = draw(st.lists(st.sampled_from(in_texts(column_type)), min_size=2, max_size=2))
+            low, high = draw(st.lists(st.sampled_from(in_texts(column_type, pool)), min_size=2, max_size=2))
             return f"{name} {word} {low} AND {high}"
         case "null":
             return draw(st.sampled_from([f"{name} IS NULL", f"{name} IS NOT NULL", f"{name} = NULL"]))
@@ -218,25 +230,26 @@ def leaf_texts(draw: st.DrawFn, name: str, column_type: PrimitiveType) -> str:
             return f"CAST({name} AS DATE) {op} DATE '{day}'"
 
 
-def in_texts(column_type: PrimitiveType) -> list[str]:
+def in_texts(column_type: PrimitiveType, pool: Sequence[Any]) -> list[str]:
     match column_type:
         case IntegerType() | LongType():
-            return [str(v) for v in VALUES[column_type]] + ["5.5"]
+            return [str(v) for v in pool] + ["5.5"]
         case FloatType() | DoubleType():
             return ["0.1", "0.0", "2.0", "16777217.0"]
         case DecimalType():
-            return [format(v, "f") for v in VALUES[column_type]]
+            return [format(v, "f") for v in pool]
         case _:
-            return [t for t in literal_texts(column_type) if t.startswith(("'", "X", "TRUE", "FALSE"))]
+            found = [t for t in literal_texts(column_type, pool) if t.startswith(("'", "X", "TRUE", "FALSE"))]
+            return found or in_texts(column_type, VALUES[column_type])
 
 
 @st.composite
-def filter_texts(draw: st.DrawFn, columns: dict[str, PrimitiveType], depth: int = 2) -> str:
-    """A SQL condition over some columns."""
+def filter_texts(draw: st.DrawFn, columns: Mapping[str, Column], depth: int = 2) -> str:
+    """A SQL condition over some columns, which are given with the values that they have."""
     kind = draw(st.sampled_from(["leaf", "leaf", "and", "or", "not"])) if depth else "leaf"
     if kind == "leaf":
         name = draw(st.sampled_from(sorted(columns)))
-        return draw(leaf_texts(name, columns[name]))
+        return draw(leaf_texts(name, *columns[name]))
     if kind == "not":
         return f"NOT ({draw(filter_texts(columns, depth - 1))})"
     sides = draw(st.lists(filter_texts(columns, depth - 1), min_size=2, max_size=3))
@@ -266,5 +279,3 @@ def metrics(column_type: PrimitiveType, values: list[Any], width: int) -> dict[s
         lower, upper = truncated_bounds(column_type, lower, upper, width)
     nans = len(present) - len(numbers) if isinstance(column_type, (FloatType, DoubleType)) else None
     return {"lower": lower, "upper": upper, "nulls": values.count(None), "nans": nans, "values": len(values)}
-
-

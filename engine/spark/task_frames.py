@@ -1,0 +1,54 @@
+"""DataFrames whose rows Python makes in Spark's tasks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+from attrs import evolve
+
+from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spec.content_file import ContentFile
+
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+Item = TypeVar("Item")
+
+_MAX_CHUNKS = 64
+_ITEMS_PER_CHUNK = 8
+
+
+def mapped(
+    session: SparkSession, chunks: Sequence[Sequence[Item]], read: Callable[[list[Item]], Batches], struct: T.StructType
+) -> DataFrame:
+    """What `read` yields for each chunk of items, one Spark task for each chunk. Batches have the columns of `struct`."""
+
+    def task(batches: Batches) -> Batches:
+        for batch in batches:
+            for payload in batch.column("payload").to_pylist():
+                yield from read(pickle.loads(payload))
+
+    payloads = pa.array([pickle.dumps(list(c)) for c in chunks], pa.binary())
+    table = pa.table({"place": pa.array(range(len(chunks)), pa.int64()), "payload": payloads})
+    # A range has exactly the partitions it is asked for, and a broadcast join keeps them.
+    places = session.range(0, len(chunks), 1, len(chunks))
+    frame = places.join(F.broadcast(session.createDataFrame(table)), F.col("id") == F.col("place"))
+    return frame.select("payload").mapInArrow(task, struct)
+
+
+def chunked(items: Sequence[Item], per_chunk: int = _ITEMS_PER_CHUNK) -> list[Sequence[Item]]:
+    """The items in a bounded number of runs."""
+    count = max(1, min(_MAX_CHUNKS, -(-len(items) // per_chunk)))
+    bounds = [len(items) * i // count for i in range(count + 1)]
+    return [items[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def without_metrics(file: ContentFile) -> ContentFile:
+    """A content file as a task needs it; metrics are what is large in it."""
+    none: dict[str, Any] = dict.fromkeys(
+        ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+    )
+    return evolve(file, **none)

@@ -1,0 +1,390 @@
+"""Rows come back from data files as they went in, and as an evolved schema sees them. Spec: P1, T7, M5, PT3."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+import tempfile
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from attrs import evolve
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow_values import constant_array, from_array, to_array
+from icecore.engine.data.conform import conform
+from icecore.engine.data.equality import EqualityKeys
+from icecore.engine.data.partition_arrow import partition_batches
+from icecore.engine.data.read import read_task
+from icecore.engine.data.transform_arrow import apply_transform
+from icecore.engine.data.write import write_data_files
+from icecore.engine.expression.nodes import TRUE
+from icecore.engine.scan_task import FileScanTask
+from icecore.engine.spec import single_value
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.transform import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from icecore.engine.spec.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    Type,
+    UUIDType,
+)
+from icecore.engine.storage import Storage
+
+QUICK = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+INT, LONG = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+
+
+def scaled(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
+    top = 10**precision - 1
+    return st.integers(-top, top).map(lambda u: single_value.unscaled_to_decimal(u, scale))
+
+
+PRIMITIVES: list[tuple[PrimitiveType, st.SearchStrategy[Any]]] = [
+    (BooleanType(), st.booleans()),
+    (IntegerType(), INT),
+    (LongType(), LONG),
+    (FloatType(), st.floats(width=32, allow_nan=False)),
+    (DoubleType(), st.floats(allow_nan=False)),
+    (DecimalType(9, 2), scaled(9, 2)),
+    (DecimalType(18, 0), scaled(18, 0)),
+    (DecimalType(38, 10), scaled(38, 10)),
+    (DateType(), INT),
+    (TimeType(), st.integers(0, 86_399_999_999)),
+    (TimestampType(), LONG),
+    (TimestamptzType(), LONG),
+    (TimestampNanoType(), LONG),
+    (TimestamptzNanoType(), LONG),
+    (StringType(), st.text(max_size=24)),
+    (UUIDType(), st.uuids()),
+    (FixedType(3), st.binary(min_size=3, max_size=3)),
+    (BinaryType(), st.binary(max_size=24)),
+]
+VALUES = dict(PRIMITIVES)
+PRIMITIVE_TYPES = st.sampled_from([t for t, _ in PRIMITIVES])
+
+
+@st.composite
+def types(draw: st.DrawFn, ids: Iterator[int], depth: int) -> Type:
+    kind = draw(st.sampled_from(["primitive"] * 3 + ["struct", "list", "map"])) if depth else "primitive"
+    match kind:
+        case "struct":
+            return StructType(draw(fields(ids, depth - 1)))
+        case "list":
+            return ListType(next(ids), draw(types(ids, depth - 1)), draw(st.booleans()))
+        case "map":
+            return MapType(
+                next(ids), draw(PRIMITIVE_TYPES), next(ids), draw(types(ids, depth - 1)), draw(st.booleans())
+            )
+        case _:
+            return draw(PRIMITIVE_TYPES)
+
+
+@st.composite
+def fields(draw: st.DrawFn, ids: Iterator[int], depth: int) -> tuple[NestedField, ...]:
+    count = draw(st.integers(1, 4))
+    return tuple(NestedField(next(ids), f"c{i}", draw(types(ids, depth)), draw(st.booleans())) for i in range(count))
+
+
+def values(t: Type) -> st.SearchStrategy[Any]:
+    """Internal values of a type."""
+    match t:
+        case StructType(fields=inner):
+            return st.fixed_dictionaries({f.field_id: optional(f.field_type, f.required) for f in inner})
+        case ListType():
+            return st.lists(optional(t.element, t.element_required), max_size=3)
+        case MapType():
+            pairs = st.tuples(values(t.key), optional(t.value, t.value_required))
+            return st.lists(pairs, max_size=3, unique_by=lambda p: repr(p[0]))
+        case _:
+            return VALUES[t]
+
+
+def optional(t: Type, required: bool) -> st.SearchStrategy[Any]:
+    return values(t) if required else st.one_of(st.none(), values(t))
+
+
+@st.composite
+def tables(draw: st.DrawFn, depth: int = 2) -> tuple[Schema, list[dict[int, Any]]]:
+    schema = Schema(draw(fields(itertools.count(1), depth)))
+    return schema, draw(st.lists(values(schema.as_struct()), min_size=1, max_size=12))
+
+
+def arrow(schema: Schema, rows: list[dict[int, Any]], *, with_ids: bool = True) -> pa.Table:
+    columns = [to_array(f.field_type, [r[f.field_id] for r in rows], with_ids=with_ids) for f in schema.fields]
+    return pa.table(columns, schema=schema_to_arrow(schema, with_ids=with_ids))
+
+
+def written(folder: str, schema: Schema, table: pa.Table, spec: PartitionSpec = UNPARTITIONED) -> list[ContentFile]:
+    return write_data_files(
+        table,
+        schema=schema,
+        spec=spec,
+        location=f"file://{folder}",
+        storage=Storage(durable=False),
+        properties={"write.parquet.row-group-limit": "5"},
+        file_prefix="p",
+    )
+
+
+def read(files: list[ContentFile], schema: Schema, projection: Schema, spec: PartitionSpec = UNPARTITIONED) -> pa.Table:
+    batches = [
+        b
+        for f in files
+        for b in read_task(
+            FileScanTask(f, (), TRUE, 0, f.file_size_in_bytes, 1),
+            projection=projection,
+            table_schema=schema,
+            specs={spec.spec_id: spec},
+            storage=Storage(),
+            batch_rows=3,
+        )
+    ]
+    for b in batches:
+        b.validate(full=True)
+    return pa.Table.from_batches(batches, schema_to_arrow(projection, with_ids=False))
+
+
+@QUICK
+@given(tables())
+def test_what_is_written_is_read(case: tuple[Schema, list[dict[int, Any]]]) -> None:
+    """Every type at every depth comes back value by value, with exactly the expected Arrow schema."""
+    schema, rows = case
+    table = arrow(schema, rows)
+    assert conform(arrow(schema, rows, with_ids=False), schema).equals(table)
+    with tempfile.TemporaryDirectory() as folder:
+        (file,) = written(folder, schema, table)
+        back = read([file], schema, schema)
+    assert file.record_count == len(rows)
+    assert back.equals(arrow(schema, rows, with_ids=False))
+
+
+PROMOTIONS: dict[type, Type] = {
+    IntegerType: LongType(),
+    FloatType: DoubleType(),
+    DecimalType: DecimalType(38, 2),
+}
+
+
+@st.composite
+def evolved(draw: st.DrawFn, t: Type, ids: Iterator[int]) -> Type:
+    """A type that a column of type `t` may have evolved to: fields dropped, renamed, moved, added, widened."""
+    match t:
+        case StructType(fields=inner):
+            return StructType(draw(evolved_fields(inner, ids)))
+        case ListType():
+            return evolve(t, element=draw(evolved(t.element, ids)))
+        case MapType():
+            return evolve(t, key=draw(promoted(t.key)), value=draw(evolved(t.value, ids)))
+        case _:
+            return draw(promoted(t))
+
+
+def promoted(t: Type) -> st.SearchStrategy[Type]:
+    wider = PROMOTIONS.get(type(t), t)
+    if isinstance(t, DecimalType) and t.scale != 2:
+        wider = t
+    return st.sampled_from([t, wider])
+
+
+@st.composite
+def evolved_fields(draw: st.DrawFn, inner: tuple[NestedField, ...], ids: Iterator[int]) -> tuple[NestedField, ...]:
+    kept = [f for f in inner if draw(st.booleans()) or draw(st.booleans())]
+    out = [evolve(f, name=f"r{f.field_id}", field_type=draw(evolved(f.field_type, ids))) for f in kept]
+    for _ in range(draw(st.integers(0, 2))):
+        t = draw(PRIMITIVE_TYPES)
+        default = draw(st.one_of(st.none(), VALUES[t]))
+        out.append(NestedField(new := next(ids), f"n{new}", t, default is not None, None, default, default))
+    if not out:
+        out = [NestedField(new := next(ids), f"n{new}", LongType())]
+    return tuple(draw(st.permutations(out)))
+
+
+def as_seen(t: Type, value: Any, known: frozenset[int]) -> Any:
+    """A value as an evolved type sees it: fields that the file lacks take their default."""
+    if value is None:
+        return None
+    match t:
+        case StructType(fields=inner):
+            return {
+                f.field_id: as_seen(f.field_type, value[f.field_id], known)
+                if f.field_id in known
+                else f.initial_default
+                for f in inner
+            }
+        case ListType(element=element):
+            return [as_seen(element, v, known) for v in value]
+        case MapType(key=key, value=item):
+            return [(as_seen(key, k, known), as_seen(item, v, known)) for k, v in value]
+        case DecimalType(scale=scale):
+            return single_value.unscaled_to_decimal(single_value.decimal_to_unscaled(value, scale), scale)
+        case _:
+            return value
+
+
+@QUICK
+@given(st.data(), tables())
+def test_p1_evolved_schemas_see_old_files_by_id(data: st.DataObject, case: tuple[Schema, list[dict[int, Any]]]) -> None:
+    """Renames, reorders, drops, added defaults and promotions at any depth give what a plain model of them gives."""
+    schema, rows = case
+    new_ids = itertools.count(schema.highest_field_id + 1)
+    now = Schema(data.draw(evolved_fields(schema.fields, new_ids)), 1)
+    with tempfile.TemporaryDirectory() as folder:
+        files = written(folder, schema, arrow(schema, rows))
+        back = read(files, now, now)
+    expected = [as_seen(now.as_struct(), r, schema.field_ids) for r in rows]
+    assert back.equals(arrow(now, expected, with_ids=False))
+
+
+@QUICK
+@given(st.data(), PRIMITIVE_TYPES)
+def test_m5_bounds_hold_all_values_and_are_tight(data: st.DataObject, t: PrimitiveType) -> None:
+    """Bounds decode to the least and greatest value, or, for long text and bytes, to short values around them."""
+    some = VALUES[t]
+    if isinstance(t, (FloatType, DoubleType)):
+        some = st.one_of(some, st.just(math.nan))
+    found = data.draw(st.lists(st.one_of(st.none(), some), min_size=1, max_size=20))
+    schema = Schema((NestedField(1, "c", t), NestedField(2, "place", IntegerType())))
+    with tempfile.TemporaryDirectory() as folder:
+        (file,) = written(folder, schema, arrow(schema, [{1: v, 2: i} for i, v in enumerate(found)]))
+    numbers = [v for v in found if v is not None and v == v]
+    assert file.null_value_counts is not None
+    assert file.null_value_counts[1] == found.count(None)
+    if isinstance(t, (FloatType, DoubleType)):
+        assert file.nan_value_counts == {1: sum(v is not None and v != v for v in found)}
+    assert file.lower_bounds is not None
+    assert file.upper_bounds is not None
+    if not numbers:
+        assert 1 not in file.lower_bounds
+        assert 1 not in file.upper_bounds
+        return
+    lower = single_value.from_bytes(t, file.lower_bounds[1])
+    least, greatest = min(numbers), max(numbers)
+    if isinstance(t, (StringType, BinaryType)):
+        assert lower == least[:16]
+        if 1 in file.upper_bounds:
+            upper = single_value.from_bytes(t, file.upper_bounds[1])
+            assert upper >= greatest
+            assert len(upper) <= 16
+        else:
+            assert greatest[:16] in (b"\xff" * 16, "\U0010ffff" * 16)
+        return
+    assert lower == least
+    assert single_value.from_bytes(t, file.upper_bounds[1]) == greatest
+
+
+TRANSFORMS: list[Transform] = [
+    IdentityTransform(),
+    BucketTransform(16),
+    BucketTransform(2**31 - 1),
+    TruncateTransform(1),
+    TruncateTransform(7),
+    YearTransform(),
+    MonthTransform(),
+    DayTransform(),
+    HourTransform(),
+    VoidTransform(),
+]
+FIT = st.integers(-(2**60), 2**60)
+
+
+@QUICK
+@given(st.data(), st.sampled_from(TRANSFORMS), PRIMITIVE_TYPES)
+def test_pt3_transforms_of_columns_are_those_of_values(
+    data: st.DataObject, transform: Transform, t: PrimitiveType
+) -> None:
+    """A transformed column is the transform of each value, slices included."""
+    if not transform.can_transform(t):
+        return
+    some = VALUES[t]
+    if isinstance(t, (IntegerType, LongType)):
+        some = st.integers(t.min + 10, t.max)
+    elif some is LONG:
+        some = FIT
+    found = data.draw(st.lists(st.one_of(st.none(), some), max_size=15))
+    result = transform.result_type(t)
+    whole = to_array(t, found)
+    for array, expected in ((whole, found), (whole.slice(1), found[1:])):
+        assert from_array(result, apply_transform(transform, t, array)) == [transform.apply(t, v) for v in expected]
+
+
+@QUICK
+@given(st.lists(st.tuples(st.one_of(st.none(), st.floats()), st.one_of(st.none(), st.text(max_size=2))), min_size=1))
+def test_sp5_splitting_by_partition_keeps_rows_and_order(found: list[tuple[float | None, str | None]]) -> None:
+    """Every row is in exactly the partition of its values, bit by bit for floats, and keeps its place."""
+    schema = Schema(
+        (NestedField(1, "f", DoubleType()), NestedField(2, "s", StringType()), NestedField(3, "i", LongType()))
+    )
+    spec = PartitionSpec(
+        (PartitionField((1,), 1000, IdentityTransform(), "f"), PartitionField((2,), 1001, TruncateTransform(1), "s"))
+    )
+    table = arrow(schema, [{1: f, 2: s, 3: i} for i, (f, s) in enumerate(found)])
+
+    def key(f: float | None, s: str | None) -> tuple[bytes | None, str | None]:
+        bits = None if f is None else struct.pack("<d", math.nan if math.isnan(f) else f)
+        return bits, None if s is None else s[:1]
+
+    expected: dict[tuple[bytes | None, str | None], list[int]] = {}
+    for i, (f, s) in enumerate(found):
+        expected.setdefault(key(f, s), []).append(i)
+    split = partition_batches(table, spec, schema)
+    assert [(key(*p), t.column("i").to_pylist()) for p, t in split] == list(expected.items())
+
+
+@QUICK
+@given(
+    st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 5)), st.one_of(st.none(), st.text("ab", max_size=2)))),
+    st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 5)), st.one_of(st.none(), st.text("ab", max_size=2)))),
+)
+def test_d4_equality_keys_match_as_tuples_do(deleted: list[tuple[Any, Any]], rows: list[tuple[Any, Any]]) -> None:
+    """A row matches where all its key columns equal those of a delete row, null equal to null."""
+
+    def columns(pairs: list[tuple[Any, Any]]) -> list[pa.Array]:
+        return [pa.array([p[0] for p in pairs], pa.int64()), pa.array([p[1] for p in pairs], pa.string())]
+
+    matched = EqualityKeys.of(columns(deleted)).matches(columns(rows)).tolist()
+    assert matched == [r in deleted for r in rows]
+
+
+@QUICK
+@given(st.data(), PRIMITIVE_TYPES, st.integers(0, 5))
+def test_constants_repeat_their_value(data: st.DataObject, t: PrimitiveType, length: int) -> None:
+    value = data.draw(st.one_of(st.none(), VALUES[t]))
+    assert from_array(t, constant_array(t, value, length)) == [value] * length

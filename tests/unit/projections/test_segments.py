@@ -1,0 +1,438 @@
+"""Wide entries: typed partition values and metrics, keys for joins, inheritance, and segment files."""
+
+from __future__ import annotations
+
+import math
+import struct
+import uuid
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icecore.engine.errors import CorruptFileError, MissingFileError, ValidationError
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.spec import single_value
+from icecore.engine.spec.content_file import ManifestContent, ManifestFile
+from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.transform import IdentityTransform, UnknownTransform
+from icecore.engine.spec.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    GeometryType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+)
+from icecore.projections.segments import (
+    inherit,
+    inherit_sequence_numbers,
+    read_segment,
+    segment_name,
+    typing_key,
+    widen,
+    write_segment,
+)
+from icecore.projections.typed_values import arrow_type, identity_bytes, typed_values
+
+
+def entries(*rows: dict[str, Any]) -> pa.Table:
+    defaults: dict[str, Any] = {
+        "status": 1,
+        "content": 0,
+        "file_path": "file:///a",
+        "file_format": "PARQUET",
+        "spec_id": 0,
+        "partition": [],
+        "record_count": 10,
+        "file_size_in_bytes": 100,
+    }
+    return pa.Table.from_pylist([{**defaults, **r} for r in rows], schema=ENTRY_SCHEMA)
+
+
+def identity_spec(*types: PrimitiveType, spec_id: int = 0) -> tuple[Schema, PartitionSpec]:
+    schema = Schema(tuple(NestedField(i + 1, f"c{i + 1}", t) for i, t in enumerate(types)))
+    fields = (PartitionField((i + 1,), 1000 + i, IdentityTransform(), f"c{i + 1}") for i in range(len(types)))
+    return schema, PartitionSpec(tuple(fields), spec_id)
+
+
+SCHEMA = Schema(
+    (
+        NestedField(1, "id", LongType()),
+        NestedField(2, "name", StringType()),
+        NestedField(3, "price", DoubleType()),
+        NestedField(4, "point", StructType((NestedField(5, "x", IntegerType()),))),
+        NestedField(6, "tags", ListType(7, StringType())),
+    )
+)
+
+
+def test_metrics_become_typed_columns() -> None:
+    wide = widen(
+        entries(
+            {
+                "lower_bounds": [(1, struct.pack("<q", -5)), (2, b"a"), (5, struct.pack("<i", 7))],
+                "upper_bounds": [(2, b"z")],
+                "value_counts": [(1, 10), (7, 30), (4, 10), (99, 1)],
+                "null_value_counts": [(1, 2)],
+                "nan_value_counts": [(3, 1)],
+            },
+            {"lower_bounds": [], "upper_bounds": None, "value_counts": [(7, 31)]},
+        ),
+        schema=SCHEMA,
+        specs={0: UNPARTITIONED},
+    )
+    metrics = {n: wide[n].to_pylist() for n in wide.column_names if n[:6] in ("lower_", "upper_") and n[6].isdigit()}
+    counts = {n: wide[n].to_pylist() for n in wide.column_names if n.startswith(("values_", "nulls_", "nans_"))}
+    assert metrics == {
+        **{f"{side}_{i}": [None, None] for side in ("lower", "upper") for i in (1, 2, 3, 5, 7)},
+        "lower_1": [-5, None],
+        "lower_2": ["a", None],
+        "lower_5": [7, None],
+        "upper_2": ["z", None],
+    }
+    assert counts == {
+        **{f"{kind}_{i}": [None, None] for kind in ("values", "nulls", "nans") for i in (1, 2, 3, 5, 7)},
+        "values_1": [10, None],
+        "values_7": [30, 31],
+        "nulls_1": [2, None],
+        "nans_3": [1, None],
+    }
+    assert wide["upper_3"].type == pa.float64() and wide["values_1"].type == pa.int64()
+
+
+def test_the_canonical_columns_stay_as_they_are_and_positions_are_added() -> None:
+    table = entries({"value_counts": [(1, 10)], "key_metadata": b"k"}, {"split_offsets": [4], "equality_ids": [1]})
+    wide = widen(table, schema=SCHEMA, specs={0: UNPARTITIONED})
+    assert wide.select(ENTRY_SCHEMA.names) == table
+    assert wide["ordinal"].to_pylist() == [0, 1]
+    assert wide.schema.field("row_offset").type == pa.int64()
+
+
+def test_no_entries_at_all() -> None:
+    schema, spec = identity_spec(LongType())
+    wide = widen(ENTRY_SCHEMA.empty_table(), schema=schema, specs={0: spec})
+    assert len(wide) == 0 and "ordinal" in wide.column_names
+
+
+keys = st.integers(0, 5) | st.integers(2**20, 2**20 + 1)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.none() | st.lists(st.tuples(keys, st.integers(0, 9)), max_size=6, unique_by=lambda p: p[0])))
+def test_maps_are_gathered_by_field_id_whatever_their_order(rows: list[list[tuple[int, int]] | None]) -> None:
+    ids = [0, 1, 2, 3, 4, 5, 2**20, 2**20 + 1]
+    schema = Schema(tuple(NestedField(i, f"c{i}", LongType()) for i in ids))
+    table = entries(*({"value_counts": r} for r in rows))
+    # Also where the map column is a slice with an offset of its own.
+    for part in (table, table.slice(1)):
+        wide = widen(part, schema=schema, specs={0: UNPARTITIONED})
+        for i in ids:
+            expected = [dict(r or []).get(i) for r in rows][len(table) - len(part) :]
+            found = wide[f"values_{i}"].to_pylist() if f"values_{i}" in wide.column_names else [None] * len(part)
+            assert found == expected
+
+
+INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+
+
+def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
+    limit = 10**precision - 1
+    return st.integers(-limit, limit).map(lambda n: single_value.unscaled_to_decimal(n, scale))
+
+
+TYPES: dict[PrimitiveType, st.SearchStrategy[Any]] = {
+    BooleanType(): st.booleans(),
+    IntegerType(): INTS,
+    LongType(): LONGS,
+    FloatType(): st.floats(width=32),
+    DoubleType(): st.floats(),
+    DateType(): INTS,
+    TimeType(): LONGS,
+    TimestampType(): LONGS,
+    TimestamptzType(): LONGS,
+    TimestampNanoType(): LONGS,
+    StringType(): st.text(st.characters(exclude_categories=["Cs"])),
+    UUIDType(): st.uuids(),
+    BinaryType(): st.binary(),
+    FixedType(3): st.binary(min_size=3, max_size=3),
+    **{DecimalType(p, s): decimals(p, s) for p, s in ((1, 0), (4, 2), (18, 3), (19, 0), (38, 10))},
+}
+
+
+def plain(value: Any) -> Any:
+    return value.bytes if isinstance(value, uuid.UUID) else value
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), iceberg_type=st.sampled_from(list(TYPES)))
+def test_M9_binary_values_become_typed_ones(data: st.DataObject, iceberg_type: PrimitiveType) -> None:
+    values = data.draw(st.lists(st.none() | TYPES[iceberg_type]))
+    encoded = [None if v is None else single_value.to_bytes(iceberg_type, v) for v in values]
+    found = typed_values(iceberg_type, pa.array(encoded, pa.binary()))
+    found.validate(full=True)
+    assert found.type == arrow_type(iceberg_type)
+    # repr tells -0.0 from 0.0 and makes NaN equal to itself.
+    assert [repr(v) for v in found.to_pylist()] == [repr(plain(v)) for v in values]
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), iceberg_type=st.sampled_from(list(TYPES)))
+def test_SP5_identity_bytes_are_equal_exactly_where_the_values_are(
+    data: st.DataObject, iceberg_type: PrimitiveType
+) -> None:
+    values = data.draw(st.lists(TYPES[iceberg_type] | st.none(), min_size=1, max_size=6))
+    encoded = [None if v is None else single_value.to_bytes(iceberg_type, v) for v in values]
+    found = identity_bytes(typed_values(iceberg_type, pa.array(encoded, pa.binary()))).to_pylist()
+    for i, a in enumerate(values):
+        for j, b in enumerate(values):
+            same = repr(plain(a)) == repr(plain(b)) if a is None or b is None or a != b or a == 0 else True
+            assert (found[i] == found[j]) == same
+
+
+@pytest.mark.parametrize(
+    ("iceberg_type", "data", "expected"),
+    [
+        (LongType(), struct.pack("<i", -7), -7),
+        (TimeType(), struct.pack("<i", 7), 7),
+        (DoubleType(), struct.pack("<f", 1.5), 1.5),
+        (TimestampType(), struct.pack("<i", 2), 2 * 86_400_000_000),
+        (TimestampNanoType(), struct.pack("<i", -2), -2 * 86_400_000_000_000),
+        (TimestampNanoType(), struct.pack("<i", 2**31 - 1), None),
+        (DecimalType(9, 2), b"\xff", Decimal("-0.01")),
+        (DecimalType(9, 2), b"\x00" * 9 + b"\x05", Decimal("0.05")),
+        (DecimalType(2, 0), b"\x64", None),
+        (DecimalType(38, 0), b"\x7f" + b"\xff" * 15, None),
+        (DecimalType(38, 0), b"\x00" * 17, None),
+        (DecimalType(9, 2), b"", None),
+        (IntegerType(), struct.pack("<q", 7), None),
+        (LongType(), b"123", None),
+        (BooleanType(), b"", None),
+        (BooleanType(), b"\x02", True),
+        (FloatType(), struct.pack("<d", 1.5), None),
+        (StringType(), b"\xff", None),
+        (UUIDType(), b"short", None),
+        (FixedType(3), b"ab", b"ab"),
+        (GeometryType(), b"xy", b"xy"),
+        (UnknownType(), b"xy", None),
+    ],
+    ids=str,
+)
+def test_T10_values_from_before_a_promotion_and_values_that_fit_no_reading(
+    iceberg_type: PrimitiveType, data: bytes, expected: Any
+) -> None:
+    found = typed_values(iceberg_type, pa.array([data, None], pa.binary()))
+    found.validate(full=True)
+    assert found.to_pylist() == [expected, None]
+
+
+def test_values_that_fit_no_reading_leave_the_others_alone() -> None:
+    longs = pa.array([struct.pack("<q", 2**40), b"123", struct.pack("<i", 7), b""], pa.binary())
+    assert typed_values(LongType(), longs).to_pylist() == [2**40, None, 7, None]
+    texts = pa.array([b"ok", b"\xff", None, "ä".encode()], pa.binary())
+    assert typed_values(StringType(), texts).to_pylist() == ["ok", None, None, "ä"]
+    uuids = pa.array([bytes(16), b"short", None], pa.binary())
+    assert typed_values(UUIDType(), uuids).to_pylist() == [bytes(16), None, None]
+    decimals = pa.array([b"\x09", b"\x0a", b"\xf7", b"\xf6"], pa.binary())
+    assert typed_values(DecimalType(1, 0), decimals).to_pylist() == [Decimal(9), None, Decimal(-9), None]
+
+
+def test_M5_a_bound_that_is_nan_is_no_bound_but_a_partition_value_may_be() -> None:
+    schema, spec = identity_spec(DoubleType())
+    nan = struct.pack("<d", math.nan)
+    row = {"lower_bounds": [(1, nan)], "upper_bounds": [(1, struct.pack("<d", -0.0))], "partition": [(1000, nan)]}
+    (found,) = widen(entries(row), schema=schema, specs={0: spec}).to_pylist()
+    assert found["lower_1"] is None and math.isnan(found["part_1000"])
+    assert math.copysign(1, found["upper_1"]) == -1
+
+
+def key_of(iceberg_type: PrimitiveType, value: bytes | None, spec_id: int = 0) -> bytes:
+    schema, spec = identity_spec(iceberg_type, spec_id=spec_id)
+    table = entries({"spec_id": spec_id, "partition": [(1000, value)]})
+    key: bytes = widen(table, schema=schema, specs={spec_id: spec})["partition_key"][0].as_py()
+    return key
+
+
+def test_SP5_partition_keys_tell_values_apart_as_the_spec_does() -> None:
+    zero, minus_zero, quiet, other = (struct.pack("<d", v) for v in (0.0, -0.0, math.nan, math.nan))
+    other = other[:-1] + b"\xff"
+    assert key_of(DoubleType(), zero) != key_of(DoubleType(), minus_zero)
+    assert key_of(DoubleType(), quiet) == key_of(DoubleType(), other)
+    assert key_of(StringType(), None) != key_of(StringType(), b"")
+    assert key_of(LongType(), struct.pack("<i", 5)) == key_of(LongType(), struct.pack("<q", 5))
+    assert key_of(LongType(), struct.pack("<q", 5), spec_id=1) != key_of(LongType(), struct.pack("<q", 5))
+    assert key_of(DecimalType(9, 2), b"\x05") == key_of(DecimalType(9, 2), b"\x00\x05")
+
+
+def test_SP5_values_that_can_not_be_read_still_count_in_partition_equality() -> None:
+    assert len({key_of(LongType(), v) for v in (b"123", b"124", None, struct.pack("<q", 5))}) == 4
+
+
+def test_SP5_where_values_of_several_fields_end_matters() -> None:
+    schema, spec = identity_spec(StringType(), StringType())
+    table = entries(*({"partition": [(1000, a), (1001, b)]} for a, b in ((b"ab", b"c"), (b"a", b"bc"), (b"ab", None))))
+    found = widen(table, schema=schema, specs={0: spec})["partition_key"].to_pylist()
+    assert len(set(found)) == 3
+
+
+def test_PT6_values_of_unknown_transforms_count_and_stay_binary() -> None:
+    spec = PartitionSpec((PartitionField((1,), 1000, UnknownTransform("zorder"), "z"),))
+    table = entries(*({"partition": [(1000, v)]} for v in (b"\xff\x00", b"\xff\x01", None)))
+    wide = widen(table, schema=SCHEMA, specs={0: spec})
+    assert wide["part_1000"].to_pylist() == [b"\xff\x00", b"\xff\x01", None]
+    assert len(set(wide["partition_key"].to_pylist())) == 3
+
+
+def test_entries_of_several_specs() -> None:
+    schema, spec = identity_spec(IntegerType(), StringType())
+    first, second = evolve(spec, fields=spec.fields[:1]), evolve(spec, fields=spec.fields[1:], spec_id=1)
+    one = struct.pack("<i", 1)
+    table = entries(
+        {"partition": [(1000, one)]},
+        {"spec_id": 1, "partition": [(1001, b"x")]},
+        {"spec_id": 2},
+        {"partition": [(1000, one)]},
+    )
+    wide = widen(table, schema=schema, specs={0: first, 1: second, 2: evolve(UNPARTITIONED, spec_id=2)})
+    assert wide["part_1000"].to_pylist() == [1, None, None, 1]
+    assert wide["part_1001"].to_pylist() == [None, "x", None, None]
+    found = wide["partition_key"].to_pylist()
+    assert len(set(found)) == 3 and found[0] == found[3]
+    with pytest.raises(ValidationError, match="spec 2"):
+        widen(table, schema=schema, specs={0: first, 1: second})
+
+
+def test_one_partition_field_id_of_two_types_is_refused() -> None:
+    schema, spec = identity_spec(IntegerType(), StringType())
+    clash = PartitionSpec((evolve(spec.fields[1], field_id=1000),), 1)
+    with pytest.raises(ValidationError, match="1000"):
+        widen(entries({}, {"spec_id": 1}), schema=schema, specs={0: spec, 1: clash})
+
+
+MANIFEST = ManifestFile("m", 1, 0, sequence_number=9, min_sequence_number=3, added_snapshot_id=77)
+NUMBERS = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+
+
+def inherited(table: pa.Table, manifest: ManifestFile) -> list[tuple[Any, ...]]:
+    """What canonical and wide entries inherit alike."""
+    found = inherit(table, manifest)
+    wide = inherit(widen(table, schema=SCHEMA, specs={0: UNPARTITIONED}), manifest)
+    assert wide.select(ENTRY_SCHEMA.names) == found and found.schema == ENTRY_SCHEMA
+    again = inherit(inherit_sequence_numbers(table, manifest), manifest)
+    assert again == found
+    return [tuple(row[name] for name in NUMBERS) for row in found.to_pylist()]
+
+
+def test_M2_only_added_entries_inherit_sequence_numbers() -> None:
+    table = entries(
+        {},
+        {"snapshot_id": 5, "sequence_number": 2},
+        {"status": 0, "snapshot_id": 4, "sequence_number": 3, "file_sequence_number": 4},
+        {"status": 0, "sequence_number": 3},
+        {"status": 2},
+    )
+    assert inherited(table, MANIFEST) == [
+        (77, 9, 9, None),
+        (5, 2, 9, None),
+        (4, 3, 4, None),
+        (77, 3, None, None),
+        (77, None, None, None),
+    ]
+
+
+def test_M2_a_live_entry_without_sequence_number_is_corrupt() -> None:
+    with pytest.raises(CorruptFileError, match="file:///lost"):
+        inherit(entries({"status": 0, "file_path": "file:///lost"}), MANIFEST)
+
+
+def test_M3_entries_of_v1_manifests_have_sequence_number_0() -> None:
+    found = inherited(entries({"status": 0}, {}, {"status": 2}), evolve(MANIFEST, sequence_number=0))
+    assert found == [(77, 0, 0, None)] * 3
+
+
+def test_RL3_first_row_ids_count_live_data_files_without_one() -> None:
+    table = entries(
+        {"record_count": 10},
+        {"record_count": 20, "first_row_id": 5},
+        {"record_count": 40, "status": 0, "sequence_number": 1, "file_sequence_number": 1},
+        {"record_count": 80, "status": 2},
+        {"record_count": 1},
+    )
+    found = inherited(table, evolve(MANIFEST, first_row_id=1000))
+    assert [f[3] for f in found] == [1000, 5, 1010, None, 1050]
+    assert [f[3] for f in inherited(table, MANIFEST)] == [None] * 5
+
+
+def test_RL3_delete_files_have_no_first_row_id() -> None:
+    table = entries({"content": 1})
+    deletes = evolve(MANIFEST, first_row_id=1000, content=ManifestContent.DELETES)
+    assert inherited(table, deletes)[0][3] is None
+
+
+def test_a_segment_round_trips(tmp_path: Path) -> None:
+    schema, spec = identity_spec(*TYPES)
+    partition = [(1000 + i, single_value.to_bytes(t, v)) for i, (t, v) in enumerate(samples())]
+    bounds = [(i + 1, data) for i, (_, data) in enumerate(partition)]
+    table = entries({"partition": partition, "lower_bounds": bounds, "upper_bounds": bounds, "split_offsets": [4]}, {})
+    wide = widen(table, schema=schema, specs={0: spec})
+    path = str(tmp_path / "deep" / "s.parquet")
+    write_segment(path, wide)
+    assert read_segment(path) == wide
+    assert read_segment(path, ["part_1000", "ordinal", "not there"]).column_names == ["part_1000", "ordinal"]
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["s.parquet"]
+
+
+def samples() -> list[tuple[PrimitiveType, Any]]:
+    numbers = {
+        BooleanType(): True,
+        StringType(): "ä",
+        UUIDType(): uuid.UUID(int=3),
+        FixedType(3): b"abc",
+        BinaryType(): b"",
+    }
+    return [(t, numbers.get(t, Decimal(1) if isinstance(t, DecimalType) else 1)) for t in TYPES]
+
+
+def test_a_segment_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    with pytest.raises(MissingFileError, match=r"s\.parquet"):
+        read_segment(str(path))
+    write_segment(str(path), widen(entries({}), schema=SCHEMA, specs={0: UNPARTITIONED}))
+    good = path.read_bytes()
+    for bad in (b"", b"PAR1", good[:-10], good[:4] + b"\xff" * (len(good) - 12) + good[-8:]):
+        path.write_bytes(bad)
+        with pytest.raises(CorruptFileError, match=r"s\.parquet"):
+            read_segment(str(path))
+
+
+def test_a_segment_of_other_types_has_another_name() -> None:
+    schema, spec = identity_spec(IntegerType(), StringType())
+    wider, _ = identity_spec(LongType(), StringType())
+    longer, _ = identity_spec(IntegerType(), StringType(), DateType())
+    renamed = Schema(tuple(evolve(f, name=f"x{f.name}") for f in schema.fields), 5)
+    names = {segment_name("m", 1, typing_key(s, spec)) for s in (schema, wider, longer)}
+    names |= {segment_name("m", 1, typing_key(schema, p)) for p in (UNPARTITIONED, evolve(spec, spec_id=3))}
+    names |= {segment_name("n", 1, typing_key(schema, spec)), segment_name("m", 2, typing_key(schema, spec))}
+    assert len(names) == 7
+    assert segment_name("m", 1, typing_key(renamed, spec)) == segment_name("m", 1, typing_key(schema, spec))
