@@ -248,8 +248,8 @@ class Catalog:
         stream = self._models.table_stream(old)
 
         def check() -> None:
-            if self._models.table_stream(old) == stream:
-                self._models.check_new_name(new)
+            _same(self._models.table_stream(old), stream, old)
+            self._models.check_new_name(new)
 
         self._repository.append_simple(
             stream,

@@ -12,11 +12,18 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.schema_update import SchemaOp, evolve_schema
 from icecore.engine.sort_update import evolve_sort_order
 from icecore.engine.spec.metadata import SUPPORTED_FORMAT_VERSIONS, TableMetadata
+from icecore.engine.spec.name_mapping import DEFAULT_NAME_MAPPING, NameMapping, updated_mapping
 from icecore.engine.spec.schema import Schema, check_format_version
 from icecore.engine.spec_update import SpecOp, evolve_spec
 from icecore.engine.terms import SortTerm
 
 Updates = list[dict[str, Any]]
+
+COLUMN_PROPERTIES = (
+    "write.metadata.metrics.column.",
+    "write.parquet.bloom-filter-enabled.column.",
+    "write.parquet.stats-enabled.column.",
+)
 
 
 def changed_properties(updates: Mapping[str, str], removals: Iterable[str]) -> ChangeMetadata:
@@ -73,12 +80,38 @@ def evolved_schema(ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool 
         check_format_version(schema, metadata.format_version)
         if schema.same_fields(metadata.schema()):
             return []
+        follow = changed_properties(*properties_for_schema(metadata, schema)).updates_for(metadata)
         for known in metadata.schemas:
             if known.same_fields(schema):
-                return [{"action": "set-current-schema", "schema-id": known.schema_id}]
-        return _add_schema(metadata, schema)
+                return [{"action": "set-current-schema", "schema-id": known.schema_id}, *follow]
+        return [*_add_schema(metadata, schema), *follow]
 
     return ChangeMetadata(updates_for)
+
+
+def properties_for_schema(metadata: TableMetadata, schema: Schema) -> tuple[dict[str, str], list[str]]:
+    """The properties to set and to remove so that they fit a new schema, as Java does.
+
+    The name mapping learns the new names (P2); properties of single columns follow a rename and go with their column.
+    """
+    old = metadata.schema()
+    updates: dict[str, str] = {}
+    removals: list[str] = []
+    text = metadata.properties.get(DEFAULT_NAME_MAPPING)
+    if text is not None:
+        updates[DEFAULT_NAME_MAPPING] = updated_mapping(NameMapping.from_json(text), old, schema).to_json()
+    for key, value in metadata.properties.items():
+        prefix = next((p for p in COLUMN_PROPERTIES if key.startswith(p)), None)
+        name = key.removeprefix(prefix) if prefix else ""
+        if prefix is None or not old.has_name(name):
+            continue
+        field_id = old.find_field(name).field_id
+        now = schema.name_of(field_id) if schema.get_field(field_id) else None
+        if now != name:
+            removals.append(key)
+            if now is not None:
+                updates[prefix + now] = value
+    return updates, [k for k in removals if k not in updates]
 
 
 def _add_schema(metadata: TableMetadata, schema: Schema) -> Updates:

@@ -14,6 +14,7 @@ from icecore.engine.spec.metadata import SUPPORTED_FORMAT_VERSIONS
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema, check_format_version
 from icecore.engine.spec.sort import SortField, SortOrder
+from icecore.engine.state import check_properties
 from icecore.engine.terms import parse_partition_terms, parse_sort_terms
 
 
@@ -31,6 +32,7 @@ def creation_updates(
         raise UnsupportedFormatVersionError(f"format version must be 1, 2 or 3, found {format_version}")
     fresh, spec, order = _fresh(schema, partition_spec, sort_order, format_version)
     check_format_version(fresh, format_version)
+    check_properties(properties)
     spec.check(fresh)
     order.check(fresh)
     if spec.has_unknown_transform:

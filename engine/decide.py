@@ -24,7 +24,7 @@ from icecore.engine.snapshot_summary import summary_of
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation, Snapshot, SnapshotRef, SnapshotRefType
-from icecore.engine.state import metadata_folder
+from icecore.engine.state import check_properties, metadata_folder
 
 MANIFEST_TARGET_SIZE = "commit.manifest.target-size-bytes"
 DEFAULT_MANIFEST_TARGET_SIZE = 8 * 1024 * 1024
@@ -50,8 +50,9 @@ class ManifestRemoval:
 class ProduceSnapshot:
     """Makes a snapshot on a branch from added entries and removals.
 
-    `base_snapshot_id` is the head that the removals were planned on; where there are removals and the head has moved,
-    the command has to be planned again. `summary` holds extra properties.
+    `is_planned` says that added delete files and removals were planned on the head `base_snapshot_id`; where the head
+    has moved since, the command has to be planned again. `summary` holds extra properties. A command that changes
+    nothing and has no properties makes no snapshot.
     """
 
     operation: Operation
@@ -59,8 +60,13 @@ class ProduceSnapshot:
     branch: str
     added: pa.Table | None = field(default=None, repr=False)
     removals: tuple[ManifestRemoval, ...] = ()
+    is_planned: bool = False
     base_snapshot_id: int | None = None
     summary: Mapping[str, str] = field(factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.removals or self.summary or (self.added is not None and self.added.num_rows))
 
 
 @frozen
@@ -121,6 +127,7 @@ def decide(base: TableMetadata, commands: Iterable[Command], context: Context) -
             case ProduceSnapshot():
                 deciding.produce(command)
     updates = tuple(deciding.updates)
+    check_properties(deciding.metadata.properties)
     return Decision(
         updates,
         tuple(requirements_for(base, updates)),
@@ -153,6 +160,8 @@ class _Deciding:
     def produce(self, command: ProduceSnapshot) -> None:
         metadata = self.metadata
         parent = self._parent(command)
+        if command.is_empty:
+            return
         parent_list = self._list(parent)
         sequence_number = metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
         added = self._added(command, sequence_number)
@@ -206,7 +215,7 @@ class _Deciding:
         if ref is not None and ref.type is SnapshotRefType.TAG:
             raise ValidationError(f"{command.branch!r} is a tag; commits go to branches")
         parent = self.metadata.snapshot_by_ref(command.branch)
-        if command.removals and (parent.snapshot_id if parent else None) != command.base_snapshot_id:
+        if command.is_planned and (parent.snapshot_id if parent else None) != command.base_snapshot_id:
             raise StaleRemovals
         return parent
 
@@ -319,7 +328,7 @@ def set_ref(name: str, ref: SnapshotRef) -> dict[str, Any]:
 
 def _entries_per_manifest(properties: Mapping[str, str]) -> int:
     text = properties.get(MANIFEST_TARGET_SIZE, "")
-    size = int(text) if text.isdigit() else DEFAULT_MANIFEST_TARGET_SIZE
+    size = int(text) if text.isdecimal() else DEFAULT_MANIFEST_TARGET_SIZE
     return max(1, size // BYTES_PER_ENTRY)
 
 

@@ -11,6 +11,10 @@ Kinds and payloads (all JSON objects):
     table.renamed                 from, to
     table.dropped                 identifier
     table.materialized            (nothing: metadata is written out as of here)
+    view.created                  identifier, updates, requirements
+    view.committed                updates, requirements
+    view.renamed                  from, to
+    view.dropped                  identifier
 
 `updates` are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned. `snapshots` says for
 each snapshot id which manifests its list has beyond those of its parent: see `manifest_changes.py`.
@@ -25,7 +29,7 @@ from typing import Any
 import orjson
 from attrs import evolve, frozen
 
-from icecore.engine.errors import CorruptLogError
+from icecore.engine.errors import CorruptLogError, ValidationError
 
 SCHEMA_VERSION = 1
 GENESIS_HASH = "0" * 64
@@ -39,12 +43,24 @@ TABLE_COMMITTED = "table.committed"
 TABLE_RENAMED = "table.renamed"
 TABLE_DROPPED = "table.dropped"
 TABLE_MATERIALIZED = "table.materialized"
+VIEW_CREATED = "view.created"
+VIEW_COMMITTED = "view.committed"
+VIEW_RENAMED = "view.renamed"
+VIEW_DROPPED = "view.dropped"
 
 CATALOG_STREAM = "catalog"
 
 
 def table_stream(table_uuid: str) -> str:
     return f"table:{table_uuid}"
+
+
+def view_stream(view_uuid: str) -> str:
+    return f"view:{view_uuid}"
+
+
+def is_view_stream(stream: str) -> bool:
+    return stream.startswith("view:")
 
 
 @frozen
@@ -108,7 +124,10 @@ class Event:
             self.content_sha256,
             self.prev_hash,
         ]
-        return hashlib.sha256(orjson.dumps(envelope)).hexdigest()
+        try:
+            return hashlib.sha256(orjson.dumps(envelope)).hexdigest()
+        except orjson.JSONEncodeError as e:
+            raise ValidationError(f"the envelope of a {self.kind} event can't be written as JSON: {e}") from e
 
     def sealed(self) -> Event:
         """The event with its hash filled in."""
@@ -166,8 +185,11 @@ class Event:
 
 
 def canonical(payload: Mapping[str, Any]) -> str:
-    """The one text of a payload that is stored and hashed."""
-    return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS).decode()
+    """The one text of a payload that is stored and hashed. Raises ValidationError for what JSON can't hold."""
+    try:
+        return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS).decode()
+    except orjson.JSONEncodeError as e:
+        raise ValidationError(f"the event can't be written as JSON: {e}") from e
 
 
 # (kind, version) -> the function that lifts a payload of that version to the next one.
@@ -181,6 +203,9 @@ def upcast(kind: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
             f"an event of kind {kind} has schema version {version}; this release knows {SCHEMA_VERSION}"
         )
     while version < SCHEMA_VERSION:
-        payload = UPCASTERS[kind, version](payload)
+        lift = UPCASTERS.get((kind, version))
+        if lift is None:
+            raise CorruptLogError(f"nothing lifts an event of kind {kind} from schema version {version}")
+        payload = lift(payload)
         version += 1
     return payload

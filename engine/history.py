@@ -7,6 +7,7 @@ from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError
 from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import EventStore
+from icecore.engine.namespaces import fold_namespaces
 from icecore.engine.repository import Repository
 from icecore.engine.table import Table
 from icecore.projections.planner import Planner
@@ -29,15 +30,8 @@ class CatalogAt:
         def name(key: str) -> Identifier:
             return tuple(payload[key])  # type: ignore[arg-type]  # the log's own JSON arrays
 
+        fold_namespaces(self._namespaces, kind, payload)
         match kind:
-            case ev.NAMESPACE_CREATED:
-                self._namespaces[name("namespace")] = dict(payload["properties"])  # type: ignore[call-overload]
-            case ev.NAMESPACE_PROPERTIES_UPDATED:
-                gone = set(name("removals"))
-                kept = {k: v for k, v in self._namespaces[name("namespace")].items() if k not in gone}
-                self._namespaces[name("namespace")] = kept | dict(payload["updates"])  # type: ignore[call-overload]
-            case ev.NAMESPACE_DROPPED:
-                self._namespaces.pop(name("namespace"), None)
             case ev.TABLE_CREATED | ev.TABLE_REGISTERED:
                 self._streams[name("identifier")] = stream
             case ev.TABLE_RENAMED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from urllib.parse import quote
 
 from icecore.engine.errors import ValidationError
@@ -9,6 +10,8 @@ from icecore.engine.errors import ValidationError
 Identifier = tuple[str, ...]
 IdentifierLike = str | tuple[str, ...]
 MAX_NAME = 255
+# Linux takes 255 bytes; room is left for a suffix.
+MAX_FOLDER_NAME = 200
 
 
 def namespace_tuple(namespace: IdentifierLike) -> Identifier:
@@ -49,6 +52,14 @@ def _check_part(part: object, what: str) -> None:
 
 
 def folder_name(part: str) -> str:
-    """A name as one path segment: whatever could leave the folder or break a URI is percent-encoded."""
+    """A name as one path segment: whatever could leave the folder or break a URI is percent-encoded.
+
+    What is too long for a file system is cut, and ends in a hash of the whole name.
+    """
     encoded = quote(part, safe=" -_.,()+=@!$&';")
-    return encoded.replace(".", "%2E") if set(part) == {"."} else encoded
+    if set(part) == {"."}:
+        return encoded.replace(".", "%2E")
+    if len(encoded) > MAX_FOLDER_NAME:
+        digest = hashlib.sha256(part.encode()).hexdigest()[:16]
+        return f"{encoded[: MAX_FOLDER_NAME - len(digest) - 1]}-{digest}"
+    return encoded

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import getpass
 import os
-from importlib.metadata import PackageNotFoundError, version
 
 from icecore.engine.events import Provenance
+from icecore.engine.version import engine_version
 
 ACTOR_VARIABLE = "ICECORE_ACTOR"
 
@@ -19,14 +19,6 @@ def default_actor() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid {os.getuid()}"
-
-
-def engine_version() -> str:
-    """`icecore 0.1.0`."""
-    try:
-        return f"icecore {version('icecore')}"
-    except PackageNotFoundError:
-        return "icecore"
 
 
 def provenance(

@@ -40,6 +40,7 @@ from icecore.engine.state import (
     MATERIALIZE,
     TableState,
     fold,
+    metadata_folder,
     state_from_dict,
     state_to_dict,
 )
@@ -176,7 +177,10 @@ class Repository:
             if (done := self.already(provenance)) is None:
                 self.models.check_new_name(identifier)
                 event = self._append(transaction, stream, kind, payload, provenance)
-                self._claim_version(event, None, fold(None, [event]))
+                first = fold(None, [event])
+                assert first is not None, "a fold of one event has a state"
+                self._check_reachable(None, first)
+                self._claim_version(event, None, first)
         if done is not None:
             return self.state(done.stream)
         state = self.state(stream)
@@ -283,6 +287,7 @@ class Repository:
         self.models.apply(event)
         after = fold(state, [event])
         assert after is not None, "a fold of one event has a state"
+        self._check_reachable(state, after)
         self._claim_version(event, state, after)
         return event, after
 
@@ -293,7 +298,13 @@ class Repository:
         """
         if after is None or after.metadata.properties.get(COMMIT_SCHEME) != FILE_SYSTEM or after.pending:
             return
-        self.materializer.write_event(event, before, after, self.storage_of(after))
+        self.materializer.claim_version(event, before, after, self.storage_of(after))
+
+    def _check_reachable(self, before: TableState | None, after: TableState) -> None:
+        """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them."""
+        folders = [metadata_folder(s.metadata.location, s.metadata.properties) for s in (before, after) if s]
+        if len(set(folders)) == len(folders):
+            self.storage_of(after).list(folders[-1])
 
     def _append(
         self, transaction: WriteTransaction, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
@@ -345,10 +356,11 @@ class Repository:
             if not state.pending:
                 self.materialize(state.stream)
             self._checkpoint_if_due(state)
-        except (IcecoreError, OSError) as e:
+        except Exception as e:
+            # Whatever went wrong here, raising it would say that the commit failed, and it would be made twice.
             warnings.warn(
                 f"the commit to {dotted(state.identifier)} is in the log, but not all of its files are written yet "
-                f"({e}); the next open or commit goes on",
+                f"({type(e).__name__}: {e}); the next open or commit goes on",
                 MaterializationWarning,
                 stacklevel=3,
             )
@@ -364,9 +376,7 @@ class Repository:
         base = self._materialized.get(stream)
         if base is None or base.stream_version != done:
             base = self._state_at_version(stream, done)
-        latest = self._states.get(stream) or base
-        storage = self.storage if latest is None else self.storage_of(latest)
-        after = self.materializer.catch_up(stream, base, storage)
+        after = self.materializer.catch_up(stream, base, self.storage_of(self.state(stream)))
         if after is not None:
             self._materialized[stream] = after
 
@@ -382,10 +392,17 @@ class Repository:
         self.materialize(stream)
 
     def heal(self) -> None:
-        """Writes what commits before a crash left unwritten."""
+        """Writes what commits before a crash left unwritten; warns of tables that can't be written."""
         for row in self.store.rows(MODELS, "behind"):
-            if not self.state(row["stream"]).pending:
-                self.materialize(row["stream"])
+            try:
+                if not self.state(row["stream"]).pending:
+                    self.materialize(row["stream"])
+            except IcecoreError as e:
+                warnings.warn(
+                    f"the files of {row['stream']} are behind its log, and can't be written ({type(e).__name__}: {e})",
+                    MaterializationWarning,
+                    stacklevel=3,
+                )
 
     def _checkpoint_if_due(self, state: TableState) -> None:
         interval = max(CHECKPOINT_EVERY, len(state.metadata.snapshots) // 8)

@@ -73,7 +73,7 @@ def _totals(changes: Mapping[str, int], parent: Mapping[str, str], *, fresh: boo
     out = {}
     for total, plus, minus in _TOTALS:
         before = "0" if fresh else parent.get(total, "")
-        if before.isdigit():
+        if before.isdecimal():
             after = int(before) + changes.get(plus, 0) - changes.get(minus, 0)
             if after >= 0:
                 out[total] = str(after)

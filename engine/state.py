@@ -11,7 +11,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from icecore.engine import events as ev
-from icecore.engine.errors import CorruptLogError, ValidationError
+from icecore.engine.errors import CorruptLogError, IcecoreError, ValidationError
 from icecore.engine.events import Event
 from icecore.engine.formats.metadata_json import table_metadata_from_dict, table_metadata_to_dict
 from icecore.engine.metadata_builder import MetadataBuilder
@@ -29,6 +29,19 @@ DEFAULT_PREVIOUS_VERSIONS_MAX = 100
 METADATA_COMPRESSION = "write.metadata.compression-codec"
 METADATA_PATH = "write.metadata.path"
 DATA_PATH = "write.data.path"
+_CHOICES = {
+    COMMIT_SCHEME: (METASTORE, FILE_SYSTEM),
+    MATERIALIZE: ("commit", "manual"),
+    METADATA_COMPRESSION: ("none", "gzip"),
+}
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raises ValidationError for a value of a property that would keep the table's files from being written."""
+    for key, allowed in _CHOICES.items():
+        value = properties.get(key)
+        if value is not None and (value if key == COMMIT_SCHEME else value.lower()) not in allowed:
+            raise ValidationError(f"{key} must be {' or '.join(allowed)}, found {value!r}")
 
 
 @frozen
@@ -93,8 +106,11 @@ class TableFold:
             )
         try:
             self._state = self._next(event, event.payload)
-        except ValidationError as e:
-            raise CorruptLogError(f"position {event.position}: the event can't be applied: {e}") from e
+        except CorruptLogError:
+            raise
+        except (ValidationError, LookupError, TypeError, ValueError, AttributeError) as e:
+            what = str(e) if isinstance(e, IcecoreError) else f"{type(e).__name__} {e}"
+            raise CorruptLogError(f"position {event.position}: the {event.kind} event can't be applied: {what}") from e
 
     def state(self) -> TableState | None:
         """The state after all events so far; None before the first."""
@@ -169,7 +185,7 @@ class TableFold:
         if state.metadata_location is None:
             return
         keep = self._builder.properties.get(PREVIOUS_VERSIONS_MAX, "")
-        limit = int(keep) if keep.isdigit() else DEFAULT_PREVIOUS_VERSIONS_MAX
+        limit = int(keep) if keep.isdecimal() else DEFAULT_PREVIOUS_VERSIONS_MAX
         self._builder.log_previous_metadata(self._builder.last_updated_ms, state.metadata_location, limit)
 
     def _materialized(self, event: Event, state: TableState) -> TableState:

@@ -12,13 +12,15 @@ from icecore.engine.data.write import write_data_files
 from icecore.engine.decide import ChangeMetadata, Command, ProduceSnapshot
 from icecore.engine.errors import ValidationError
 from icecore.engine.events import Provenance
+from icecore.engine.existing_files import describe_existing_files
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.ids import new_snapshot_id
 from icecore.engine.manage_snapshots import ManageSnapshots
-from icecore.engine.metadata_builder import MetadataBuilder
+from icecore.engine.metadata_builder import MetadataBuilder, Update
+from icecore.engine.removal import FilterRemoval, plan_removal
 from icecore.engine.repository import Repository
-from icecore.engine.rewrite import FilterRemoval, add_existing_files, plan_removal
+from icecore.engine.requirements import Requirement, requirements_for
 from icecore.engine.schema_update import SchemaOp, UpdateSchema
 from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec.content_file import ContentFile, ManifestEntryStatus
@@ -32,6 +34,10 @@ from icecore.engine.terms import SortTerm
 from icecore.projections.planner import Planner
 
 Prepared = Callable[[TableState], Command]
+# Updates that give out the ids of columns, partition fields and orders, which files written after them carry.
+RESHAPING = frozenset(
+    {"add-schema", "set-current-schema", "add-spec", "set-default-spec", "add-sort-order", "set-default-sort-order"}
+)
 
 
 class Transaction:
@@ -60,6 +66,8 @@ class Transaction:
         # The event of an earlier call with the same idempotency key: then nothing is done again.
         self._answered = repository.already(provenance)
         self._snapshot_ids: set[int] = set()
+        self._reshaping: list[Update] = []
+        self._requirements: list[Requirement] = []
 
     @property
     def metadata(self) -> TableMetadata:
@@ -89,8 +97,6 @@ class Transaction:
         """Appends data files that were written already."""
         self._check_branch(branch)
         added = files_to_arrow(files, self._metadata.specs, self._metadata.all_fields, status=ManifestEntryStatus.ADDED)
-        if added.num_rows == 0 and not snapshot_properties:
-            return
         command = ProduceSnapshot(
             Operation.APPEND, self._new_snapshot_id(), branch, added=added, summary=snapshot_properties or {}
         )
@@ -112,7 +118,7 @@ class Transaction:
         if DEFAULT_NAME_MAPPING not in self._metadata.properties:
             mapping = NameMapping.of_fields(self._metadata.schema().fields)
             self.set_properties({DEFAULT_NAME_MAPPING: mapping.to_json()})
-        files = add_existing_files(
+        files = describe_existing_files(
             self._repository, self._state, self._metadata, tuple(file_paths), branch, check_duplicate_files
         )
         self.append_files(files, branch=branch, snapshot_properties=snapshot_properties)
@@ -154,15 +160,19 @@ class Transaction:
         removal = FilterRemoval(
             row_filter, branch, self._new_snapshot_id(), tuple(added), dict(snapshot_properties or {})
         )
-        metadata = self._metadata
+        self._rely_on_shape()
+        metadata = self._metadata if self._reshaping else None
         self._commands.append(
-            lambda state: plan_removal(self._repository, self._planner, state, metadata, removal, self._storage)
+            lambda state: plan_removal(
+                self._repository, self._planner, state, metadata or state.metadata, removal, self._storage
+            )
         )
 
     def _write(self, data: Any) -> list[ContentFile]:
         metadata = self._metadata
         if self._answered is not None:
             return []
+        self._rely_on_shape()
         if is_spark(data):
             from icecore.engine.spark.write import write_data_files as write_with_spark
 
@@ -186,6 +196,10 @@ class Transaction:
             file_prefix=f"00000-0-{uuid.uuid4()}",
             sort_order=metadata.sort_order(),
         )
+
+    def _rely_on_shape(self) -> None:
+        """Notes that files have the ids which this transaction gave out: another writer must not take them meanwhile."""
+        self._requirements = requirements_for(self._state.metadata, self._reshaping)
 
     @property
     def _storage(self) -> Storage:
@@ -242,6 +256,7 @@ class Transaction:
         builder = MetadataBuilder(self._metadata)
         builder.apply(updates, self._metadata.last_updated_ms)
         self._metadata = builder.build()
+        self._reshaping += [u for u in updates if u["action"] in RESHAPING]
         self._commands.append(lambda _: command)
 
     # The end
@@ -255,9 +270,12 @@ class Transaction:
             return
         prepared = self._commands
         result = self._repository.commit(
-            self._stream, lambda state: [prepare(state) for prepare in prepared], self._provenance
+            self._stream,
+            lambda state: [prepare(state) for prepare in prepared],
+            self._provenance,
+            requirements=self._requirements,
         )
-        self._commands, self._snapshot_ids = [], set()
+        self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
         self._committed(result.state)
 
     def __enter__(self) -> Transaction:

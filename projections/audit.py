@@ -310,7 +310,7 @@ def _signed(value: int | None) -> int | None:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 AUDIT_TABLES: dict[str, Callable[[Catalog], pa.Table]] = {

@@ -22,12 +22,7 @@ from polars.exceptions import PanicException, PolarsError
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import avro_blocks, manifest_layout
 from icecore.engine.formats.avro_blocks import AvroBlock
-from icecore.engine.formats.entry_arrow import BINARIES, COUNTS, ENTRY_SCHEMA
-from icecore.engine.formats.manifest_avro import check_entries, decode_manifest_fastavro, header_spec
-from icecore.engine.formats.manifest_layout import EntryLayout, PartitionColumn
-from icecore.engine.spec import single_value
-from icecore.engine.spec.partition import PartitionSpec
-from icecore.projections.binary_columns import (
+from icecore.engine.formats.binary_columns import (
     from_matrix,
     from_suffixes,
     gather,
@@ -36,6 +31,11 @@ from icecore.projections.binary_columns import (
     minimal_lengths,
     to_arrays,
 )
+from icecore.engine.formats.entry_arrow import BINARIES, COUNTS, ENTRY_SCHEMA
+from icecore.engine.formats.manifest_avro import check_entries, decode_manifest_fastavro, header_spec
+from icecore.engine.formats.manifest_layout import EntryLayout, PartitionColumn
+from icecore.engine.spec import single_value
+from icecore.engine.spec.partition import PartitionSpec
 
 
 def decode_manifest(data: bytes, *, where: str, spec_id: int, metadata_spec: PartitionSpec | None = None) -> pa.Table:

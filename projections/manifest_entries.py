@@ -29,7 +29,7 @@ class ManifestEntries:
     def __init__(self, store: EventStore, models: ReadModels) -> None:
         self._store = store
         self._models = models
-        self._content: Callable[[int], pa.Table] = lru_cache(CACHED_CONTENTS)(self._load_content)
+        self._cached: Callable[[int], pa.Table] = lru_cache(CACHED_CONTENTS)(self._load_content)
 
     def canonical(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
         """The entries as the manifest's file has them: what can be inherited is null (M2).
@@ -67,6 +67,11 @@ class ManifestEntries:
             survivors = entries.filter(pc.invert(pc.is_in(file_keys(entries), gone)))
             out.append(with_status(survivors, ManifestEntryStatus.EXISTING))
         return out
+
+    def _content(self, position: int) -> pa.Table:
+        # An event that isn't committed yet may be rolled back, and another one get its position.
+        uncommitted = self._store.connection().in_transaction
+        return self._load_content(position) if uncommitted else self._cached(position)
 
     def _load_content(self, position: int) -> pa.Table:
         data = self._store.content(position)

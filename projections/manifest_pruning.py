@@ -16,7 +16,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.sql_files import query
 from icecore.projections import duck
 from icecore.projections.predicate import manifest_predicate
-from icecore.projections.typed_values import typed_values
+from icecore.engine.formats.typed_values import typed_values
 
 
 def matching_manifests(

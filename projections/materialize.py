@@ -29,8 +29,10 @@ from icecore.engine.state import (
 )
 from icecore.engine.storage import Storage
 from icecore.projections.manifest_entries import ManifestEntries, for_writing
+from icecore.projections.version_claims import VersionClaims
 
 VERSION_HINT = "version-hint.text"
+CLAIMS_FOLDER = ".icecore/claims"
 
 
 @frozen
@@ -50,6 +52,10 @@ class Materializer:
     _models: ReadModels
     _entries: ManifestEntries
     _lengths: dict[str, int] = field(factory=dict)
+    _claims: VersionClaims = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, Storage())
 
     def catch_up(self, stream: str, base: TableState | None, storage: Storage) -> TableState | None:
         """Writes what the events after `base` amount to, then moves the pointers; returns the state after them.
@@ -65,8 +71,19 @@ class Materializer:
             assert state is not None, "a fold of at least one event has a state"
             written += self.write_event(event, before, state, storage)
         if state is not None and (written or base is None or state.stream_version != base.stream_version):
-            self._move_pointers(stream, state, written)
+            self._move_pointers(stream, state, written, storage)
         return state
+
+    def claim_version(self, event: Event, before: TableState | None, state: TableState, storage: Storage) -> None:
+        """Writes the files of an event of a file system table that is about to be committed; inside of the write lock.
+
+        Raises CommitConflictError where another writer made the version.
+        """
+        self._claims.settle(event.stream)
+        location = state.metadata_location
+        if location is not None and location != (before.metadata_location if before else None):
+            self._claims.take(event, state.metadata_version, storage.resolve(location), metadata_bytes(state))
+        self.write_event(event, before, state, storage)
 
     def write_event(
         self, event: Event, before: TableState | None, state: TableState, storage: Storage
@@ -132,15 +149,8 @@ class Materializer:
     def _write_metadata(self, event: Event, state: TableState, storage: Storage) -> list[WrittenFile]:
         location = state.metadata_location
         assert location is not None, "the caller checked"
-        properties = state.metadata.properties
-        codec = properties.get(METADATA_COMPRESSION, "none").lower()
-        data = compress(table_metadata_to_json(state.metadata), codec)
-        file_system = properties.get(COMMIT_SCHEME) == FILE_SYSTEM
-        written = self._put(event, location, "metadata", data, storage, exclusive=file_system)
-        folder, name = location.rsplit("/", 1)
-        hint = str(state.metadata_version) if file_system else name.removesuffix(".metadata.json")
-        storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode())
-        return [written]
+        file_system = is_file_system(state)
+        return [self._put(event, location, "metadata", metadata_bytes(state), storage, exclusive=file_system)]
 
     def _put(
         self, event: Event, location: str, kind: str, data: bytes, storage: Storage, *, exclusive: bool = False
@@ -152,8 +162,10 @@ class Materializer:
         self._lengths[location] = len(data)
         return WrittenFile(location, kind, len(data), hashlib.sha256(data).hexdigest(), event.position)
 
-    def _move_pointers(self, stream: str, state: TableState, written: list[WrittenFile]) -> None:
+    def _move_pointers(self, stream: str, state: TableState, written: list[WrittenFile], storage: Storage) -> None:
         with self._store.write():
+            self._claims.settle(stream)
+            head = self._store.row(MODELS, "get_head", stream=stream)
             for f in written:
                 self._store.execute(
                     MODELS,
@@ -172,17 +184,49 @@ class Materializer:
                 version=state.stream_version,
                 metadata_location=state.metadata_location,
             )
+            if not moved.rowcount or head is None or state.metadata_location is None:
+                return
             identifier = self._models.identifier_of(stream)
-            if moved.rowcount and identifier is not None and state.metadata_location is not None:
-                self._store.execute(
-                    MODELS,
-                    "put_iceberg_table",
-                    catalog=self._models.catalog_name,
-                    namespace=dotted(identifier[:-1]),
-                    name=identifier[-1],
-                    metadata_location=state.metadata_location,
-                    iceberg_type="TABLE",
-                )
+            if identifier is not None:
+                self._share(identifier, head["metadata_location"], state.metadata_location)
+            if any(f.kind == "metadata" for f in written):
+                # Inside of the lock: of two processes that catch up, the later version's hint stays.
+                write_hint(state, storage)
+
+    def _share(self, identifier: tuple[str, ...], known: str | None, metadata_location: str) -> None:
+        """Moves the pointer that other engines read. Raises CommitConflictError where one of them did so meanwhile."""
+        key = {
+            "catalog": self._models.catalog_name,
+            "namespace": dotted(identifier[:-1]),
+            "name": identifier[-1],
+        }
+        shared = self._store.row(MODELS, "get_iceberg_table", **key)
+        if shared is not None and shared["metadata_location"] not in (known, metadata_location):
+            raise CommitConflictError(
+                f"{dotted(identifier)}: another engine committed {shared['metadata_location']} through "
+                f"iceberg_tables; {metadata_location} of the log does not follow it, and the pointer stays"
+            )
+        self._store.execute(
+            MODELS, "put_iceberg_table", **key, metadata_location=metadata_location, iceberg_type="TABLE"
+        )
+
+
+def is_file_system(state: TableState) -> bool:
+    return state.metadata.properties.get(COMMIT_SCHEME) == FILE_SYSTEM
+
+
+def metadata_bytes(state: TableState) -> bytes:
+    """The bytes of the state's metadata file."""
+    codec = state.metadata.properties.get(METADATA_COMPRESSION, "none").lower()
+    return compress(table_metadata_to_json(state.metadata), codec)
+
+
+def write_hint(state: TableState, storage: Storage) -> None:
+    """Writes the version hint beside the metadata file (MD7): a number, or the file's name without its ending."""
+    assert state.metadata_location is not None, "the caller checked"
+    folder, name = state.metadata_location.rsplit("/", 1)
+    hint = str(state.metadata_version) if is_file_system(state) else name.removesuffix(".metadata.json")
+    storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode())
 
 
 def sync_marker(event: Event, location: str) -> bytes:

@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.nodes import AlwaysTrue, Expression
 from icecore.engine.expression.parse import parse_filter
 from icecore.engine.formats.entry_arrow import row_to_file
 from icecore.engine.manifest_changes import ListedManifest
@@ -36,6 +36,7 @@ from icecore.projections.manifest_pruning import matching_manifests
 from icecore.projections.predicate import PlanPredicate, plan_predicate, residual
 
 FILES = "plan/files.sql"
+LEAVES_PER_NUMBER = 62
 
 
 @frozen
@@ -73,13 +74,14 @@ class PlannedFiles:
 
     def residuals(self) -> list[Expression]:
         """What is left of the filter for each file, in the order of `files`."""
-        known: dict[tuple[int, int], Expression] = {}
+        if isinstance(self.bound, AlwaysTrue):
+            return [self.bound] * self.files.num_rows
+        known: dict[tuple[tuple[int, ...], tuple[int, ...]], Expression] = {}
         out = []
-        bits = zip(*(self.files[n].to_pylist() for n in ("might_bits", "all_bits")), strict=True)
-        for might, surely in bits:
-            key = (might, surely)
+        for might, surely in zip(*(self.files[n].to_pylist() for n in ("might_bits", "all_bits")), strict=True):
+            key = (tuple(might), tuple(surely))
             if key not in known:
-                known[key] = residual(self.bound, might, surely)
+                known[key] = residual(self.bound, _from_bits(might), _from_bits(surely))
             out.append(known[key])
         return out
 
@@ -262,18 +264,25 @@ EMPTY = pa.table(
         "file_size_in_bytes": pa.array([], pa.int64()),
         "sequence_number": pa.array([], pa.int64()),
         "first_row_id": pa.array([], pa.int64()),
-        "might_bits": pa.array([], pa.int64()),
-        "all_bits": pa.array([], pa.int64()),
+        "might_bits": pa.array([], pa.list_(pa.int64())),
+        "all_bits": pa.array([], pa.list_(pa.int64())),
     }
 )
 EMPTY_PAIRS = pa.table({n: pa.array([], pa.int64()) for n in ("m", "ordinal", "dm", "dordinal")})
 
 
 def _bits(conditions: Sequence[str]) -> str:
-    """Conditions as one number, bit i for condition i. A filter has at most a few dozen leaves; HUGEINT holds 126."""
-    terms = [f"CASE WHEN {c} THEN {1 << i} ELSE 0 END" for i, c in enumerate(conditions) if c != "FALSE"]
-    kind = "BIGINT" if len(conditions) < 63 else "HUGEINT"
-    return f"({' + '.join(terms) if terms else '0'})::{kind}"
+    """Conditions as a list of numbers of LEAVES_PER_NUMBER bits each, the first condition in the lowest bit."""
+    numbers = []
+    for start in range(0, max(len(conditions), 1), LEAVES_PER_NUMBER):
+        chunk = enumerate(conditions[start : start + LEAVES_PER_NUMBER])
+        terms = [f"CASE WHEN {c} THEN {1 << i}::BIGINT ELSE 0 END" for i, c in chunk if c != "FALSE"]
+        numbers.append(f"({' + '.join(terms) if terms else '0::BIGINT'})")
+    return f"[{', '.join(numbers)}]"
+
+
+def _from_bits(numbers: Sequence[int]) -> int:
+    return sum(n << LEAVES_PER_NUMBER * i for i, n in enumerate(numbers))
 
 
 def _used(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,14 +25,14 @@ import pyarrow.parquet as pq
 from attrs import frozen
 
 from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.formats.binary_columns import Ints, from_matrix, list_positions, little_endian, select
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, METRICS
+from icecore.engine.formats.typed_values import identity_bytes, typed_values
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus, ManifestFile
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import PrimitiveType, walk
 from icecore.engine.storage import Storage, translated
-from icecore.projections.binary_columns import Ints, from_matrix, little_endian
-from icecore.projections.typed_values import identity_bytes, typed_values
 
 # Part of each segment's name: to be raised when what a segment holds changes.
 SEGMENT_VERSION = 1
@@ -188,14 +188,9 @@ class _Entries:
 
 
 def _entries(column: pa.MapArray) -> _Entries:
-    offsets = column.offsets.to_numpy()
-    lengths = np.diff(offsets)
-    rows = np.repeat(np.arange(len(column)), lengths)
-    positions = np.arange(offsets[0], offsets[-1]) if len(offsets) else np.zeros(0, np.int64)
-    present = column.is_valid().to_numpy(zero_copy_only=False)
-    if lengths[~present].any():
-        rows, positions = rows[present[rows]], positions[present[rows]]
-    keys = column.keys.to_numpy()[positions]
+    counts, positions = list_positions(column)
+    rows = np.repeat(np.arange(len(column)), counts)
+    keys = select(column.keys, positions).to_numpy()
     return _Entries(column.items, dict(_by_key(keys, rows, positions, len(column))), len(column))
 
 
@@ -258,12 +253,11 @@ def _partition_columns(
 
 
 def _key_pieces(typed: pa.Array, raw: pa.Array) -> list[pa.Array]:
-    """What a partition value adds to the key: whether it is null, its length, its bytes.
+    """What a partition value adds to the key: whether there is one, its length, its bytes.
 
     Values that can't be read as their type count as they are.
     """
-    readable = identity_bytes(typed)
-    data = pc.coalesce(readable, raw).fill_null(b"")
-    tags = raw.is_valid().to_numpy(zero_copy_only=False) * 2 - readable.is_valid().to_numpy(zero_copy_only=False)
+    data = pc.coalesce(identity_bytes(typed), raw).fill_null(b"")
+    there = raw.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
     lengths = pc.binary_length(data).to_numpy(zero_copy_only=False)
-    return [from_matrix(tags.astype(np.uint8)[:, None]), from_matrix(little_endian(lengths)), data]
+    return [from_matrix(there[:, None]), from_matrix(little_endian(lengths)), data]

@@ -53,7 +53,7 @@ def _positive(properties: Mapping[str, str], key: str, default: int) -> int:
     text = properties.get(key)
     if text is None:
         return default
-    if not text.isdigit() or int(text) == 0:
+    if not text.isdecimal() or int(text) == 0:
         raise ValidationError(f"{key} must be a positive number, found {text!r}")
     return int(text)
 

@@ -12,6 +12,7 @@ from icecore.engine.events import CATALOG_STREAM
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.namespaces import fold_namespaces
 from icecore.engine.repository import Repository, decode_checkpoint
 from icecore.engine.state import TableState, fold
 
@@ -53,6 +54,7 @@ def verify(store: EventStore, repository: Repository) -> Verification:
             states[stream] = state
     problems += _head_problems(store, states, position)
     problems += _name_problems(store, repository, states)
+    problems += _namespace_problems(store, repository)
     problems += _checkpoint_problems(store)
     files = 0
     for stream, state in states.items():
@@ -102,6 +104,20 @@ def _name_problems(store: EventStore, repository: Repository, states: dict[str, 
         location = None if shared is None else shared["metadata_location"]
         if location != state.metadata_location:
             yield f"{dotted(expected)}: iceberg_tables points at {location}, the log at {state.metadata_location}"
+
+
+def _namespace_problems(store: EventStore, repository: Repository) -> Iterator[str]:
+    expected: dict[tuple[str, ...], dict[str, str]] = {}
+    for event in store.stream_events(CATALOG_STREAM):
+        try:
+            fold_namespaces(expected, event.kind, event.payload)
+        except (IcecoreError, LookupError, TypeError, ValueError) as e:
+            yield f"position {event.position}: the {event.kind} event can't be replayed: {e}"
+    found = {n: repository.models.namespace_properties(n) for n in repository.models.namespaces()}
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            was, now = expected.get(name, "nothing"), found.get(name, "nothing")
+            yield f"namespace {dotted(name)}: the log says {was}, the read models {now}; rebuild"
 
 
 def _checkpoint_problems(store: EventStore) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""One Parquet data file while it is written, and a series of them that rolls at a size.
+"""One Parquet data or delete file while it is written, and a series of them that rolls at a size.
 
 Spec: Appendix A Parquet; Manifests, data_file (M4).
 """
@@ -27,7 +27,10 @@ from icecore.engine.storage import Storage, translated
 
 @frozen
 class FileKind:
-    """What the files of one write have in common."""
+    """What the files of one write have in common.
+
+    `key_values` goes into the footers. `equality_ids` is for equality delete files only.
+    """
 
     schema: Schema
     stored: Schema
@@ -36,6 +39,9 @@ class FileKind:
     modes: Mapping[int, MetricsMode]
     spec_id: int
     sort_order_id: int | None
+    content: DataFileContent = DataFileContent.DATA
+    equality_ids: tuple[int, ...] | None = None
+    key_values: Mapping[str, str] = field(factory=dict)
 
 
 def file_kind(
@@ -45,9 +51,15 @@ def file_kind(
     modes: Mapping[int, MetricsMode],
     spec_id: int,
     sort_order_id: int | None,
+    content: DataFileContent = DataFileContent.DATA,
+    equality_ids: tuple[int, ...] | None = None,
+    key_values: Mapping[str, str] | None = None,
 ) -> FileKind:
     """Raises ValidationError where the schema holds what Parquet can't store."""
-    return FileKind(schema, stored_schema(schema), storage, options, modes, spec_id, sort_order_id)
+    stored = stored_schema(schema)
+    return FileKind(
+        schema, stored, storage, options, modes, spec_id, sort_order_id, content, equality_ids, key_values or {}
+    )
 
 
 class DataFileWriter:
@@ -81,7 +93,8 @@ class DataFileWriter:
             dictionary_pagesize_limit=options.dictionary_size,
             metadata_collector=self._footers,
         )
-        writer.add_key_value_metadata({"iceberg.schema": orjson.dumps(self.kind.schema.to_dict()).decode()})
+        schema = orjson.dumps(self.kind.schema.to_dict()).decode()
+        writer.add_key_value_metadata({"iceberg.schema": schema, **self.kind.key_values})
         return writer
 
     def write_group(self, table: pa.Table) -> None:
@@ -106,7 +119,7 @@ class DataFileWriter:
         footer = self._footers[0]
         metrics = self._metrics.finish(_column_sizes(footer, self.kind.stored))
         return ContentFile(
-            DataFileContent.DATA,
+            self.kind.content,
             self.location,
             FileFormat.PARQUET,
             self.kind.spec_id,
@@ -120,6 +133,7 @@ class DataFileWriter:
             lower_bounds=metrics.lower_bounds,
             upper_bounds=metrics.upper_bounds,
             split_offsets=_split_offsets(footer),
+            equality_ids=self.kind.equality_ids,
             sort_order_id=self.kind.sort_order_id,
         )
 
@@ -153,7 +167,7 @@ def row_group_start(group: pq.RowGroupMetaData) -> int:
 
 def _column_start(column: pq.ColumnChunkMetaData) -> int:
     offsets = (column.dictionary_page_offset, column.data_page_offset)
-    return min(int(o) for o in offsets if o)
+    return min((int(o) for o in offsets if o), default=0)
 
 
 @define

@@ -18,7 +18,7 @@ from icecore.engine.data.deletion_vector import Positions, decode_deletion_vecto
 from icecore.engine.data.equality import EqualityKeys
 from icecore.engine.data.file_field import FileField
 from icecore.engine.data.resolve import Leaf, make
-from icecore.engine.data.sources import BATCH_ROWS, Source, decoding, open_source
+from icecore.engine.data.sources import BATCH_ROWS, TO_THE_END, Source, decoding, open_source
 from icecore.engine.data.table_columns import ColumnReader, Identification, column_readers
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
@@ -72,7 +72,7 @@ class DeleteCache:
         found = [f for f in found if len(f)]
         if len(found) == 1:
             return found[0]
-        return np.unique(np.concatenate(found)) if found else _NONE
+        return found[0] if found else _NONE
 
     def _of_file(self, storage: Storage, d: ContentFile, path: str) -> Positions:
         if d.is_deletion_vector:
@@ -137,7 +137,7 @@ class DeleteCache:
             resolved = [r.resolved(evolve(d, first_row_id=None), fields, {}) for r in readers]
             leaves = frozenset(leaf for r in resolved for leaf in r.leaves)
             parts = []
-            for batch in source.batches(leaves, 0, d.file_size_in_bytes, BATCH_ROWS):
+            for batch in source.batches(leaves, 0, TO_THE_END, BATCH_ROWS):
                 parts.append([r.values(batch.columns, batch.first_position, batch.length) for r in resolved])
             columns = tuple(
                 pa.concat_arrays([p[i] for p in parts]) if parts else r.empty() for i, r in enumerate(readers)
@@ -167,7 +167,7 @@ def _read_position_deletes(storage: Storage, d: ContentFile) -> dict[str, Positi
         Leaf(pos.name, pos.first_leaf, LongType(), f"{d.file_path}: column 'pos'"),
     )
     found: dict[str, list[Positions]] = {}
-    for batch in source.batches(frozenset(n.leaf for n in nodes), 0, d.file_size_in_bytes, BATCH_ROWS):
+    for batch in source.batches(frozenset(n.leaf for n in nodes), 0, TO_THE_END, BATCH_ROWS):
         paths, positions = (make(n, batch.columns, batch.first_position, batch.length) for n in nodes)
         if paths.null_count or positions.null_count:
             # Neither may be null, but Impala leaves such rows aside, and they name no row anyway.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -47,11 +48,23 @@ def decode_deletion_vector(blob: bytes, where: str) -> Positions:
     return positions.astype(np.int64)
 
 
-def encode_deletion_vector(positions: Positions) -> bytes:
+def encode_deletion_vector(positions: pyroaring.BitMap64 | Positions | Iterable[int]) -> bytes:
     """The blob of row positions, in any order. Raises ValidationError for a negative position."""
-    if len(positions) and positions.min() < 0:
-        raise ValidationError(f"a row position can't be negative, found {positions.min()}")
-    bitmap = pyroaring.BitMap64(np.asarray(positions, dtype=np.uint64))
+    bitmap = bitmap_of(positions)
     bitmap.run_optimize()
     body = MAGIC + bitmap.serialize()
     return _EDGE.pack(len(body)) + body + _EDGE.pack(zlib.crc32(body))
+
+
+def bitmap_of(positions: pyroaring.BitMap64 | Positions | Iterable[int]) -> pyroaring.BitMap64:
+    """A new bitmap of row positions. Raises ValidationError for one that is negative or above 2^63 - 1."""
+    if isinstance(positions, pyroaring.BitMap64):
+        bitmap = positions.copy()
+    else:
+        values = np.asarray(positions if isinstance(positions, np.ndarray) else list(positions))
+        if len(values) and (values.dtype.kind not in "iu" or values.min() < 0):
+            raise ValidationError(f"a row position is a whole number and not negative, found {values.min()}")
+        bitmap = pyroaring.BitMap64(values.astype(np.uint64))
+    if len(bitmap) and bitmap.max() > MAX_POSITION:
+        raise ValidationError(f"a row position is at most {MAX_POSITION}, found {bitmap.max()}")
+    return bitmap

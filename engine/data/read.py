@@ -17,7 +17,7 @@ from icecore.engine.data.deletes import DeleteCache
 from icecore.engine.data.deletion_vector import Positions
 from icecore.engine.data.equality import EqualityKeys
 from icecore.engine.data.resolve import Node, Resolver, make, needed_leaves
-from icecore.engine.data.sources import BATCH_ROWS, FileBatch, open_source
+from icecore.engine.data.sources import BATCH_ROWS, TO_THE_END, FileBatch, open_source
 from icecore.engine.data.table_columns import Identification, ResolvedColumn
 from icecore.engine.errors import ValidationError
 from icecore.engine.scan_task import FileScanTask
@@ -69,7 +69,9 @@ def read_task(
     ]
     leaves = needed_leaves(nodes).union(*(c.leaves for columns, _ in equality for c in columns))
     schema = schema_to_arrow(projection, with_ids=False)
-    for batch in source.batches(leaves, task.start, task.length, batch_rows):
+    # The last range goes to the end of the file, wherever that is: a size in a manifest may be wrong.
+    is_last = task.start + task.length >= file.file_size_in_bytes
+    for batch in source.batches(leaves, task.start, TO_THE_END if is_last else task.length, batch_rows):
         kept = _kept(batch, positions, equality)
         if kept is None or kept.any():
             yield _record_batch(nodes, schema, batch, kept)

@@ -23,6 +23,7 @@ from icecore.engine.spec.content_file import FileFormat
 from icecore.engine.storage import Storage
 
 BATCH_ROWS = 131_072
+TO_THE_END = 2**62
 
 
 @frozen
@@ -108,7 +109,7 @@ class ParquetSource:
             footer = self._file.metadata
             for g in range(footer.num_row_groups):
                 group = footer.row_group(g)
-                if group.num_rows and (footer.num_row_groups == 1 or start <= row_group_start(group) < start + length):
+                if group.num_rows and start <= row_group_start(group) < start + length:
                     yield from self._group(g, group.num_rows, first, paths, batch_rows)
                 first += group.num_rows
 

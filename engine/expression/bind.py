@@ -27,6 +27,7 @@ from icecore.engine.expression.nodes import (
     Predicate,
     Term,
     TransformTerm,
+    TypedValue,
 )
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.expression.strings import like_parts
@@ -174,8 +175,9 @@ def _check_transform(transform: Transform, name: str, field_type: Any) -> None:
 def _text_test(op: Operation, term: BoundTerm, literals: tuple[Any, ...]) -> Expression:
     if not isinstance(term.source_type, StringType) or isinstance(term.transform, BucketTransform):
         raise ExpressionError(f"{op} needs a string")
+    literals = tuple(v.value if isinstance(v, TypedValue) else v for v in literals)
     if not all(isinstance(v, str) for v in literals):
-        raise ExpressionError(f"{op} needs a string, found {literals!r}")
+        raise ExpressionError(f"{op} needs a string, found {literals[0]!r}")
     if op in (Operation.LIKE, Operation.NOT_LIKE):
         op, literals = _plain_like(op, literals)
     if not isinstance(term.transform, IdentityTransform):

@@ -12,7 +12,7 @@ import datetime as dt
 import math
 import uuid
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, assert_never
 
 from attrs import frozen
@@ -57,6 +57,7 @@ from icecore.engine.spec.types import (
     TIMESTAMP_TYPES,
     BinaryType,
     DateType,
+    DecimalType,
     FixedType,
     IntegerType,
     PrimitiveType,
@@ -360,7 +361,17 @@ def _typed(result_type: PrimitiveType | None, value: Any) -> Any:
         return TypedValue(result_type, value)
     if isinstance(value, str) and isinstance(result_type, (FixedType, BinaryType)):
         return TypedValue(result_type, single_value.from_json(result_type, value))
+    if isinstance(value, str) and isinstance(result_type, DecimalType):
+        return _decimal(value)
     return value
+
+
+def _decimal(text: str) -> Decimal:
+    """A decimal of any scale; the column's may be smaller."""
+    try:
+        return Decimal(text)
+    except InvalidOperation as e:
+        raise ExpressionError(f"{text!r} is not a decimal") from e
 
 
 def _conjunction(sides: Iterable[Expression]) -> Expression:

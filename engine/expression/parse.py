@@ -10,6 +10,7 @@ fields are dotted. Numbers with a point are decimals and those with an exponent 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -317,7 +318,7 @@ def _path(node: exp.Expression) -> list[str]:
 
 def _constant(op: Operation, left: Any, right: Any, node: exp.Expression) -> Expression:
     """A comparison of two literals, such as `1 = 1`."""
-    number = (int, float)
+    number = (int, float, Decimal)
     comparable = type(left) is type(right) or (
         isinstance(left, number) and isinstance(right, number) and bool not in (type(left), type(right))
     )

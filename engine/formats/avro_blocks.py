@@ -21,6 +21,8 @@ from icecore.engine.errors import CorruptFileError, ValidationError
 
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
+# Writers end a block, before compression, with the record that brings it to this size.
+BLOCK_BYTES = 64 * 1024
 DEFLATE_LEVEL = 6
 ZSTANDARD_LEVEL = 3
 

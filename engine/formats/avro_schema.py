@@ -157,37 +157,35 @@ def _free(name: str, taken: set[str]) -> str:
 def resolve(schema: Any, where: str) -> Any:
     """A writer's schema as a plain type. Raises CorruptFileError where it is not an Avro schema that has an end."""
     try:
-        return _resolve(schema, {}, frozenset(), where)
+        return _resolve(schema, {}, where)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as e:
         raise CorruptFileError(f"{where}: the Avro header has no valid schema: {e!r}") from e
 
 
-def _resolve(schema: Any, named: dict[str, Any], open_names: frozenset[str], where: str) -> Any:
+def _resolve(schema: Any, named: dict[str, Any], where: str) -> Any:
     if isinstance(schema, str):
         if schema in PRIMITIVES:
             return {"type": schema}
         name = schema.rpartition(".")[2]
-        if name in open_names or name not in named:
+        if name not in named:
             raise CorruptFileError(f"{where}: the Avro schema refers to {schema!r}, which is not a finished type")
         return named[name]
     if isinstance(schema, list):
-        return [_resolve(s, named, open_names, where) for s in schema]
+        return [_resolve(s, named, where) for s in schema]
     kind = schema["type"]
     if not isinstance(kind, str) or (kind not in PRIMITIVES and kind not in _COMPLEX):
-        return _resolve(kind, named, open_names, where)
+        return _resolve(kind, named, where)
     out = dict(schema)
     name = str(schema.get("name", "")).rpartition(".")[2]
-    inner = open_names | {name} if kind in _NAMED else open_names
     match kind:
         case "record" | "error":
             out["fields"] = [
-                {**f, "name": str(f["name"]), "type": _resolve(f["type"], named, inner, where)}
-                for f in schema["fields"]
+                {**f, "name": str(f["name"]), "type": _resolve(f["type"], named, where)} for f in schema["fields"]
             ]
         case "array":
-            out["items"] = _resolve(schema["items"], named, inner, where)
+            out["items"] = _resolve(schema["items"], named, where)
         case "map":
-            out["values"] = _resolve(schema["values"], named, inner, where)
+            out["values"] = _resolve(schema["values"], named, where)
         case "fixed":
             out["size"] = int(schema["size"])
     if kind in _NAMED:

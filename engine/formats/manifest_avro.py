@@ -8,34 +8,32 @@ from __future__ import annotations
 import io
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import fastavro
+import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.errors import CorruptFileError, IcecoreError, UnsupportedFormatVersionError, ValidationError
-from icecore.engine.formats import avro_blocks, avro_schema, manifest_layout
-from icecore.engine.formats.avro_blocks import AvroBlock, AvroHeader
-from icecore.engine.formats.avro_schema import Stripper, array, field, int_map
+from icecore.engine.formats import avro_blocks, manifest_layout
+from icecore.engine.formats.avro_blocks import BLOCK_BYTES, AvroBlock, AvroHeader
+from icecore.engine.formats.binary_columns import to_arrays
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.formats.entry_encoding import encode_entries
 from icecore.engine.formats.manifest_layout import EntryLayout, PartitionColumn
+from icecore.engine.formats.manifest_schema import UNSUPPORTED_IN, entry_avro_schema
 from icecore.engine.spec import json_reader, single_value
-from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
+from icecore.engine.spec.content_file import DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.partition import PartitionField, PartitionSpec, fields_from_list
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import DecimalType, PrimitiveType, UUIDType
+from icecore.engine.spec.types import PrimitiveType
 
-BLOCK_BYTES = 64 * 1024
 CONTENT_NAMES = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
-UNSUPPORTED_IN = {
-    1: ("content_offset", "content_size_in_bytes", "first_row_id", "equality_ids", "referenced_data_file"),
-    2: ("content_offset", "content_size_in_bytes", "first_row_id"),
-    3: (),
-}
 
 
 @frozen
@@ -75,12 +73,9 @@ def write_manifest(
     """
     if format_version not in UNSUPPORTED_IN:
         raise UnsupportedFormatVersionError(f"manifests are written in format version 1 to 3, not {format_version}")
-    if spec.has_unknown_transform:
-        raise ValidationError(f"partition spec {spec.spec_id} has an unknown transform, so nothing is written with it")
+    _check_entries(entries, spec, format_version, content)
     types = [f.result_type(all_fields or schema) for f in spec.fields]
     written = entry_avro_schema(spec, types, format_version)
-    to_row = _row_writer(spec, types, format_version, content)
-    rows = (to_row(row) for batch in entries.to_batches(max_chunksize=_BATCH_ROWS) for row in batch.to_pylist())
     metadata: dict[str, str | bytes] = {
         "avro.schema": orjson.dumps(written),
         "schema": orjson.dumps(schema.to_dict()),
@@ -91,20 +86,8 @@ def write_manifest(
         **({"content": CONTENT_NAMES[content]} if format_version > 1 else {}),
         **(extra_metadata or {}),
     }
-    return avro_blocks.write_container(metadata, encode(written, rows), codec=codec, sync_marker=sync_marker)
-
-
-def entry_avro_schema(spec: PartitionSpec, types: Iterable[PrimitiveType], format_version: int) -> dict[str, Any]:
-    """The Avro schema of a manifest's entries (M4, M7), given the result types of the spec's fields."""
-    head = [field("status", 0, "int"), field("snapshot_id", 1, "long", optional=format_version > 1)]
-    if format_version > 1:
-        head += [
-            field("sequence_number", 3, "long", optional=True),
-            field("file_sequence_number", 4, "long", optional=True),
-        ]
-    partition = {"type": "record", "name": "r102", "fields": _partition_fields(spec, types)}
-    data_file = {"type": "record", "name": "r2", "fields": _data_file_fields(partition, format_version)}
-    return {"type": "record", "name": "manifest_entry", "fields": [*head, field("data_file", 2, data_file)]}
+    blocks = _blocks(entries, written, spec, types)
+    return avro_blocks.write_container(metadata, blocks, codec=codec, sync_marker=sync_marker)
 
 
 def read_manifest_header(data: bytes, where: str = "manifest") -> ManifestHeader:
@@ -167,170 +150,84 @@ def check_entries(table: pa.Table, where: str) -> pa.Table:
     return table
 
 
-def encode(written: dict[str, Any], rows: Iterable[Any]) -> Iterator[AvroBlock]:
-    """Rows of raw values as uncompressed blocks of some 64 KiB."""
-    raw = fastavro.parse_schema(Stripper().strip(avro_schema.resolve(written, "the Avro schema")))
-    out = io.BytesIO()
-    count = 0
-    for row in rows:
-        try:
-            fastavro.schemaless_writer(out, raw, row)
-        except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as e:
-            raise ValidationError(f"a record does not fit the Avro schema {written['name']}: {e!r}: {row}") from e
-        count += 1
-        if out.tell() >= BLOCK_BYTES:
-            yield AvroBlock(count, out.getvalue())
-            out, count = io.BytesIO(), 0
+def _blocks(
+    entries: pa.Table, written: dict[str, Any], spec: PartitionSpec, types: Sequence[PrimitiveType]
+) -> Iterator[AvroBlock]:
+    """The entries as uncompressed blocks, each ended by the entry that brings it to `BLOCK_BYTES`."""
+    head, data_file = written["fields"][:-1], written["fields"][-1]["type"]["fields"]
+    required = frozenset(f["name"] for f in (*head, *data_file) if not isinstance(f["type"], list))
+    names = [f["name"] for f in head], [f["name"] for f in data_file]
+    parts: list[bytes] = []
+    size = count = 0
+    for batch in entries.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS):
+        offsets, data = to_arrays(encode_entries(batch, *names, required, spec, types))
+        start = 0
+        while start < len(batch):
+            full = int(np.searchsorted(offsets, offsets[start] + BLOCK_BYTES - size))
+            end = min(full, len(batch))
+            parts.append(data[offsets[start] : offsets[end]].tobytes())
+            count, size = count + end - start, size + len(parts[-1])
+            if size >= BLOCK_BYTES:
+                yield AvroBlock(count, b"".join(parts))
+                parts, size, count = [], 0, 0
+            start = end
     if count:
-        yield AvroBlock(count, out.getvalue())
+        yield AvroBlock(count, b"".join(parts))
 
 
-def _partition_fields(spec: PartitionSpec, types: Iterable[PrimitiveType]) -> list[dict[str, Any]]:
-    taken: set[str] = set()
-    out: list[dict[str, Any]] = []
-    for f, result in zip(spec.fields, types, strict=True):
-        written = field(f.name, f.field_id, avro_schema.avro_type(result, taken), optional=True)
-        if any(written["name"] == other["name"] for other in out):
-            written |= {"name": f"{written['name']}_{f.field_id}", avro_schema.FIELD_NAME: f.name}
-        out.append(written)
-    return out
-
-
-def _data_file_fields(partition: dict[str, Any], format_version: int) -> list[dict[str, Any]]:
-    head = [field("content", 134, "int")] if format_version > 1 else []
-    head += [
-        field("file_path", 100, "string"),
-        field("file_format", 101, "string"),
-        field("partition", 102, partition),
-        field("record_count", 103, "long"),
-        field("file_size_in_bytes", 104, "long"),
-    ]
-    if format_version == 1:
-        head.append(field("block_size_in_bytes", 105, "long"))
-    tail = [
-        ("column_sizes", 108, int_map(117, 118, "long")),
-        ("value_counts", 109, int_map(119, 120, "long")),
-        ("null_value_counts", 110, int_map(121, 122, "long")),
-        ("nan_value_counts", 137, int_map(138, 139, "long")),
-        ("lower_bounds", 125, int_map(126, 127, "bytes")),
-        ("upper_bounds", 128, int_map(129, 130, "bytes")),
-        ("key_metadata", 131, "bytes"),
-        ("split_offsets", 132, array(133, "long")),
-        ("equality_ids", 135, array(136, "int")),
-        ("sort_order_id", 140, "int"),
-        ("first_row_id", 142, "long"),
-        ("referenced_data_file", 143, "string"),
-        ("content_offset", 144, "long"),
-        ("content_size_in_bytes", 145, "long"),
-    ]
-    skipped = UNSUPPORTED_IN[format_version]
-    return head + [field(n, i, t, optional=True) for n, i, t in tail if n not in skipped]
-
-
-# So many entries at a time are Python objects.
-_BATCH_ROWS = 2000
-# Java writes this where v1 requires a block size that nobody uses.
-_V1_BLOCK_SIZE = 64 * 1024 * 1024
+# So many entries are encoded at a time, which bounds the memory that wide tables need.
+_BATCH_ROWS = 4096
 _ALLOWED_CONTENT = {
     ManifestContent.DATA: (DataFileContent.DATA,),
     ManifestContent.DELETES: (DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES),
 }
 
 
-def _row_writer(
-    spec: PartitionSpec, types: list[PrimitiveType], format_version: int, content: ManifestContent
-) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _check_entries(entries: pa.Table, spec: PartitionSpec, format_version: int, content: ManifestContent) -> None:
+    """Raises ValidationError where a manifest of the kind can't hold an entry, naming its file."""
     if format_version == 1 and content is not ManifestContent.DATA:
         raise ValidationError("format version 1 has no delete manifests")
-    names = [f["name"] for f in _partition_fields(spec, types)]
-    known = {f.field_id for f in spec.fields}
-    to_avro: list[Callable[[bytes], Any]] = [partial(_raw_value, t) for t in types]
-
-    def partition(row: dict[str, Any]) -> dict[str, Any]:
-        found = dict(row["partition"] or ())
-        if not found.keys() <= known:
-            raise ValidationError(
-                f"{row['file_path']}: spec {spec.spec_id} has no partition field {sorted(found.keys() - known)}"
-            )
-        values = [found.get(f.field_id) for f in spec.fields]
-        return {n: None if v is None else c(v) for n, c, v in zip(names, to_avro, values, strict=True)}
-
-    def write(row: dict[str, Any]) -> dict[str, Any]:
-        _check_entry(row, spec.spec_id, format_version, content)
-        data_file = {
-            "content": row["content"],
-            "file_path": row["file_path"],
-            "file_format": row["file_format"],
-            "partition": partition(row),
-            "record_count": row["record_count"],
-            "file_size_in_bytes": row["file_size_in_bytes"],
-            "block_size_in_bytes": _V1_BLOCK_SIZE,
-            **{name: _array(row[name], pairs=True) for name in manifest_layout.MAPS},
-            **{name: _array(row[name], pairs=False) for name in manifest_layout.LISTS},
-            **{name: row[name] for name in _PLAIN_OPTIONALS},
-        }
-        return {**{name: row[name] for name in _ENTRY_SCALARS}, "data_file": data_file}
-
-    return write
+    if spec.has_unknown_transform:
+        raise ValidationError(f"partition spec {spec.spec_id} has an unknown transform, so nothing is written with it")
+    for wrong, name, reason in _faults(entries, spec.spec_id, format_version, content):
+        found = entries.select(["file_path", name]).filter(wrong).slice(0, 1)
+        if len(found):
+            path, value = found["file_path"][0].as_py(), found[name][0].as_py()
+            raise ValidationError(f"{path}: {reason}, found {name} {value!r}")
 
 
-_ENTRY_SCALARS = ("status", "snapshot_id", "sequence_number", "file_sequence_number")
-_PLAIN_OPTIONALS = (
-    "key_metadata",
-    "sort_order_id",
-    "first_row_id",
-    "referenced_data_file",
-    "content_offset",
-    "content_size_in_bytes",
-)
+def _faults(
+    entries: pa.Table, spec_id: int, format_version: int, content: ManifestContent
+) -> Iterator[tuple[pa.ChunkedArray, str, str]]:
+    """What may be wrong with an entry (M2, M4, D1): which ones are, the column that shows it, and what is expected."""
 
+    def is_null(name: str) -> pa.ChunkedArray:
+        return pc.is_null(entries[name])
 
-def _check_entry(row: dict[str, Any], spec_id: int, format_version: int, content: ManifestContent) -> None:
-    def refuse(reason: str) -> None:
-        raise ValidationError(f"{row['file_path']}: {reason}")
+    def differs(name: str, allowed: Iterable[int]) -> pa.ChunkedArray:
+        return pc.invert(pc.is_in(entries[name], pa.array([int(a) for a in allowed], entries[name].type)))
 
-    if row["spec_id"] != spec_id:
-        refuse(f"it has partition spec {row['spec_id']}, the manifest has {spec_id}")
-    if row["content"] not in _ALLOWED_CONTENT[content]:
-        refuse(f"a manifest of {CONTENT_NAMES[content]} can't hold content {row['content']}")
-    if row["status"] not in set(ManifestEntryStatus):
-        refuse(f"the status must be 0, 1 or 2, found {row['status']}")
+    yield differs("spec_id", [spec_id]), "spec_id", f"the manifest is of partition spec {spec_id}"
+    kind = CONTENT_NAMES[content]
+    yield differs("content", _ALLOWED_CONTENT[content]), "content", f"the manifest is one of {kind}"
+    yield differs("status", ManifestEntryStatus), "status", "the status must be 0, 1 or 2"
+    is_puffin = pc.equal(pc.utf8_upper(entries["file_format"]), str(FileFormat.PUFFIN))
+    is_vector = pc.and_(is_puffin, pc.equal(entries["content"], int(DataFileContent.POSITION_DELETES)))
+    if format_version < 3:
+        yield is_vector, "file_format", "a deletion vector needs format version 3"
     for name in UNSUPPORTED_IN[format_version]:
-        if row[name] is not None:
-            refuse(f"{name} can't be written in format version {format_version}")
-    if format_version == 1 and row["snapshot_id"] is None:
-        refuse("format version 1 needs the snapshot id in each entry")
-    explicit = row["sequence_number"] is not None and row["file_sequence_number"] is not None
-    if format_version > 1 and row["status"] != ManifestEntryStatus.ADDED and not explicit:
-        refuse("an existing or deleted entry must carry its sequence numbers, they can't be inherited")
-    if row["content"] == DataFileContent.EQUALITY_DELETES and not row["equality_ids"]:
-        refuse("an equality delete file needs equality_ids")
-    if row["content"] == DataFileContent.POSITION_DELETES and row["file_format"].upper() == "PUFFIN":
-        needed = ("referenced_data_file", "content_offset", "content_size_in_bytes")
-        if format_version < 3 or any(row[name] is None for name in needed):
-            refuse("a deletion vector needs format version 3 and " + ", ".join(needed))
-
-
-def _array(values: Any, *, pairs: bool) -> Any:
-    """A list or a map as fastavro takes it; naming the branch of the union spares it a look at each item."""
-    if values is None:
-        return None
-    return ("array", [{"key": k, "value": v} for k, v in values] if pairs else values)
-
-
-def _raw_value(result: PrimitiveType, data: bytes) -> Any:
-    value = single_value.from_bytes(result, data)
-    match result:
-        case DecimalType(precision=precision, scale=scale):
-            unscaled = single_value.decimal_to_unscaled(value, scale)
-            try:
-                return unscaled.to_bytes(avro_schema.decimal_size(precision), "big", signed=True)
-            except OverflowError as e:
-                raise ValidationError(f"partition value {value} does not fit {result}") from e
-        case UUIDType():
-            return value.bytes
-        case _:
-            return value
+        yield pc.is_valid(entries[name]), name, f"format version {format_version} has no {name}"
+    if format_version == 1:
+        yield is_null("snapshot_id"), "snapshot_id", "format version 1 needs the snapshot id in each entry"
+    else:
+        old = pc.not_equal(entries["status"], int(ManifestEntryStatus.ADDED))
+        for name in ("sequence_number", "file_sequence_number"):
+            yield pc.and_(old, is_null(name)), name, "only an added entry inherits its sequence numbers"
+    no_ids = pc.equal(pc.fill_null(pc.list_value_length(entries["equality_ids"]), 0), 0)
+    is_equality = pc.equal(entries["content"], int(DataFileContent.EQUALITY_DELETES))
+    yield pc.and_(is_equality, no_ids), "equality_ids", "an equality delete file needs equality_ids"
+    for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"):
+        yield pc.and_(is_vector, is_null(name)), name, f"a deletion vector needs {name}"
 
 
 def _int(header: AvroHeader, key: str) -> int | None:

@@ -7,7 +7,7 @@ arguments, to the byte.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import fastavro
@@ -16,8 +16,8 @@ from attrs import evolve
 
 from icecore.engine.errors import CorruptFileError, IcecoreError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.formats import avro_blocks, avro_schema
+from icecore.engine.formats.avro_blocks import BLOCK_BYTES, AvroBlock
 from icecore.engine.formats.avro_schema import FIELD_ID, Stripper, array, field
-from icecore.engine.formats.manifest_avro import encode
 from icecore.engine.formats.manifest_layout import names_by_field
 from icecore.engine.spec.content_file import FieldSummary, ManifestContent, ManifestFile
 from icecore.engine.spec.types import IntegerType
@@ -87,7 +87,7 @@ def write_manifest_list(
         metadata["first-row-id"] = str(first_row_id)
     metadata["format-version"] = str(format_version)
     rows = (_row(m, format_version) for m in manifests)
-    return avro_blocks.write_container(metadata, encode(written, rows), codec=codec, sync_marker=sync_marker)
+    return avro_blocks.write_container(metadata, _blocks(written, rows), codec=codec, sync_marker=sync_marker)
 
 
 def assign_first_row_ids(manifests: Iterable[ManifestFile], first_row_id: int) -> tuple[tuple[ManifestFile, ...], int]:
@@ -169,6 +169,24 @@ def read_manifest_list(data: bytes, where: str) -> tuple[ManifestFile, ...]:
     except Exception as e:  # whatever a broken file makes the decoder raise
         raise CorruptFileError(f"{where}: a manifest can't be decoded: {type(e).__name__}: {e}") from e
     return tuple(out)
+
+
+def _blocks(written: dict[str, Any], rows: Iterable[Any]) -> Iterator[AvroBlock]:
+    """The rows as uncompressed blocks of some 64 KiB."""
+    raw = fastavro.parse_schema(Stripper().strip(avro_schema.resolve(written, "the Avro schema")))
+    out = io.BytesIO()
+    count = 0
+    for row in rows:
+        try:
+            fastavro.schemaless_writer(out, raw, row)
+        except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as e:
+            raise ValidationError(f"a record does not fit the Avro schema {written['name']}: {e!r}: {row}") from e
+        count += 1
+        if out.tell() >= BLOCK_BYTES:
+            yield AvroBlock(count, out.getvalue())
+            out, count = io.BytesIO(), 0
+    if count:
+        yield AvroBlock(count, out.getvalue())
 
 
 def _row(m: ManifestFile, format_version: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from icecore.engine.errors import (
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    NoSuchViewError,
     TableAlreadyExistsError,
 )
 from icecore.engine.events import Event
@@ -55,11 +56,11 @@ class ReadModels:
             case ev.NAMESPACE_DROPPED:
                 self._run("delete_namespace", name=dotted(tuple(payload["namespace"])))
                 self._run("delete_iceberg_namespace", catalog=self.catalog_name, namespace=dotted(payload["namespace"]))
-            case ev.TABLE_CREATED | ev.TABLE_REGISTERED:
+            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED:
                 self._put_name(event, tuple(payload["identifier"]))
-            case ev.TABLE_RENAMED:
+            case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
                 self._rename(event, tuple(payload["from"]), tuple(payload["to"]))
-            case ev.TABLE_DROPPED:
+            case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
                 self._forget_name(event, tuple(payload["identifier"]))
         if event.stream != ev.CATALOG_STREAM:
             self._advance(event, payload)
@@ -178,12 +179,27 @@ class ReadModels:
             raise NoSuchTableError(f"there is no table {dotted(identifier)!r}{hint}")
         return found[1]
 
+    def view_stream(self, identifier: tuple[str, ...]) -> str:
+        """Raises NoSuchViewError."""
+        found = self.find(identifier)
+        if found is None or found[0] != "view":
+            hint = " (it is a table)" if found else ""
+            raise NoSuchViewError(f"there is no view {dotted(identifier)!r}{hint}")
+        return found[1]
+
     def check_new_name(self, identifier: tuple[str, ...]) -> None:
         """Raises NoSuchNamespaceError, TableAlreadyExistsError."""
         self.namespace_properties(identifier[:-1])
         found = self.find(identifier)
         if found is not None:
             raise TableAlreadyExistsError(f"there is a {found[0]} {dotted(identifier)!r} already")
+        namespace, name = dotted(identifier[:-1]), identifier[-1]
+        shared = self._store.row(MODELS, "get_iceberg_table", catalog=self.catalog_name, namespace=namespace, name=name)
+        if shared is not None:
+            raise TableAlreadyExistsError(
+                f"another engine made {dotted(identifier)!r} in iceberg_tables; its metadata is "
+                f"{shared['metadata_location']}, which can be registered under another name"
+            )
 
     def identifier_of(self, stream: str) -> tuple[str, ...] | None:
         found = self._store.row(MODELS, "name_of_stream", stream=stream)
@@ -191,7 +207,8 @@ class ReadModels:
 
     def _put_name(self, event: Event, identifier: tuple[str, ...]) -> None:
         namespace = dotted(identifier[:-1])
-        self._run("put_name", namespace=namespace, name=identifier[-1], kind="table", stream=event.stream)
+        kind = "view" if ev.is_view_stream(event.stream) else "table"
+        self._run("put_name", namespace=namespace, name=identifier[-1], kind=kind, stream=event.stream)
 
     def _rename(self, event: Event, old: tuple[str, ...], new: tuple[str, ...]) -> None:
         self._run("delete_name", stream=event.stream)

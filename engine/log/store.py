@@ -84,7 +84,8 @@ class EventStore:
     def _connect(self) -> sqlite3.Connection:
         mode = "ro" if self.read_only else "rwc"
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        if self.read_only and not os.access(self.path.parent, os.W_OK):
+        if self.read_only and not os.access(self.path.parent, os.W_OK) and not self._has_wal():
+            # SQLite can't make its shared memory file there. With a WAL that holds commits it must find one.
             uri += "&immutable=1"
         connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row
@@ -94,6 +95,10 @@ class EventStore:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA cache_size = -16000")
         return connection
+
+    def _has_wal(self) -> bool:
+        wal = self.path.with_name(self.path.name + "-wal")
+        return wal.exists() and wal.stat().st_size > 0
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         if self._has_log(connection):

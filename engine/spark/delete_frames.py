@@ -66,9 +66,7 @@ def equality_rows(
     session: SparkSession, deletes: EqualityDeletes, identification: Identification, storage: Storage
 ) -> DataFrame:
     """The delete rows: key columns `k0`, `k1` and so on in their stored form, and `sets`, an array of numbers."""
-    fields = [
-        T.StructField(f"k{i}", stored_type(r.leaf.field_type)) for i, r in enumerate(deletes.readers)
-    ]
+    fields = [T.StructField(f"k{i}", stored_type(r.leaf.field_type)) for i, r in enumerate(deletes.readers)]
     struct = T.StructType([*fields, T.StructField("sets", T.ArrayType(T.IntegerType()))])
     readers = deletes.readers
 
@@ -108,4 +106,3 @@ def _distinct_rows(deletes: Sequence[ContentFile]) -> int:
 def _small(frame: DataFrame, rows: int) -> DataFrame:
     """Broadcast where it fits: Spark can't know how many rows come out of a Python task."""
     return F.broadcast(frame) if rows <= MAX_BROADCAST_ROWS else frame
-

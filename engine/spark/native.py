@@ -1,6 +1,7 @@
 """Parquet files read by Spark's own vectorised reader, with deletes as anti joins and constants by a broadcast join.
 
-Public API alone, so it works in Spark Connect as well. Spec: Column Projection (P1), Row Lineage (RL5), Row-level Deletes.
+Public API alone, so it works in Spark Connect as well.
+Spec: Column Projection (P1), Row Lineage (RL5), Row-level Deletes (D2 to D5).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.read_columns import ReadColumn, ddl, missing_stored_sql, path_sql, stored_sql
-from icecore.engine.spark.read_names import alias
+from icecore.engine.spark.read_names import UNSAFE_TO_PUSH, alias
 from icecore.engine.spark.scan_context import Branch, ScanContext
 from icecore.engine.spark.sql_text import quote, text_literal
 from icecore.engine.spark.stored_arrow import stored_array
@@ -112,9 +113,7 @@ class _NativeRead:
     def scanned(self) -> DataFrame:
         """The files with their columns, and with what tells rows where that is needed."""
         group = self.group
-        fields = [
-            c.spark_field(with_ids=group.by_id, default=self.has_default(c)) for c in group.columns if c.is_read
-        ]
+        fields = [c.spark_field(with_ids=group.by_id, default=self.has_default(c)) for c in group.columns if c.is_read]
         if group.by_id:
             # Lineage columns are stored where a rewrite moved rows.
             stored = [f for f in self.context.reserved if f.field_id in (ROW_ID_ID, LAST_UPDATED_ID)]
@@ -132,13 +131,16 @@ class _NativeRead:
             value = self.constant_of_partition(column.field) if field_id in self.group.lacking else None
             return value or missing_stored_sql(column.field)
         value = stored_sql(column, quote(column.name or ""), default=self.has_default(column))
+        if not self.group.by_id and isinstance(column.field.field_type, UNSAFE_TO_PUSH):
+            # The same value, in a form that Spark pushes no filter through (see `read_names`).
+            value = f"greatest({value}, {value})"
         if field_id not in self.group.lacking:
             return value
         return f"coalesce({value}, {self.constant_of_partition(column.field)})"
 
     def constant_of_partition(self, f: NestedField) -> str:
         identity = [self.context.identity_values(t.file).get(f.field_id) for t in self.group.tasks]
-        array = stored_array(to_array(f.field_type, identity, with_ids=False), f.field_type)  # type: ignore[arg-type]
+        array = stored_array(to_array(f.field_type, identity, with_ids=False), f.field_type)
         return self.constant(f"__icecore_p{f.field_id}", stored_type(f.field_type), array)
 
     def constant(self, name: str, spark_type: T.DataType, values: pa.Array) -> str:
@@ -179,9 +181,7 @@ class _NativeRead:
     def position_deletes(self) -> list[PositionDeletes]:
         found = []
         for number, t in enumerate(self.group.tasks):
-            deletes = tuple(
-                without_metrics(d) for d in t.delete_files if d.content is DataFileContent.POSITION_DELETES
-            )
+            deletes = tuple(without_metrics(d) for d in t.delete_files if d.content is DataFileContent.POSITION_DELETES)
             if deletes:
                 found.append(PositionDeletes(number, t.file.file_path, deletes))
         self.needs_position = self.needs_position or bool(found)
@@ -259,4 +259,3 @@ class _NativeRead:
         ]
         kept = [F.col(quote(c)) for c in out.columns if c not in (path, found, *names)]
         return out.select(*kept, *guarded)
-

@@ -44,7 +44,10 @@ def python_branch(context: ScanContext, tasks: Sequence[FileScanTask], columns: 
                 yield stored_batch(batch, read)
 
     frame = mapped(context.session, chunked([_slim(t) for t in tasks], _FILES_PER_TASK), rows, struct)
-    sql = {c.field.field_id: quote(c.name or "") if c.is_read else missing_stored_sql(c.field) for c in (*columns, *reserved)}
+    sql = {
+        c.field.field_id: quote(c.name or "") if c.is_read else missing_stored_sql(c.field)
+        for c in (*columns, *reserved)
+    }
     return Branch(frame, {c.field.field_id: c for c in columns}, sql)
 
 

@@ -1,7 +1,7 @@
 """Planned files as a Spark DataFrame.
 
-Spark's own Parquet reader reads what it reads rightly; all else goes through Python in Spark's tasks. The rows are those
-of the plan whatever the names of columns were, whatever the session's settings.
+Spark's own Parquet reader reads what it reads rightly; all else goes through Python in Spark's tasks. The rows are
+those of the plan whatever the names of columns were, whatever the session's settings.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ def _filtered(context: ScanContext, branch: Branch) -> DataFrame:
         if isinstance(p.term, BoundTerm) and isinstance(p.term.transform, BucketTransform) and p.term not in names:
             names[p.term] = f"__icecore_bucket{len(names)}"
             computed = transform_column(p.term.transform, p.term.source_type, column(p.term))
-            buckets.append(computed.alias(names[p.term]))
+            if computed is not None:
+                buckets.append(computed.alias(names[p.term]))
     frame = branch.frame.select("*", *buckets) if buckets else branch.frame
     return frame.where(to_spark_sql(context.filter, lambda t: quote(names[t]) if t in names else column(t)))

@@ -119,7 +119,7 @@ def _found_column(field: NestedField, found: tuple[FileField, ...]) -> ReadColum
 
 
 def native_default(field: NestedField) -> bool:
-    """Whether Spark's Parquet reader can give files without the column its initial default, or there is none to give."""
+    """Whether Spark's Parquet reader can give files that lack a column its initial default, if it has any."""
     if any(f.initial_default is not None for f in walk(children(field.field_type))):
         return False
     t = field.field_type

@@ -11,9 +11,13 @@ from collections.abc import Iterable, Iterator
 from icecore.engine.formats.avro_schema import sanitize
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import FLOATING_TYPES, NestedField, StructType, Type
+from icecore.engine.spec.types import FLOATING_TYPES, DecimalType, DoubleType, FloatType, NestedField, StructType, Type
 
 Path = tuple[str, ...]
+
+# NaN is missing in Parquet's statistics, -0.0 and 0.0 differ in its dictionaries; and Spark cuts a decimal literal down to
+# the 32 bits of a file from before the column was promoted.
+UNSAFE_TO_PUSH = (FloatType, DoubleType, DecimalType)
 
 
 class ReadNames:
@@ -21,8 +25,8 @@ class ReadNames:
 
     A column keeps its name if in all schemas of the table its id had only this name and type, and no other id had the
     name, upper and lower case taken as one. Otherwise a filter may be tested against another column, or against
-    values of a narrower type. Floating-point columns never do: Parquet's statistics leave NaN out, which Spark takes for
-    greater than all numbers. Where old schemas were removed nothing is known, so no column keeps its name.
+    values of a narrower type. Floating-point columns never do: Parquet's statistics leave NaN out, which Spark takes
+    for greater than all numbers. Where old schemas were removed nothing is known, so no column keeps its name.
     """
 
     def __init__(self, metadata: TableMetadata) -> None:

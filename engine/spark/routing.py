@@ -16,6 +16,7 @@ from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spark.native import NativeGroup
 from icecore.engine.spark.paths import spark_can_open, spark_path
 from icecore.engine.spark.read_columns import ReadColumn, columns_by_name, native_default
+from icecore.engine.spark.read_names import UNSAFE_TO_PUSH
 from icecore.engine.spark.scan_context import ScanContext
 from icecore.engine.spark.whole_files import FileTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
@@ -149,11 +150,18 @@ def _names(columns: Iterable[ReadColumn]) -> tuple[object, ...]:
 
 
 def _names_are_readable(columns: tuple[ReadColumn, ...]) -> bool:
-    """Whether Spark can tell the columns of a file apart by name and finds something in every struct."""
+    """Whether Spark can tell the columns of a file apart by name, finds something in every struct, and pushes no filter
+    on a part of a struct that would lose rows.
+    """
     if not _distinct(columns) or any(c.name == "_metadata" for c in columns):
         return False
     structs = [c for c in _all_columns(columns) if c.is_read and isinstance(c.field.field_type, StructType)]
-    return all(any(p.is_read for p in c.parts) and _distinct(c.parts) for c in structs)
+    return all(
+        any(p.is_read for p in c.parts)
+        and _distinct(c.parts)
+        and not any(isinstance(p.field.field_type, UNSAFE_TO_PUSH) for p in c.parts)
+        for c in structs
+    )
 
 
 def _distinct(columns: tuple[ReadColumn, ...]) -> bool:

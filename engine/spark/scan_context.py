@@ -56,7 +56,7 @@ class ScanContext:
         return tuple(f for f in self.projection.fields if f.field_id >= FIRST_RESERVED_ID)
 
     def read_fields(self, key_ids: frozenset[int]) -> tuple[NestedField, ...]:
-        """The top-level columns to read: those asked for, whole ones for the filter and for keys of equality deletes."""
+        """The top-level columns to read: those asked for, and whole ones for the filter and for equality deletes."""
         chosen = {f.field_id: f for f in self.projection.fields if f.field_id < FIRST_RESERVED_ID}
         for field_id in sorted(references(self.filter) | key_ids):
             if field_id < FIRST_RESERVED_ID:
@@ -99,8 +99,8 @@ class ScanContext:
 class Branch:
     """A DataFrame of read columns.
 
-    `columns` are the read top-level columns by field id, `sql` what gives each of them, the metadata columns too, in its
-    stored form.
+    `columns` are the read top-level columns by field id, `sql` what gives each of them, the metadata columns too, in
+    its stored form.
     """
 
     frame: DataFrame

@@ -102,8 +102,8 @@ def _match(
     """The table's fields that are there, each with its position in the data."""
     by_name = {f.name: i for i, f in enumerate(fields)}
     lower: dict[str, list[int]] = {}
-    for i, f in enumerate(fields):
-        lower.setdefault(f.name.lower(), []).append(i)
+    for n, f in enumerate(fields):
+        lower.setdefault(f.name.lower(), []).append(n)
     positions: dict[int, int] = {}
     for position, source in enumerate(found):
         i = by_name.get(source.name)
@@ -115,10 +115,10 @@ def _match(
         if i in positions:
             raise ValidationError(f"column {prefix + source.name!r} comes twice in the data")
         positions[i] = position
-    for i, f in enumerate(fields):
-        if i not in positions and f.required and f.write_default is None:
+    for n, f in enumerate(fields):
+        if n not in positions and f.required and f.write_default is None:
             raise ValidationError(f"the required column {prefix + f.name!r} is missing in the data and has no default")
-    return [(f, positions[i]) for i, f in enumerate(fields) if i in positions]
+    return [(f, positions[n]) for n, f in enumerate(fields) if n in positions]
 
 
 def _stored(value: str, found: T.DataType, wanted: Type, path: str, case_sensitive: bool) -> str | None:

@@ -59,5 +59,3 @@ def _stored(array: pa.Array, column: ReadColumn) -> pa.Array:
             return pa.MapArray.from_arrays(offsets, keys, values, type=pa.map_(keys.type, values.type), mask=mask)
         case t:
             return stored_array(array, t)
-
-

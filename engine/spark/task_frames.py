@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ _ITEMS_PER_CHUNK = 8
 def mapped(
     session: SparkSession, chunks: Sequence[Sequence[Item]], read: Callable[[list[Item]], Batches], struct: T.StructType
 ) -> DataFrame:
-    """What `read` yields for each chunk of items, one Spark task for each chunk. Batches have the columns of `struct`."""
+    """What `read` yields for each chunk of items, in a Spark task of its own. Batches have the columns of `struct`."""
 
     def task(batches: Batches) -> Batches:
         for batch in batches:
@@ -43,7 +44,7 @@ def chunked(items: Sequence[Item], per_chunk: int = _ITEMS_PER_CHUNK) -> list[Se
     """The items in a bounded number of runs."""
     count = max(1, min(_MAX_CHUNKS, -(-len(items) // per_chunk)))
     bounds = [len(items) * i // count for i in range(count + 1)]
-    return [items[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [items[a:b] for a, b in pairwise(bounds)]
 
 
 def without_metrics(file: ContentFile) -> ContentFile:

@@ -106,7 +106,7 @@ def _as_hashed(source: PrimitiveType, value: str) -> str | None:
 
 
 def _bucket_udf(transform: BucketTransform, source: PrimitiveType, value: str) -> Column:
-    """Strings, bytes and decimals are hashed in Python: Spark's hash treats the bytes after the last word differently."""
+    """Strings, bytes and decimals are hashed in Python: Spark's hash treats bytes after the last word differently."""
     import pyarrow as pa
 
     def bucket(array):  # type: ignore[no-untyped-def]  # PySpark reads type hints at run time

@@ -50,7 +50,7 @@ def schema_to_spark(schema: Schema) -> T.StructType:
 
 
 def shown_type(iceberg_type: Type) -> T.DataType:
-    """The Spark type that a DataFrame shows for an Iceberg type. Every field is nullable, as in Spark's file sources."""
+    """The Spark type that a DataFrame shows for an Iceberg type. Every field is nullable, as in all file sources."""
     match iceberg_type:
         case UUIDType():
             return T.StringType()

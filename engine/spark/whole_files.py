@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from attrs import evolve, frozen
 
@@ -35,11 +36,11 @@ def whole_files(tasks: Sequence[FileScanTask]) -> list[FileTask]:
 
 def _merged(ranges: list[FileScanTask]) -> list[FileTask]:
     first, file = ranges[0], ranges[0].file
-    for before, after in zip(ranges, ranges[1:], strict=False):
+    for before, after in pairwise(ranges):
         if after.start < before.start + before.length:
             raise ValidationError(f"{file.file_path} is planned twice from byte {after.start} on")
     head = min(file.split_offsets) if file.split_offsets else _HEAD
-    gaps = any(a.start + a.length != b.start for a, b in zip(ranges, ranges[1:], strict=False))
+    gaps = any(a.start + a.length != b.start for a, b in pairwise(ranges))
     last = ranges[-1]
     same_deletes = all(delete_keys(t) == delete_keys(first) for t in ranges[1:])
     if first.start > head or gaps or last.start + last.length < file.file_size_in_bytes or not same_deletes:

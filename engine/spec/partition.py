@@ -5,14 +5,14 @@ Spec: Partitioning (PT1 to PT7). A partition tuple is a tuple of internal values
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.json_reader import get, get_list
+from icecore.engine.spec.json_reader import get, get_list, unknown
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import (
     Transform,
@@ -35,6 +35,7 @@ class PartitionField:
     field_id: int
     transform: Transform
     name: str
+    extra: Mapping[str, Any] = field(factory=dict, hash=False)
 
     @property
     def source_id(self) -> int:
@@ -63,7 +64,7 @@ class PartitionField:
             out["source-id"] = self.source_id
         else:
             out["source-ids"] = list(self.source_ids)
-        return {**out, "field-id": self.field_id, "name": self.name, "transform": str(self.transform)}
+        return {**out, "field-id": self.field_id, "name": self.name, "transform": str(self.transform), **self.extra}
 
 
 @define(frozen=True, slots=False)
@@ -72,6 +73,7 @@ class PartitionSpec:
 
     fields: tuple[PartitionField, ...] = ()
     spec_id: int = INITIAL_SPEC_ID
+    extra: Mapping[str, Any] = field(factory=dict, hash=False)
 
     def __attrs_post_init__(self) -> None:
         names: set[str] = set()
@@ -123,13 +125,14 @@ class PartitionSpec:
         return [f.to_dict() for f in self.fields]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"spec-id": self.spec_id, "fields": self.fields_to_list()}
+        return {"spec-id": self.spec_id, "fields": self.fields_to_list(), **self.extra}
 
     @classmethod
     def from_dict(cls, obj: Any) -> PartitionSpec:
         """Raises ValidationError where the object is no spec."""
         fields = get_list(obj, "fields", "partition spec")
-        return cls(fields_from_list(fields), get(obj, "spec-id", int, "partition spec"))
+        spec_id = get(obj, "spec-id", int, "partition spec")
+        return cls(fields_from_list(fields), spec_id, unknown(obj, frozenset({"spec-id", "fields"})))
 
     @classmethod
     def from_fields(cls, fields: Iterable[Any], spec_id: int = INITIAL_SPEC_ID) -> PartitionSpec:
@@ -161,6 +164,9 @@ class PartitionSpec:
         return "[" + ", ".join(f"{f.name}: {f.transform}({f.source_id})" for f in self.fields) + "]"
 
 
+_FIELD_KEYS = frozenset({"source-id", "source-ids", "field-id", "name", "transform"})
+
+
 def fields_from_list(items: Iterable[Any]) -> tuple[PartitionField, ...]:
     """Partition fields of a JSON array; v1 files may lack field ids, which then count from 1000 (PT1)."""
     out = []
@@ -173,6 +179,7 @@ def fields_from_list(items: Iterable[Any]) -> tuple[PartitionField, ...]:
                 get(item, "field-id", int, where, PARTITION_FIELD_ID_START + i),
                 parse_transform(get(item, "transform", str, where)),
                 name,
+                unknown(item, _FIELD_KEYS),
             )
         )
     return tuple(out)

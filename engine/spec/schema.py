@@ -5,7 +5,7 @@ Spec: Schemas and Data Types, Appendix C Schemas (T4 to T9).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from attrs import define, evolve, field
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec import single_value
-from icecore.engine.spec.json_reader import get, get_list
+from icecore.engine.spec.json_reader import get, get_list, unknown
 from icecore.engine.spec.types import (
     DoubleType,
     FloatType,
@@ -46,6 +46,7 @@ class Schema:
     fields: tuple[NestedField, ...]
     schema_id: int = INITIAL_SCHEMA_ID
     identifier_field_ids: tuple[int, ...] = field(converter=_sorted_ids, default=())
+    extra: Mapping[str, Any] = field(factory=dict, hash=False)
 
     def __attrs_post_init__(self) -> None:
         seen: dict[int, str] = {}
@@ -174,7 +175,7 @@ class Schema:
         out["fields"] = [_field_to_dict(f) for f in self.fields]
         if self.identifier_field_ids:
             out["identifier-field-ids"] = list(self.identifier_field_ids)
-        return out
+        return out | dict(self.extra)
 
     @classmethod
     def from_dict(cls, obj: Any, default_id: int = INITIAL_SCHEMA_ID) -> Schema:
@@ -184,13 +185,24 @@ class Schema:
         struct = type_from_json(obj)
         assert isinstance(struct, StructType)
         ids = get_list(obj, "identifier-field-ids", "schema", default=[])
-        return cls(struct.fields, get(obj, "schema-id", int, "schema", default_id), tuple(ids))
+        return cls(
+            struct.fields,
+            get(obj, "schema-id", int, "schema", default_id),
+            tuple(ids),
+            unknown(obj, _SCHEMA_KEYS),
+        )
 
     def __str__(self) -> str:
         lines = [
             f"  {f.field_id}: {f.name}: {'required' if f.required else 'optional'} {f.field_type}" for f in self.fields
         ]
         return "table {\n" + "\n".join(lines) + "\n}"
+
+
+_SCHEMA_KEYS = frozenset({"type", "schema-id", "fields", "identifier-field-ids"})
+_FIELD_KEYS = frozenset({"id", "name", "required", "type", "doc", "initial-default", "write-default"})
+_LIST_KEYS = frozenset({"type", "element-id", "element", "element-required"})
+_MAP_KEYS = frozenset({"type", "key-id", "key", "value-id", "value", "value-required"})
 
 
 def _walk_paths(
@@ -276,6 +288,7 @@ def type_to_json(iceberg_type: Type) -> Any:
                 "element-id": iceberg_type.element_id,
                 "element": type_to_json(iceberg_type.element),
                 "element-required": iceberg_type.element_required,
+                **iceberg_type.extra,
             }
         case MapType():
             return {
@@ -285,6 +298,7 @@ def type_to_json(iceberg_type: Type) -> Any:
                 "value-id": iceberg_type.value_id,
                 "value": type_to_json(iceberg_type.value),
                 "value-required": iceberg_type.value_required,
+                **iceberg_type.extra,
             }
         case _:
             return str(iceberg_type)
@@ -303,7 +317,7 @@ def _field_to_dict(f: NestedField) -> dict[str, Any]:
         out["initial-default"] = single_value.to_json(f.field_type, f.initial_default)
     if f.write_default is not None:
         out["write-default"] = single_value.to_json(f.field_type, f.write_default)
-    return out
+    return out | dict(f.extra)
 
 
 def type_from_json(obj: Any) -> Type:
@@ -319,6 +333,7 @@ def type_from_json(obj: Any) -> Type:
                 get(obj, "element-id", int, "list"),
                 type_from_json(obj.get("element")),
                 get(obj, "element-required", bool, "list"),
+                unknown(obj, _LIST_KEYS),
             )
         case "map":
             return MapType(
@@ -327,6 +342,7 @@ def type_from_json(obj: Any) -> Type:
                 get(obj, "value-id", int, "map"),
                 type_from_json(obj.get("value")),
                 get(obj, "value-required", bool, "map"),
+                unknown(obj, _MAP_KEYS),
             )
         case _:
             raise ValidationError(f"unknown nested type {kind!r}")
@@ -343,6 +359,7 @@ def _field_from_dict(obj: Any) -> NestedField:
         get(obj, "doc", str, where, None),
         single_value.from_json(field_type, obj.get("initial-default")),
         single_value.from_json(field_type, obj.get("write-default")),
+        unknown(obj, _FIELD_KEYS),
     )
 
 

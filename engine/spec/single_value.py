@@ -107,8 +107,11 @@ def to_bytes(iceberg_type: PrimitiveType, value: Any) -> bytes:
                 return _FLOAT.pack(value)
             case DoubleType():
                 return _DOUBLE.pack(value)
-            case DecimalType(scale=scale):
-                return signed_big_endian(decimal_to_unscaled(value, scale))
+            case DecimalType(precision=precision, scale=scale):
+                unscaled = decimal_to_unscaled(value, scale)
+                if abs(unscaled) >= int(10**precision):
+                    raise ValidationError(f"{value} has more than {precision} digits, too many for {iceberg_type}")
+                return signed_big_endian(unscaled)
             case StringType():
                 return str(value).encode("utf-8", "surrogatepass")
             case UUIDType():

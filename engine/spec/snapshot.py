@@ -117,6 +117,20 @@ class SnapshotRefType(enum.StrEnum):
     TAG = "tag"
 
 
+_REF_KEYS = frozenset(
+    {
+        "snapshot-id",
+        "type",
+        "min-snapshots-to-keep",
+        "max-snapshot-age-ms",
+        "max-ref-age-ms",
+        # Of the update that sets a ref, which is otherwise the ref itself.
+        "action",
+        "ref-name",
+    }
+)
+
+
 @frozen
 class SnapshotRef:
     """A branch or tag. Ages are in milliseconds; the first two settings are for branches only (R1)."""
@@ -126,6 +140,7 @@ class SnapshotRef:
     min_snapshots_to_keep: int | None = None
     max_snapshot_age_ms: int | None = None
     max_ref_age_ms: int | None = None
+    extra: Mapping[str, Any] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         tag_settings = (self.min_snapshots_to_keep, self.max_snapshot_age_ms)
@@ -143,7 +158,7 @@ class SnapshotRef:
             "max-snapshot-age-ms": self.max_snapshot_age_ms,
             "max-ref-age-ms": self.max_ref_age_ms,
         }
-        return out | {k: v for k, v in optional.items() if v is not None}
+        return out | {k: v for k, v in optional.items() if v is not None} | dict(self.extra)
 
     @classmethod
     def from_dict(cls, obj: Any, name: str = "") -> SnapshotRef:
@@ -160,6 +175,7 @@ class SnapshotRef:
             get(obj, "min-snapshots-to-keep", int, where, None) if is_branch else None,
             get(obj, "max-snapshot-age-ms", int, where, None) if is_branch else None,
             get(obj, "max-ref-age-ms", int, where, None),
+            unknown(obj, _REF_KEYS),
         )
 
 
@@ -169,14 +185,16 @@ class SnapshotLogEntry:
 
     timestamp_ms: int
     snapshot_id: int
+    extra: Mapping[str, Any] = field(factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"timestamp-ms": self.timestamp_ms, "snapshot-id": self.snapshot_id}
+        return {"timestamp-ms": self.timestamp_ms, "snapshot-id": self.snapshot_id, **self.extra}
 
     @classmethod
     def from_dict(cls, obj: Any) -> SnapshotLogEntry:
         where = "snapshot-log entry"
-        return cls(get(obj, "timestamp-ms", int, where), get(obj, "snapshot-id", int, where))
+        known = frozenset({"timestamp-ms", "snapshot-id"})
+        return cls(get(obj, "timestamp-ms", int, where), get(obj, "snapshot-id", int, where), unknown(obj, known))
 
 
 @frozen
@@ -185,14 +203,16 @@ class MetadataLogEntry:
 
     timestamp_ms: int
     metadata_file: str
+    extra: Mapping[str, Any] = field(factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"timestamp-ms": self.timestamp_ms, "metadata-file": self.metadata_file}
+        return {"timestamp-ms": self.timestamp_ms, "metadata-file": self.metadata_file, **self.extra}
 
     @classmethod
     def from_dict(cls, obj: Any) -> MetadataLogEntry:
         where = "metadata-log entry"
-        return cls(get(obj, "timestamp-ms", int, where), get(obj, "metadata-file", str, where))
+        known = frozenset({"timestamp-ms", "metadata-file"})
+        return cls(get(obj, "timestamp-ms", int, where), get(obj, "metadata-file", str, where), unknown(obj, known))
 
 
 _BLOB_KEYS = frozenset({"type", "snapshot-id", "sequence-number", "fields", "properties"})
@@ -289,12 +309,14 @@ class PartitionStatisticsFile:
     snapshot_id: int
     statistics_path: str
     file_size_in_bytes: int
+    extra: Mapping[str, Any] = field(factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "snapshot-id": self.snapshot_id,
             "statistics-path": self.statistics_path,
             "file-size-in-bytes": self.file_size_in_bytes,
+            **self.extra,
         }
 
     @classmethod
@@ -304,6 +326,7 @@ class PartitionStatisticsFile:
             get(obj, "snapshot-id", int, where),
             get(obj, "statistics-path", str, where),
             get(obj, "file-size-in-bytes", int, where),
+            unknown(obj, frozenset({"snapshot-id", "statistics-path", "file-size-in-bytes"})),
         )
 
 

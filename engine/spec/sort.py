@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.json_reader import get, get_list
+from icecore.engine.spec.json_reader import get, get_list, unknown
 from icecore.engine.spec.partition import source_ids
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import Transform, parse_transform
@@ -27,12 +28,16 @@ class NullOrder(enum.StrEnum):
     NULLS_LAST = "nulls-last"
 
 
+_FIELD_KEYS = frozenset({"source-id", "source-ids", "transform", "direction", "null-order"})
+
+
 @frozen
 class SortField:
     source_ids: tuple[int, ...]
     transform: Transform
     direction: SortDirection = SortDirection.ASC
     null_order: NullOrder = NullOrder.NULLS_FIRST
+    extra: Mapping[str, Any] = field(factory=dict, hash=False)
 
     @property
     def source_id(self) -> int:
@@ -44,7 +49,7 @@ class SortField:
             out["source-id"] = self.source_id
         else:
             out["source-ids"] = list(self.source_ids)
-        return {**out, "direction": str(self.direction), "null-order": str(self.null_order)}
+        return {**out, "direction": str(self.direction), "null-order": str(self.null_order), **self.extra}
 
     @classmethod
     def from_dict(cls, obj: Any) -> SortField:
@@ -56,6 +61,7 @@ class SortField:
                 parse_transform(get(obj, "transform", str, where)),
                 SortDirection(direction.lower()),
                 NullOrder(nulls.lower()),
+                unknown(obj, _FIELD_KEYS),
             )
         except ValueError as e:
             raise ValidationError(f"{where}: {e}") from e
@@ -67,6 +73,7 @@ class SortOrder:
 
     fields: tuple[SortField, ...] = ()
     order_id: int = UNSORTED_ORDER_ID
+    extra: Mapping[str, Any] = field(factory=dict, hash=False)
 
     def __attrs_post_init__(self) -> None:
         if self.order_id == UNSORTED_ORDER_ID and self.fields:
@@ -90,13 +97,15 @@ class SortOrder:
                     )
 
     def to_dict(self) -> dict[str, Any]:
-        return {"order-id": self.order_id, "fields": [f.to_dict() for f in self.fields]}
+        return {"order-id": self.order_id, "fields": [f.to_dict() for f in self.fields], **self.extra}
 
     @classmethod
     def from_dict(cls, obj: Any) -> SortOrder:
         """Raises ValidationError where the object is no sort order."""
         fields = get_list(obj, "fields", "sort order")
-        return cls(tuple(SortField.from_dict(f) for f in fields), get(obj, "order-id", int, "sort order"))
+        order_id = get(obj, "order-id", int, "sort order")
+        known = frozenset({"order-id", "fields"})
+        return cls(tuple(SortField.from_dict(f) for f in fields), order_id, unknown(obj, known))
 
 
 UNSORTED = SortOrder()

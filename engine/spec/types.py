@@ -7,10 +7,10 @@ Field ids are part of nested types, as in the spec, so types with different ids 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from icecore.engine.errors import ValidationError
 
@@ -177,7 +177,10 @@ class GeographyType(IcebergType):
 
 @frozen
 class NestedField:
-    """A field of a struct. Defaults are internal values of the field's type (see `single_value`), or None."""
+    """A field of a struct. Defaults are internal values of the field's type (see `single_value`), or None.
+
+    `extra` keeps keys of its JSON that we don't know.
+    """
 
     field_id: int
     name: str
@@ -186,6 +189,7 @@ class NestedField:
     doc: str | None = None
     initial_default: Any = None
     write_default: Any = None
+    extra: Mapping[str, Any] = field(factory=dict, hash=False)
 
     @property
     def optional(self) -> bool:
@@ -213,6 +217,7 @@ class ListType(IcebergType):
     element_id: int
     element: Type
     element_required: bool = False
+    extra: Mapping[str, Any] = field(factory=dict, hash=False)
 
     @property
     def is_primitive(self) -> bool:
@@ -233,6 +238,7 @@ class MapType(IcebergType):
     value_id: int
     value: Type
     value_required: bool = False
+    extra: Mapping[str, Any] = field(factory=dict, hash=False)
 
     @property
     def is_primitive(self) -> bool:

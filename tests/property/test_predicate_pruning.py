@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 from attrs import frozen
+from expression_cases import TYPES, VALUES, filter_texts, metrics, native, transforms_of
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -22,8 +23,6 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, NestedField, PrimitiveType
 from icecore.projections.metrics_predicate import raw_type
 from icecore.projections.predicate import manifest_predicate, plan_predicate, residual
-
-from expression_cases import TYPES, VALUES, filter_texts, metrics, native, transforms_of  # isort: skip
 
 STATISTICS = ("lower", "upper", "nulls", "nans", "values")
 
@@ -59,7 +58,7 @@ def cases(draw: st.DrawFn) -> Case:
     # Few different values, so that files have equal bounds and literals meet them.
     pools = [draw(st.lists(st.sampled_from(VALUES[t]), min_size=1, max_size=4)) for t in types]
     fields = tuple(NestedField(i + 1, f"c{i + 1}", t, required=draw(st.booleans())) for i, t in enumerate(types))
-    spec_fields = []
+    spec_fields: list[PartitionField] = []
     for f in fields:
         for transform in draw(st.lists(st.sampled_from(transforms_of(f.field_type)), max_size=2, unique=True)):  # type: ignore[arg-type]
             number = len(spec_fields)

@@ -16,6 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from icecore.engine.errors import CorruptFileError, UnsupportedFormatVersionError, ValidationError
+from icecore.engine.formats import avro_blocks
+from icecore.engine.formats.avro_blocks import AvroBlock
+from icecore.engine.formats.avro_schema import Stripper, resolve
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, decode_partition, files_to_arrow
 from icecore.engine.formats.manifest_avro import decode_manifest_fastavro, read_manifest_header, write_manifest
 from icecore.engine.spec import single_value
@@ -167,6 +170,37 @@ def test_M4_M7_entries_round_trip_with_every_partition_type(data: st.DataObject,
     written = write(table, spec, schema, version, codec=codec)
     assert both_decoders(written) == table
     assert written == write(table, spec, schema, version, codec=codec)
+    header = avro_blocks.read_header(written, "m")
+    for block in avro_blocks.read_blocks(written, header, "m"):
+        assert block.data == encoded_by_fastavro(header.schema, block)
+
+
+def encoded_by_fastavro(avro_schema: Any, block: AvroBlock) -> bytes:
+    """The block's records as fastavro encodes them."""
+    raw = fastavro.parse_schema(Stripper().strip(resolve(avro_schema, "m")))
+    stream, out = io.BytesIO(block.data), io.BytesIO()
+    for _ in range(block.count):
+        fastavro.schemaless_writer(out, raw, fastavro.schemaless_reader(stream, raw, None))
+    return out.getvalue()
+
+
+def test_many_entries_in_several_batches_and_with_many_metrics() -> None:
+    files = [
+        data_file(
+            file_path=f"file:///w/{i}.parquet",
+            value_counts={j: 10**j for j in range(i % 12)} if i % 5 else None,
+            lower_bounds={j: b"x" * j for j in range(i % 7)},
+            split_offsets=None if i % 3 else tuple(range(i % 4)),
+        )
+        for i in range(9000)
+    ]
+    table = files_table(files, BY_DAY, SIMPLE, 2)
+    written = write(pa.concat_tables([table.slice(0, 5), table.slice(5)]), BY_DAY, SIMPLE)
+    assert decode_manifest(written, where="m", spec_id=7) == table
+    blocks = list(avro_blocks.read_blocks(written, avro_blocks.read_header(written, "m"), "m"))
+    assert all(64 * 1024 <= len(b.data) < 65 * 1024 for b in blocks[:-1])
+    assert write(table.slice(100, 300), BY_DAY, SIMPLE) == write(table.slice(100, 300).combine_chunks(), BY_DAY, SIMPLE)
+    assert decode_manifest(write(table.slice(100, 300), BY_DAY, SIMPLE), where="m", spec_id=7) == table.slice(100, 300)
 
 
 SIMPLE = Schema(
@@ -354,7 +388,7 @@ def entry(changes: dict[str, Any], f: ContentFile | None = None) -> pa.Table:
         (entry({}), 1, ManifestContent.DELETES, "no delete manifests"),
         (entry({"status": 0}), 2, ManifestContent.DATA, "sequence numbers"),
         (entry({"status": 2, "sequence_number": 3}), 2, ManifestContent.DATA, "sequence numbers"),
-        (entry({"spec_id": 0}), 2, ManifestContent.DATA, "partition spec 0"),
+        (entry({"spec_id": 0}), 2, ManifestContent.DATA, "partition spec 7, found spec_id 0"),
         (entry({"status": 3}), 2, ManifestContent.DATA, "status"),
         (entry({"first_row_id": 1}), 2, ManifestContent.DATA, "first_row_id"),
         (entry({"partition": [(999, b"")]}), 2, ManifestContent.DATA, r"partition field \[999\]"),

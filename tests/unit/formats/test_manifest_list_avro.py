@@ -222,6 +222,14 @@ def test_names_count_where_ids_are_missing() -> None:
     assert read_manifest_list(container(schema, rows), "l") == (ManifestFile("m", 1, 2, added_files_count=4),)
 
 
+def test_SP1_a_summary_that_does_not_say_whether_there_are_nulls_counts_as_if_there_were() -> None:
+    summary = {"type": "record", "name": "s", "fields": [{"name": "n", "type": ["null", "boolean"], "field-id": 509}]}
+    partitions = {"name": "p", "type": ["null", {"type": "array", "items": summary}], "field-id": 507}
+    data = container(record([PATH, LENGTH, SPEC, partitions]), [{**ROW, "p": [{"n": None}, {"n": False}, {"n": True}]}])
+    (found,) = read_manifest_list(data, "l")
+    assert found.partitions == (FieldSummary(True), FieldSummary(False), FieldSummary(True))
+
+
 @pytest.mark.parametrize(
     ("schema", "rows"),
     [

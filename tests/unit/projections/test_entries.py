@@ -361,6 +361,25 @@ def test_wrong_types_are_corrupt(schema: Schema, rows: list[dict[str, Any]], dec
         decoder(container(schema, rows), where="m-7", spec_id=0)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        entry_schema(field("self", 9000, {"type": "array", "items": "manifest_entry"})),
+        entry_schema(field("x", 9000, "nowhere")),
+        {**entry_schema(), "fields": 5},
+        {**entry_schema(), "fields": [{"type": "int"}]},
+        {"type": "fixed", "name": "f"},
+        7,
+    ],
+    ids=["type without end", "unknown name", "fields are a number", "no name", "no size", "a number"],
+)
+@pytest.mark.parametrize("decoder", [decode_manifest, decode_manifest_fastavro])
+def test_schemas_that_are_none_are_corrupt(schema: Any, decoder: Any) -> None:
+    data = avro_blocks.write_container({"avro.schema": json.dumps(schema)}, [], codec="null", sync_marker=SYNC)
+    with pytest.raises(CorruptFileError, match="m-7"):
+        decoder(data, where="m-7", spec_id=0)
+
+
 GOOD_SCHEMA = entry_schema(
     field("lower_bounds", 125, ["null", int_map(126, 127, "bytes")]),
     field("split_offsets", 132, ["null", {"type": "array", "items": "long", "element-id": 133}]),
@@ -404,7 +423,7 @@ def test_a_wrong_number_of_entries_is_corrupt() -> None:
     good = container(GOOD_SCHEMA, GOOD_ROWS, "null")
     header = avro_blocks.read_header(good, "m")
     (block,) = avro_blocks.read_blocks(good, header, "m")
-    for count in (0, 1, 11, 13, 24, 2**40):
+    for count in (0, 1, 11, 13, 24, 2**34, 2**62):
         data = avro_blocks.write_container(
             {"avro.schema": header.metadata["avro.schema"]},
             [AvroBlock(count, block.data)],

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from icecore.engine.errors import CorruptFileError, MissingFileError, ValidationError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.formats.manifest_avro import write_manifest
+from icecore.engine.formats.typed_values import arrow_type, identity_bytes, typed_values
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ManifestContent, ManifestFile
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
@@ -45,6 +47,7 @@ from icecore.engine.spec.types import (
     UnknownType,
     UUIDType,
 )
+from icecore.projections.entries import decode_manifest
 from icecore.projections.segments import (
     inherit,
     inherit_sequence_numbers,
@@ -54,7 +57,6 @@ from icecore.projections.segments import (
     widen,
     write_segment,
 )
-from icecore.projections.typed_values import arrow_type, identity_bytes, typed_values
 
 
 def entries(*rows: dict[str, Any]) -> pa.Table:
@@ -291,9 +293,31 @@ def test_SP5_values_that_can_not_be_read_still_count_in_partition_equality() -> 
 
 def test_SP5_where_values_of_several_fields_end_matters() -> None:
     schema, spec = identity_spec(StringType(), StringType())
-    table = entries(*({"partition": [(1000, a), (1001, b)]} for a, b in ((b"ab", b"c"), (b"a", b"bc"), (b"ab", None))))
+    pairs = [(b"ab", b"c"), (b"a", b"bc"), (b"ab", None), (b"a\x01b", b"c"), (b"a", b"b\x01c"), (None, b"ab")]
+    table = entries(*({"partition": [(1000, a), (1001, b)]} for a, b in pairs))
     found = widen(table, schema=schema, specs={0: spec})["partition_key"].to_pylist()
-    assert len(set(found)) == 3
+    assert len(set(found)) == len(pairs)
+
+
+def test_what_lies_below_a_null_is_not_there() -> None:
+    """Arrow lets a null of a map column cover entries."""
+    table = entries({"value_counts": [(1, 7)]}, {"value_counts": [(1, 8)]}, {"value_counts": [(1, 9), (2, 3)]})
+    counts = table["value_counts"].combine_chunks()
+    covered = pa.MapArray.from_arrays(counts.offsets, counts.keys, counts.items, mask=pa.array([False, True, False]))
+    index = ENTRY_SCHEMA.get_field_index("value_counts")
+    table = table.set_column(index, ENTRY_SCHEMA.field(index), covered)
+    wide = widen(table, schema=SCHEMA, specs={0: UNPARTITIONED})
+    assert wide["values_1"].to_pylist() == [7, None, 9] and wide["values_2"].to_pylist() == [None, None, 3]
+    data = write_manifest(
+        table,
+        spec=UNPARTITIONED,
+        schema=SCHEMA,
+        content=ManifestContent.DATA,
+        format_version=2,
+        sync_marker=bytes(16),
+    )
+    found = decode_manifest(data, where="m", spec_id=0)["value_counts"].to_pylist()
+    assert found == [[(1, 7)], None, [(1, 9), (2, 3)]]
 
 
 def test_PT6_values_of_unknown_transforms_count_and_stay_binary() -> None:

@@ -35,6 +35,35 @@ def from_suffixes(rows: Bytes, lengths: Ints, valid: Mask | None = None) -> pa.B
     return _binary(offsets, rows[keep], valid)
 
 
+def from_lengths(data: Bytes, lengths: Ints) -> pa.BinaryArray:
+    """Consecutive bytes cut into values of these lengths."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return _binary(offsets, np.ascontiguousarray(data), None)
+
+
+def list_positions(column: pa.Array) -> tuple[Ints, Ints]:
+    """For a list or map column how many items each row has, none where null, and where these are in its values."""
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    counts = np.diff(offsets)
+    positions = np.arange(offsets[0], offsets[-1])
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    if counts[~valid].any():
+        # What lies below a null is not there.
+        positions = positions[np.repeat(valid, counts)]
+        counts = np.where(valid, counts, 0)
+    return counts, positions
+
+
+def select(values: pa.Array, positions: Ints) -> pa.Array:
+    """The values at ascending positions; no copy where they are one stretch."""
+    if not len(positions):
+        return values.slice(0, 0)
+    if positions[-1] - positions[0] + 1 == len(positions):
+        return values.slice(positions[0], len(positions))
+    return values.take(pa.array(positions))
+
+
 def to_arrays(column: pa.BinaryArray) -> tuple[Ints, Bytes]:
     """The offsets (one more than values) and the bytes of a binary column without 64-bit offsets."""
     _, offsets, data = column.buffers()

@@ -15,6 +15,17 @@ import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.formats.avro_schema import decimal_size
+from icecore.engine.formats.binary_columns import (
+    Bytes,
+    Mask,
+    from_matrix,
+    from_suffixes,
+    gather,
+    little_endian,
+    minimal_lengths,
+    to_arrays,
+    validity,
+)
 from icecore.engine.spec.single_value import US_PER_DAY
 from icecore.engine.spec.types import (
     BinaryType,
@@ -38,17 +49,6 @@ from icecore.engine.spec.types import (
     UnknownType,
     UUIDType,
     VariantType,
-)
-from icecore.projections.binary_columns import (
-    Bytes,
-    Mask,
-    from_matrix,
-    from_suffixes,
-    gather,
-    little_endian,
-    minimal_lengths,
-    to_arrays,
-    validity,
 )
 
 _DECIMAL_BYTES = 16
@@ -117,7 +117,7 @@ def identity_bytes(typed: pa.Array) -> pa.BinaryArray:
         return typed.cast(pa.binary())
     valid: Mask = typed.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_decimal(kind):
-        rows = _decimal_rows(typed)
+        rows = decimal_rows(typed)
         rows[~valid] = 0
         return from_suffixes(rows, np.where(valid, minimal_lengths(rows), 0), valid)
     if pa.types.is_boolean(kind):
@@ -126,6 +126,14 @@ def identity_bytes(typed: pa.Array) -> pa.BinaryArray:
     if numbers.dtype.kind == "f":
         numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
     return from_matrix(little_endian(numbers), valid)
+
+
+def decimal_rows(column: pa.Array) -> Bytes:
+    """The unscaled values of a decimal column, sixteen bytes each, most significant first; anything where null."""
+    data = np.frombuffer(column.buffers()[1], np.uint8)
+    start = column.offset * _DECIMAL_BYTES
+    rows = data[start : start + len(column) * _DECIMAL_BYTES].reshape(len(column), _DECIMAL_BYTES)
+    return np.ascontiguousarray(rows[:, ::-1])
 
 
 @frozen
@@ -226,11 +234,3 @@ def _within(rows: Bytes, precision: int) -> Mask:
     for i in np.flatnonzero(~fits):
         fits[i] = abs(int.from_bytes(rows[i].tobytes(), "big", signed=True)) < limit
     return fits
-
-
-def _decimal_rows(column: pa.Array) -> Bytes:
-    """The unscaled values, sixteen bytes each, most significant first."""
-    data = np.frombuffer(column.buffers()[1], np.uint8)
-    start = column.offset * _DECIMAL_BYTES
-    rows = data[start : start + len(column) * _DECIMAL_BYTES].reshape(len(column), _DECIMAL_BYTES)
-    return np.ascontiguousarray(rows[:, ::-1])

@@ -1,0 +1,86 @@
+"""Commands that bring data in: append, register."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from icecore.engine.cli.inputs import read_files
+from icecore.engine.cli.output import counted, print_json, print_text, waiting
+from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
+from icecore.engine.cli.table_text import TableText
+from icecore.engine.cli.texts import pairs
+from icecore.engine.spec.snapshot import MAIN_BRANCH
+
+
+@click.command()
+@click.argument("table")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--branch", default=MAIN_BRANCH, show_default=True)
+@click.option("--null", "nulls", metavar="TEXT", multiple=True, help="What means null in CSV besides nothing, as NA.")
+@commit_options
+@common_options
+@pass_settings
+def append(
+    settings: Settings,
+    table: str,
+    files: tuple[Path, ...],
+    branch: str,
+    nulls: tuple[str, ...],
+    message: str | None,
+    author: str | None,
+) -> None:
+    """Append the rows of Parquet, CSV or JSON FILES to a table, as one commit. Columns are matched by name."""
+    with settings.write() as catalog:
+        target = catalog.load_table(table)
+        before = target.metadata.snapshot_by_ref(branch)
+        with waiting(f"appending to {table}"):
+            target.append(read_files(files, target.schema(), nulls), message=message, author=author, branch=branch)
+        snapshot = target.metadata.snapshot_by_ref(branch)
+        # Files without rows make no commit.
+        new = None if snapshot is None or snapshot == before else snapshot
+        summary = (new.summary or {}) if new else {}
+        rows, written = (int(summary.get(f"added-{what}", "0")) for what in ("records", "data-files"))
+        snapshot_id = new.snapshot_id if new else None
+        if settings.as_json:
+            print_json({"table": table, "branch": branch, "snapshot_id": snapshot_id, "rows": rows, "files": written})
+        elif new is None:
+            print_text(f"nothing to append to {table}")
+        else:
+            print_text(f"appended {counted(rows, 'row')} in {counted(written, 'file')} to {table}, snapshot {snapshot_id}")
+
+
+@click.command()
+@click.argument("table")
+@click.argument("metadata_location")
+@click.option(
+    "--map",
+    "mapping",
+    metavar="OLD=NEW",
+    multiple=True,
+    callback=pairs,
+    help="Where files under the location OLD of its metadata lie now; may be repeated.",
+)
+@commit_options
+@common_options
+@pass_settings
+def register(
+    settings: Settings,
+    table: str,
+    metadata_location: str,
+    mapping: dict[str, str],
+    message: str | None,
+    author: str | None,
+) -> None:
+    """Adopt a table that another engine wrote, by its metadata file; its files stay as they are."""
+    with settings.write() as catalog:
+        found = catalog.register_table(
+            table, metadata_location, location_mapping=mapping or None, message=message, author=author
+        )
+        text = TableText(found)
+        rows = text.total("records") or 0
+        if settings.as_json:
+            print_json(text.as_dict())
+        else:
+            print_text(f"registered {text.name}: {counted(len(found.snapshots()), 'snapshot')}, {counted(rows, 'row')}")

@@ -1,0 +1,134 @@
+"""Data files that a person hands to `append`: Parquet, CSV and JSON, as Arrow of the table's schema."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.conform import conform
+from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.spec.schema import Schema
+
+_PARQUET = (".parquet", ".parq", ".pq")
+_CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_JSON = (".json", ".jsonl", ".ndjson")
+
+
+def file_schema(path: Path) -> pa.Schema:
+    """The schema of a file as it stands; for CSV and JSON guessed from the values. Raises as `read_file`."""
+    if _has(path, _PARQUET):
+        try:
+            return pq.read_schema(path)
+        except (pa.ArrowException, OSError) as e:
+            raise CorruptFileError(f"{path} can't be read: {e}") from e
+    first = next(_batches(path, None, ()), None)
+    if first is None:
+        raise ValidationError(f"{path} is empty: it has no columns to go by")
+    return first.schema
+
+
+def read_files(paths: Sequence[Path], schema: Schema, nulls: Sequence[str] = ()) -> pa.RecordBatchReader:
+    """The rows of the files, one after another, as the schema wants them. `nulls` are texts that mean null in CSV.
+
+    Columns are matched by name. Raises, when it gets to it, ValidationError where a file doesn't fit, CorruptFileError
+    where it can't be read.
+    """
+    target = schema_to_arrow(schema)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            try:
+                for batch in _batches(path, target, nulls):
+                    yield from conform(batch, schema).to_batches()
+            except ValidationError as e:
+                raise ValidationError(f"{path}: {e}") from e
+
+    return pa.RecordBatchReader.from_batches(target, batches())
+
+
+def _batches(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        if _has(path, _PARQUET):
+            with pq.ParquetFile(path) as file:
+                yield from file.iter_batches()
+        elif _has(path, _CSV):
+            yield from _csv(path, target, nulls)
+        elif _has(path, _JSON):
+            yield from _json(path, target)
+        else:
+            known = " ".join((*_PARQUET, *_CSV, *_JSON))
+            raise ValidationError(f"{path}: what is in it? Its name should end in one of {known}")
+    except (pa.ArrowException, OSError, orjson.JSONDecodeError) as e:
+        raise CorruptFileError(f"{path} can't be read: {e}") from e
+
+
+def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Fields that are empty without quotes are null; so are those that say one of `nulls`."""
+    delimiter = "\t" if _has(path, (".tsv", ".tsv.gz")) else ","
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=_readable(target),
+        null_values=["", *nulls],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    with pyarrow.csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
+        yield from reader
+
+
+def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    """An array of objects, or one object a line. Decimals, dates and times are text."""
+    data = path.read_bytes()
+    if data.lstrip()[:1] == b"[":
+        data = b"\n".join(orjson.dumps(row) for row in orjson.loads(data))
+    parse = pyarrow.json.ParseOptions(explicit_schema=_as_text(_readable(target)), unexpected_field_behavior="infer")
+    if not data.strip():
+        return
+    table = pyarrow.json.read_json(io.BytesIO(data), parse_options=parse)
+    for i, name in enumerate(table.column_names if target is not None else ()):
+        if name in target.names and _is_day_or_time(target.field(name).type):
+            table = table.set_column(i, name, _from_iso(table[name], target.field(name).type))
+    yield from table.to_batches()
+
+
+def _readable(target: pa.Schema | None) -> pa.Schema | None:
+    """The columns that Arrow's readers of text can make; the others are read as they stand and made to fit."""
+    if target is None:
+        return None
+    text_cannot = (pa.types.is_fixed_size_binary, pa.types.is_nested, pa.types.is_null)
+    extension = pa.BaseExtensionType
+    return pa.schema(
+        [f for f in target if not isinstance(f.type, extension) and not any(t(f.type) for t in text_cannot)]
+    )
+
+
+def _as_text(schema: pa.Schema | None) -> pa.Schema | None:
+    """The schema with text for what Arrow's reader of JSON can't make."""
+    if schema is None:
+        return None
+    return pa.schema([f.with_type(pa.string()) if _is_day_or_time(f.type) else f for f in schema])
+
+
+def _from_iso(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    python = dt.date if pa.types.is_date(kind) else dt.time
+    try:
+        return pa.array([None if t is None else python.fromisoformat(t) for t in texts.to_pylist()], kind)
+    except ValueError as e:
+        raise ValidationError(f"{e}; dates and times are written as in ISO 8601") from e
+
+
+def _is_day_or_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_time(kind))
+
+
+def _has(path: Path, endings: Sequence[str]) -> bool:
+    return path.name.lower().endswith(tuple(endings))

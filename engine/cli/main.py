@@ -1,0 +1,86 @@
+"""The command `icecore`: a thin face of the library."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from icecore.engine.cli import changing, reading, table_commands, warehouse_commands
+from icecore.engine.cli.output import printable
+from icecore.engine.cli.settings import program_options
+from icecore.engine.errors import IcecoreError
+from icecore.engine.version import engine_version
+
+# What a shell reports of a program that a closed pipe, or Ctrl-C, ended.
+BROKEN_PIPE_EXIT = 128 + 13
+INTERRUPT_EXIT = 128 + 2
+
+
+class Failure(click.ClickException):
+    """An IcecoreError as one line on standard error; the exit code is 1."""
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {printable(self.message)}", file=file, err=file is None)
+
+
+class Program(click.Group):
+    """Runs a command and turns what icecore raises into a line of text."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except IcecoreError as e:
+            raise Failure(" ".join(str(e).split())) from e
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """In the order of a warehouse's life, not of the alphabet."""
+        return list(self.commands)
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(engine_version().removeprefix("icecore "), prog_name="icecore")
+@program_options
+def cli() -> None:
+    """Iceberg tables in a folder: an event log on SQLite, plans and audits in DuckDB SQL.
+
+    A TABLE is named by its namespace and name, as in demo.flights.
+    """
+
+
+for _command in (
+    warehouse_commands.init,
+    table_commands.create,
+    table_commands.ls,
+    table_commands.describe,
+    changing.append,
+    changing.register,
+    reading.log,
+    reading.show,
+    reading.plan,
+    reading.sql,
+    warehouse_commands.verify,
+    warehouse_commands.rebuild,
+    warehouse_commands.demo,
+):
+    cli.add_command(_command)
+
+
+def main() -> NoReturn:
+    """The entry point of the command `icecore`."""
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as e:
+        e.show()
+        code = e.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("error: interrupted", err=True)
+        code = INTERRUPT_EXIT
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = BROKEN_PIPE_EXIT
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,135 @@
+"""Commands that look: log, show, plan, sql."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+import orjson
+import pyarrow as pa
+
+from icecore.engine.cli.output import print_arrow, print_json, print_pairs, print_rows, print_text
+from icecore.engine.cli.plan_text import plan_dict, plan_files_rows, plan_steps
+from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.texts import milliseconds, names
+from icecore.projections.audit import AUDIT_TABLES
+
+SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
+
+
+@click.command()
+@click.argument("table", required=False)
+@click.option("--actor", help="Only what this one did.")
+@click.option("--since", metavar="TIME", callback=milliseconds, help="Only from then on, as in 2013-05-01T12:00:00Z.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
+@click.option("--full", is_flag=True, help="Everything about each event, its payload and hash included.")
+@common_options
+@pass_settings
+def log(
+    settings: Settings, table: str | None, actor: str | None, since: int | None, limit: int | None, full: bool
+) -> None:
+    """Print who did what, when and why, oldest first."""
+    with settings.read() as catalog:
+        events = catalog.log(table, actor=actor, since_ms=since, limit=limit)
+    if not full:
+        print_arrow(events.select(SHORT_LOG), as_json=settings.as_json, null="")
+    elif settings.as_json:
+        print_json([{**row, "summary": dict(row["summary"]), "payload": _json(row["payload"])} for row in _rows(events)])
+    else:
+        for i, row in enumerate(_rows(events)):
+            if i:
+                print_text("")
+            summary = [f"{k} = {v}" for k, v in row["summary"]]
+            print_pairs({k: v for k, v in {**row, "summary": summary}.items() if v not in (None, [])})
+
+
+@click.command()
+@click.argument("table")
+@click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
+@click.option("--columns", metavar="A,B", callback=names, help="Only these.")
+@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True)
+@click.option("--snapshot", "snapshot_id", type=int, help="The snapshot of this id.")
+@click.option("--ref", help="The branch or tag of this name.")
+@click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then.")
+@common_options
+@pass_settings
+def show(
+    settings: Settings,
+    table: str,
+    where: str | None,
+    columns: tuple[str, ...] | None,
+    limit: int,
+    snapshot_id: int | None,
+    ref: str | None,
+    as_of: int | None,
+) -> None:
+    """Print the first rows of a table."""
+    with settings.read() as catalog:
+        rows = (
+            catalog.load_table(table)
+            .scan(
+                where,
+                selected_fields=columns or ("*",),
+                snapshot_id=snapshot_id,
+                ref=ref,
+                as_of=as_of,
+                limit=limit,
+            )
+            .to_arrow()
+        )
+    print_arrow(rows, as_json=settings.as_json)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
+@click.option("--snapshot", "snapshot_id", type=int, help="The snapshot of this id.")
+@click.option("--ref", help="The branch or tag of this name.")
+@click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then.")
+@common_options
+@pass_settings
+def plan(
+    settings: Settings, table: str, where: str | None, snapshot_id: int | None, ref: str | None, as_of: int | None
+) -> None:
+    """Print which files a scan has to read, and what left the others out."""
+    with settings.read() as catalog:
+        loaded = catalog.load_table(table)
+        planned = loaded.scan(where, snapshot_id=snapshot_id, ref=ref, as_of=as_of).plan()
+        if settings.as_json:
+            print_json(plan_dict(planned))
+        else:
+            print_rows(("", "files"), plan_steps(planned.counts))
+            print_text(f"\nplanned in {planned.counts.seconds * 1000:.1f} ms\n")
+            print_rows(("rows", "bytes", "deletes", "file"), plan_files_rows(planned, loaded.location()))
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.option("--tables", is_flag=True, help="List the tables that a query can name, with their columns.")
+@common_options
+@pass_settings
+def sql(settings: Settings, query: str | None, tables: bool) -> None:
+    """Run DuckDB SQL over the log and the metadata of all tables; - reads the query from standard input."""
+    if tables == (query is not None):
+        raise click.UsageError("give a QUERY, or --tables")
+    with settings.read() as catalog:
+        if query is not None:
+            result = catalog.sql(sys.stdin.read() if query == "-" else query)
+        else:
+            result = _audit_tables(catalog)
+    print_arrow(result, as_json=settings.as_json)
+
+
+def _audit_tables(catalog: Any) -> pa.Table:
+    columns = [(name, catalog.sql(f"SELECT * FROM {name} LIMIT 0").schema) for name in AUDIT_TABLES]
+    return pa.table({"table": [n for n, _ in columns], "columns": [", ".join(s.names) for _, s in columns]})
+
+
+def _rows(events: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = events.to_pylist()
+    return rows
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else orjson.loads(text)

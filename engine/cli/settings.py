@@ -1,0 +1,102 @@
+"""What every command knows: which warehouse, how to print, who commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from attrs import define
+from click.core import ParameterSource
+
+import icecore
+from icecore.engine.catalog import Catalog
+
+WAREHOUSE_VARIABLE = "ICECORE_WAREHOUSE"
+OUTPUT_VARIABLE = "ICECORE_OUTPUT"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@define
+class Settings:
+    """`warehouse` and `output` as given to the program, or to one of its commands, which wins."""
+
+    warehouse: str | None = None
+    warehouse_was_typed: bool = False
+    output: str = "table"
+
+    @property
+    def as_json(self) -> bool:
+        return self.output == "json"
+
+    @property
+    def path(self) -> str:
+        """The warehouse folder. Raises UsageError where none was named."""
+        if not self.warehouse:
+            raise click.UsageError(f"which warehouse? Give --warehouse PATH or set {WAREHOUSE_VARIABLE}.")
+        return self.warehouse
+
+    def read(self) -> Catalog:
+        """The warehouse, which must be there, for commands that change nothing."""
+        return icecore.open(self.path, create=False, read_only=True)
+
+    def write(self) -> Catalog:
+        """The warehouse, which must be there, for commands that commit."""
+        return icecore.open(self.path, create=False)
+
+
+pass_settings = click.make_pass_decorator(Settings, ensure=True)
+
+
+def program_options(command: Command) -> Command:
+    """`--warehouse` and `--output` of the program itself, which environment variables can stand for."""
+    return _options(command, WAREHOUSE_VARIABLE, OUTPUT_VARIABLE)
+
+
+def common_options(command: Command) -> Command:
+    """`--warehouse` and `--output` of one command."""
+    return _options(command, None, None)
+
+
+def commit_options(command: Command) -> Command:
+    """`--message` and `--author` of a command that commits."""
+    command = click.option("--author", "-a", metavar="NAME", help="Who commits; ICECORE_ACTOR or the user else.")(command)
+    return click.option("--message", "-m", metavar="TEXT", help="Why: what the log will say.")(command)
+
+
+def _options(command: Command, warehouse_variable: str | None, output_variable: str | None) -> Command:
+    warehouse = click.option(
+        "--warehouse",
+        "-w",
+        metavar="PATH",
+        envvar=warehouse_variable,
+        show_envvar=True,
+        expose_value=False,
+        callback=_set_warehouse,
+        help="The warehouse folder.",
+    )
+    output = click.option(
+        "--output",
+        "-o",
+        type=click.Choice(["table", "json"]),
+        envvar=output_variable,
+        show_envvar=True,
+        expose_value=False,
+        callback=_set_output,
+        help="Text for people, or one JSON value.",
+    )
+    return output(warehouse(command))
+
+
+def _set_warehouse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        settings = context.ensure_object(Settings)
+        settings.warehouse = value
+        typed = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+        settings.warehouse_was_typed = typed
+
+
+def _set_output(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.ensure_object(Settings).output = value

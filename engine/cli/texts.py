@@ -1,0 +1,41 @@
+"""Options whose text means something: times, properties, location mappings."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+
+import click
+
+
+def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """A time in ms since the epoch: ISO 8601, in UTC unless it says otherwise, or that number itself."""
+    if text is None:
+        return None
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    try:
+        time = dt.datetime.fromisoformat(text)
+    except ValueError as e:
+        raise click.BadParameter(
+            f"{text!r} is no time; write '2013-05-01', '2013-05-01T12:00:00Z' or milliseconds since 1970",
+            param=parameter,
+        ) from e
+    time = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+    return (time - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+
+
+def pairs(_: click.Context, parameter: click.Parameter, texts: Iterable[str]) -> dict[str, str]:
+    """`KEY=VALUE` texts as a dict."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{text!r} is not of the form {parameter.metavar or 'KEY=VALUE'}", param=parameter)
+        found[key] = value
+    return found
+
+
+def names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """`a,b,c` as a tuple."""
+    return None if text is None else tuple(n.strip() for n in text.split(",") if n.strip())

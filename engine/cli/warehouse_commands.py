@@ -1,0 +1,77 @@
+"""Commands for a whole warehouse: init, verify, rebuild, demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import icecore
+from icecore.engine.catalog import DEFAULT_CATALOG_NAME, LOG_FILE
+from icecore.engine.cli.output import counted, print_json, print_text, waiting
+from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.errors import ValidationError
+
+DEMO_FOLDER = "demo-warehouse"
+
+
+@click.command()
+@click.option("--name", help="What PyIceberg's sql catalog is opened under; 'icecore' else.")
+@common_options
+@pass_settings
+def init(settings: Settings, name: str | None) -> None:
+    """Make a warehouse folder, or say that it is one."""
+    is_new = not (Path(settings.path) / LOG_FILE).exists()
+    with icecore.open(settings.path, name=name or DEFAULT_CATALOG_NAME) as catalog:
+        if name is not None and catalog.name != name:
+            raise ValidationError(f"{catalog.path} is a warehouse already, and its catalog is called {catalog.name!r}")
+        log = catalog.path / LOG_FILE
+        if settings.as_json:
+            print_json({"warehouse": str(catalog.path), "name": catalog.name, "log": str(log), "new": is_new})
+        else:
+            print_text(f"{'made' if is_new else 'there already:'} {catalog.path}, catalog {catalog.name!r}")
+
+
+@click.command()
+@common_options
+@pass_settings
+@click.pass_context
+def verify(context: click.Context, settings: Settings) -> None:
+    """Check the log, what follows from it, and every metadata file. Exit code 1 where something is wrong."""
+    with settings.read() as catalog, waiting("reading the log and all metadata files"):
+        found = catalog.verify()
+    if settings.as_json:
+        counts = {"events": found.events, "tables": found.tables, "files": found.files, "head": found.head}
+        print_json({"ok": found.ok, **counts, "problems": found.problems})
+    else:
+        print_text(str(found))
+    context.exit(0 if found.ok else 1)
+
+
+@click.command()
+@common_options
+@pass_settings
+def rebuild(settings: Settings) -> None:
+    """Make everything again that follows from the log: read models and metadata files, with the same bytes."""
+    with settings.write() as catalog:
+        with waiting("writing all metadata files again"):
+            catalog.rebuild()
+        tables = sum(1 for _ in catalog.tables())
+        if settings.as_json:
+            print_json({"warehouse": str(catalog.path), "position": catalog.position, "tables": tables})
+        else:
+            print_text(f"rebuilt {counted(tables, 'table')} from {counted(catalog.position, 'event')}")
+
+
+@click.command()
+@common_options
+@pass_settings
+def demo(settings: Settings) -> None:
+    """Load the flights that left New York in 2013 and show what icecore does with them.
+
+    The folder must be new or empty; it is ./demo-warehouse unless --warehouse names another.
+    """
+    from icecore.engine.demo.story import tell
+
+    # The demo deletes and rebuilds metadata, so it never goes by an environment variable into a real warehouse.
+    tell(Path(settings.path if settings.warehouse_was_typed else DEMO_FOLDER))

@@ -1,0 +1,254 @@
+"""The demo in seven steps: open, create, load, evolve, plan, read, audit. Each is a function that can be read alone."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define
+
+import icecore
+from icecore.engine.cli.output import print_arrow, print_rows, print_text, waiting
+from icecore.engine.cli.plan_text import plan_steps
+from icecore.engine.demo import flights as data
+from icecore.engine.demo.tools import headline, print_commit, progress_bar, short, spark_session
+from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.scan import DataScan
+from icecore.engine.spec.types import DoubleType
+from icecore.engine.sql_files import query
+from icecore.engine.storage import local_path
+from icecore.engine.table import Table
+from icecore.projections import duck
+
+FLIGHTS = "demo.flights"
+FILTER = "dest = 'SFO' AND dep_delay > 120"
+LAST_QUARTER = "time_hour >= '2013-10-01T00:00:00+00:00'"
+QUERIES = "demo/flights.sql"
+
+
+@define
+class Demo:
+    """What the steps hand on: the warehouse, the CSV, and a Spark session where there is Spark."""
+
+    catalog: icecore.Catalog
+    csv: Path
+    spark: Any = None
+
+    @property
+    def flights(self) -> Table:
+        return self.catalog.load_table(FLIGHTS)
+
+    def quarter(self, number: int) -> Any:
+        """The flights of a quarter, 0 to 3: a Spark DataFrame, or Arrow."""
+        start, end = data.QUARTERS[number : number + 2]
+        if self.spark is None:
+            return data.read_with_arrow(self.csv, start, end)
+        return data.read_with_spark(self.spark, self.csv, start, end)
+
+    def count(self, scan: DataScan) -> int:
+        """The rows of a scan, counted by whoever reads here."""
+        return scan.count() if self.spark is None else int(scan.to_spark(self.spark).count())
+
+
+def tell(folder: Path, *, with_spark: bool = True, rows: int | None = None) -> None:
+    """Runs the demo in a new or empty folder. `rows` takes a sample of the flights.
+
+    Raises ValidationError where the folder holds something, MissingDependencyError where the data isn't installed.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValidationError(f"the demo wants a new or empty folder, and {folder} holds something")
+    started = time.perf_counter()
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        csv = data.unpack_flights(scratch, rows)
+        demo = Demo(stack.enter_context(open_warehouse(folder)), csv)
+        create_tables(demo)
+        if with_spark:
+            demo.spark = stack.enter_context(spark_session())
+        load(demo)
+        evolve(demo)
+        scan = plan(demo)
+        read(demo, scan)
+        audit(demo)
+        rebuild(demo)
+    headline(f"Done in {time.perf_counter() - started:.0f} s. Try next:")
+    print_text("\n".join(f"    {command}" for command in next_commands(folder)))
+
+
+# 1
+
+
+def open_warehouse(folder: Path) -> icecore.Catalog:
+    headline("1. Open a warehouse folder: an event log in SQLite, nothing to start")
+    catalog = icecore.open(folder, actor="demo")
+    print_text(f"icecore.open({str(folder)!r})")
+    return catalog
+
+
+# 2
+
+
+def create_tables(demo: Demo) -> None:
+    headline("2. Create demo.flights and four small tables")
+    demo.catalog.create_namespace("demo", message="a place for the demo")
+    demo.catalog.create_table(
+        FLIGHTS,
+        data.FLIGHTS,
+        partition_spec=["month(time_hour)", "bucket(8, tailnum)"],
+        sort_order=["dest", "dep_delay"],
+        # Small files, so that a year of flights is enough of them to be worth planning.
+        properties={"write.target-file-size-bytes": str(16 * 1024)},
+        author="ann",
+        message="all flights from New York",
+    )
+    print_text(f"{FLIGHTS}: partitioned by month(time_hour), bucket(8, tailnum); sorted by dest, dep_delay")
+    for name in data.SMALL_TABLES:
+        rows = data.small_table(name)
+        table = demo.catalog.create_table(f"demo.{name}", rows.schema, author="ann")
+        table.append(rows, author="ann", message=f"{name} as published")
+        print_text(f"demo.{name}: {rows.num_rows:,} rows")
+
+
+# 3
+
+
+def load(demo: Demo) -> None:
+    headline(f"3. Load the flights with {'PySpark' if demo.spark else 'Arrow'}, one commit a quarter")
+    flights = demo.flights
+    with progress_bar(demo.spark, "loading", 4) as advance:
+        for number in range(4):
+            with advance(f"quarter {number + 1}"):
+                flights.append(demo.quarter(number), author="loader", message=f"flights of 2013, quarter {number + 1}")
+            print_commit(flights)
+
+
+# 4
+
+
+def evolve(demo: Demo) -> None:
+    headline("4. Evolve it: a column more, a better name, another partitioning; then commit again, and tag the year")
+    flights = demo.flights
+    with flights.transaction(author="ann", message="speed, and files by destination from now on") as change:
+        with change.update_schema() as schema:
+            schema.add_column("mph", DoubleType(), "ground speed")
+            schema.rename_column("flight", "flight_number")
+        with change.update_spec() as spec:
+            spec.remove_field("tailnum_bucket_8")
+            spec.add_field("dest")
+    print_text("one event: add mph, rename flight to flight_number, drop bucket(8, tailnum), partition by dest")
+    with progress_bar(demo.spark, "rewriting", 1) as advance, advance("quarter 4"):
+        rows = with_speed(demo, flights.scan(LAST_QUARTER))
+        flights.overwrite(rows, LAST_QUARTER, author="bob", message="speed worked out for the last quarter")
+    print_commit(flights)
+    snapshot = flights.current_snapshot()
+    assert snapshot is not None, "four quarters were appended"
+    flights.manage_snapshots(author="ann", message="the year is closed").create_tag(
+        snapshot.snapshot_id, "year-2013"
+    ).commit()
+    print_text(f"tag year-2013 -> snapshot {snapshot.snapshot_id}")
+
+
+def with_speed(demo: Demo, scan: DataScan) -> Any:
+    """The rows of a scan with `mph` worked out from distance and time in the air."""
+    if demo.spark is not None:
+        from pyspark.sql import functions as F
+
+        return scan.to_spark(demo.spark).withColumn("mph", F.col("distance") / F.col("air_time") * 60)
+    rows = scan.to_arrow()
+    hours = pc.divide(rows["air_time"].cast(pa.float64()), 60.0)
+    return rows.set_column(rows.column_names.index("mph"), "mph", pc.divide(rows["distance"], hours))
+
+
+# 5
+
+
+def plan(demo: Demo) -> DataScan:
+    headline(f"5. Plan {FILTER} in DuckDB SQL")
+    flights = demo.flights
+    first = flights.scan(FILTER).plan().counts
+    scan = flights.scan(FILTER)
+    counts = scan.plan().counts
+    print_rows(("", "files"), plan_steps(counts))
+    print_text(
+        f"\n{counts.files_planned} of {counts.files_total} files, with {counts.records_planned:,} of "
+        f"{counts.records_total:,} rows, planned in {counts.seconds * 1000:.1f} ms (the first time, reading manifests: {first.seconds * 1000:.0f} ms)"
+    )
+    return scan
+
+
+# 6
+
+
+def read(demo: Demo, scan: DataScan) -> None:
+    reader = "Spark" if demo.spark else "Arrow"
+    headline(f"6. Hand the plan to {reader}, count, and check against the raw CSV")
+    found = demo.count(scan)
+    with duckdb.connect(":memory:") as connection:
+        [(expected,)] = duck.rows(connection, query(QUERIES, "count_in_csv"), {"path": str(demo.csv)})
+    print_rows(("asked", "flights"), [(f"{reader}, the planned files", found), ("DuckDB, the whole CSV", expected)])
+    if found != expected:
+        raise IcecoreError(f"the plan gives {found} flights, the CSV {expected}")
+
+
+# 7
+
+
+def audit(demo: Demo) -> None:
+    headline("7. The log: who, when, what, why")
+    print_arrow(demo.catalog.sql(query(QUERIES, "log")), as_json=False)
+    headline("   In SQL: which commit wrote the files that are live now")
+    print_arrow(demo.catalog.sql(query(QUERIES, "who_wrote_what_is_live")), as_json=False)
+    headline("   Verified against the log: every event, read model and file")
+    with waiting("reading every file"):
+        found = demo.catalog.verify()
+    print_text(str(found))
+    if not found.ok:
+        raise IcecoreError("verify found problems")
+
+
+def rebuild(demo: Demo) -> None:
+    headline("   Deleted and rebuilt from the log: the metadata folders")
+    folders = [Path(local_path(t.location()) or "") / "metadata" for t in demo.catalog.tables()]
+    before = digests(folders)
+    size = sum(path.stat().st_size for path in before)
+    for folder in folders:
+        shutil.rmtree(folder)
+    started = time.perf_counter()
+    with waiting("writing every file again"):
+        demo.catalog.rebuild()
+    seconds = time.perf_counter() - started
+    after = digests(folders)
+    same = sum(after.get(path) == digest for path, digest in before.items())
+    print_text(
+        f"{len(before)} files ({size / 1024:,.0f} KiB) deleted, {len(after)} written again in {seconds:.1f} s, "
+        f"{same} have the same bytes"
+    )
+    if before != after:
+        raise IcecoreError("the rebuilt metadata differs from what was deleted")
+
+
+def digests(folders: list[Path]) -> dict[Path, str]:
+    """SHA-256 of every file in the folders."""
+    files = (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def next_commands(folder: Path) -> list[str]:
+    """What a person would type now."""
+    program = Path(sys.argv[0]) if Path(sys.argv[0]).name == "icecore" else Path(sys.executable).with_name("icecore")
+    shown = "icecore" if shutil.which("icecore") == str(program) else short(program)
+    start = f"{shown} --warehouse {short(folder)}"
+    return [
+        f'{start} plan {FLIGHTS} --where "dest = \'LAX\' AND mph > 550"',
+        f"{start} log {FLIGHTS} --full --limit 1",
+        f'{start} sql "SELECT actor, count(*) AS events FROM log GROUP BY ALL"',
+    ]

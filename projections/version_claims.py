@@ -1,0 +1,68 @@
+"""Claims on the next version of file system tables: what tells an unfinished commit of ours from another writer's.
+
+The file `v<V+1>.metadata.json` of such a table is made inside of the log's write lock, before COMMIT, because other
+writers see only the file. A process that dies in between leaves a version that the log doesn't have. A claim, noted
+before the file is made, says whose it is, so that the next writer can take the version back. Spec: MD7.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import orjson
+from attrs import define
+
+from icecore.engine.errors import MissingFileError
+from icecore.engine.events import Event
+from icecore.engine.log.store import EventStore
+from icecore.engine.storage import Storage
+
+
+@define
+class VersionClaims:
+    """At most one claim for each table, as a file in `folder`. To be used inside of the log's write lock only."""
+
+    _store: EventStore
+    _folder: Path
+    _storage: Storage
+
+    def take(self, event: Event, version: int, target: str, data: bytes) -> None:
+        """Notes that `event` is about to make `target`, the resolved location of that version, with these bytes."""
+        claim = {
+            "event-id": event.event_id,
+            "version": version,
+            "target": target,
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+        self._storage.write_atomic(self._path(event.stream), orjson.dumps(claim))
+
+    def settle(self, stream: str) -> None:
+        """Ends the table's claim: a version whose event never got into the log is taken back.
+
+        It stays where its bytes are not ours, or where another engine has built the version after it already.
+        """
+        path = self._path(stream)
+        try:
+            claim = orjson.loads(self._storage.read_bytes(path))
+        except MissingFileError:
+            return
+        except orjson.JSONDecodeError:
+            claim = None
+        if claim is not None and self._store.event_by_id(claim["event-id"]) is None and self._is_untouched(claim):
+            self._storage.delete(claim["target"])
+        self._storage.delete(path)
+
+    def _is_untouched(self, claim: dict[str, str]) -> bool:
+        folder, _ = claim["target"].rsplit("/", 1)
+        after = int(claim["version"]) + 1
+        if any(self._storage.exists(f"{folder}/v{after}{gz}.metadata.json") for gz in ("", ".gz")):
+            return False
+        try:
+            data = self._storage.read_bytes(claim["target"])
+        except MissingFileError:
+            return False
+        return hashlib.sha256(data).hexdigest() == claim["sha256"]
+
+    def _path(self, stream: str) -> str:
+        return str(self._folder / f"{stream.replace(':', '-').replace('#', '-')}.json")

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import icecore
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """The folder of a warehouse that is not there yet."""
+    return tmp_path / "warehouse"
+
+
+@pytest.fixture
+def open_again(warehouse: Path) -> Iterator[Callable[[], icecore.Catalog]]:
+    """Opens the same warehouse once more, as another process would; all are closed at the end."""
+    opened: list[icecore.Catalog] = []
+
+    def open_one() -> icecore.Catalog:
+        opened.append(icecore.open(warehouse, actor="somebody else"))
+        return opened[-1]
+
+    yield open_one
+    for catalog in opened:
+        catalog.close()
+
+
+@pytest.fixture
+def catalog(warehouse: Path) -> Iterator[icecore.Catalog]:
+    """A new warehouse that holds the namespace `ns`."""
+    with icecore.open(warehouse, actor="tester") as made:
+        made.create_namespace("ns")
+        yield made

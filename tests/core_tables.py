@@ -1,0 +1,72 @@
+"""Small tables and warehouses that the tests of the core share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+
+import icecore
+from icecore.engine.log.store import EventStore
+from icecore.engine.repository import Repository
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+def rows(*ids: int) -> pa.Table:
+    """Rows of SCHEMA with these ids."""
+    return pa.table({"id": list(ids), "name": [f"n{i}" for i in ids]}, schema=SCHEMA)
+
+
+def make_table(catalog: icecore.Catalog, name: str = "t", **options: Any) -> icecore.Table:
+    return catalog.create_table(("ns", name), SCHEMA, **options)
+
+
+def ids_of(table: icecore.Table, **scan: Any) -> list[int]:
+    """The ids that a scan gives, sorted."""
+    found: list[int] = table.scan(**scan).to_arrow()["id"].to_pylist()
+    return sorted(found)
+
+
+def pyiceberg_catalog(warehouse: Path) -> SqlCatalog:
+    """PyIceberg's `sql` catalog over the warehouse's own log file."""
+    return SqlCatalog("icecore", uri=f"sqlite:///{warehouse}/icecore.db", warehouse=str(warehouse))
+
+
+def peer_ids(warehouse: Path, identifier: str = "ns.t") -> list[int]:
+    """The ids that PyIceberg reads through its `sql` catalog, sorted."""
+    peer = pyiceberg_catalog(warehouse)
+    try:
+        return sorted(peer.load_table(identifier).scan().to_arrow()["id"].to_pylist())
+    finally:
+        peer.close()
+
+
+def store_of(catalog: icecore.Catalog) -> EventStore:
+    """The log of a catalog, to look into it and to break it."""
+    return catalog._store
+
+
+def repository_of(catalog: icecore.Catalog) -> Repository:
+    return catalog._repository
+
+
+def local(location: str | None) -> Path:
+    """The path of a `file://` location."""
+    assert location is not None
+    return Path(location.removeprefix("file://"))
+
+
+def metadata_files(table: icecore.Table) -> dict[str, bytes]:
+    """Every file beside the table's metadata file, by name."""
+    folder = local(table.metadata_location).parent
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+
+
+def sorted_rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows as tuples in an order that does not depend on files; nulls come first."""
+    tuples: Iterable[tuple[Any, ...]] = zip(*(c.to_pylist() for c in table.columns), strict=True)
+    return sorted(tuples, key=lambda t: [(v is not None, v) for v in t])

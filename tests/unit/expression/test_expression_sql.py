@@ -1,0 +1,101 @@
+"""Filters as DuckDB SQL: values as parameters, long lists, types that DuckDB and Python see differently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+
+from icecore.engine.errors import ExpressionError
+from icecore.engine.expression import EqualTo, In, parse_filter
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import TypedValue
+from icecore.engine.expression.to_sql import INLINE_LITERALS, to_sql
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import (
+    DateType,
+    DecimalType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+COLUMNS: dict[PrimitiveType, str] = {
+    LongType(): "range::BIGINT",
+    StringType(): "range::VARCHAR",
+    DecimalType(9, 2): "(range / 4)::DECIMAL(9, 2)",
+    DateType(): "DATE '1969-12-01' + range::INTEGER",
+    TimeType(): "TIME '00:00:00' + to_microseconds(range)",
+    TimestampType(): "make_timestamp(range - 50)",
+    TimestamptzType(): "TIMESTAMPTZ '1970-01-01 00:00:00+00' + to_microseconds(range - 50)",
+    TimestampNanoType(): "make_timestamp_ns(range - 50)",
+    TimestamptzNanoType(): "make_timestamp_ns(range - 50)::TIMESTAMPTZ_NS",
+    UUIDType(): "('00000000-0000-0000-0000-' || lpad(range::VARCHAR, 12, '0'))::UUID",
+}
+
+
+@pytest.mark.parametrize("column_type", list(COLUMNS), ids=str)
+@pytest.mark.parametrize("size", [3, INLINE_LITERALS, INLINE_LITERALS + 1, 60])
+def test_in_lists_of_any_length(column_type: PrimitiveType, size: int) -> None:
+    """IN and NOT IN select the same rows as one parameter each and as one list."""
+    schema = Schema((NestedField(1, "c", column_type),))
+    with duckdb.connect() as c:
+        c.execute("SET TimeZone = 'UTC'")
+        c.execute(f"CREATE TABLE t AS SELECT range AS i, {COLUMNS[column_type]} AS c FROM range(100)")
+        c.execute("INSERT INTO t VALUES (100, NULL)")
+        numbers = list(range(0, 3 * size, 3))[: min(size, 33)] + [1000 + i for i in range(max(size - 33, 0))]
+        literals = [TypedValue(column_type, v) for v in internal(column_type, numbers)]
+        for text, wanted in (("IN", {n for n in numbers if n < 100}), ("NOT", set(range(100)) - set(numbers))):
+            e = In("c", literals) if text == "IN" else bind(parse_filter("NOT TRUE"), schema)
+            if text == "NOT":
+                from icecore.engine.expression import NotIn
+
+                e = NotIn("c", literals)
+            parameters: dict[str, Any] = {}
+            sql = to_sql(bind(e, schema), lambda t: f'"{t.name}"', parameters)
+            assert {i for (i,) in c.execute(f"SELECT i FROM t WHERE {sql}", parameters).fetchall()} == wanted
+            assert len(parameters) == (size if size <= INLINE_LITERALS else 1)
+
+
+def internal(column_type: PrimitiveType, numbers: list[int]) -> list[Any]:
+    import uuid
+    from decimal import Decimal
+
+    match column_type:
+        case StringType():
+            return [str(n) for n in numbers]
+        case DecimalType():
+            return [Decimal(n * 25).scaleb(-2) for n in numbers]
+        case DateType():
+            return [n - 31 for n in numbers]
+        case TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
+            return [n - 50 for n in numbers]
+        case UUIDType():
+            return [uuid.UUID(f"00000000-0000-0000-0000-{n:012d}") for n in numbers]
+        case _:
+            return numbers
+
+
+def test_values_are_never_in_the_text() -> None:
+    schema = Schema((NestedField(1, "s", StringType()),))
+    parameters: dict[str, Any] = {"p0": "mine"}
+    sql = to_sql(bind(EqualTo("s", "'; DROP"), schema), lambda t: '"s"', parameters)
+    assert sql == '"s" = $p1' and parameters == {"p0": "mine", "p1": "'; DROP"}
+
+
+def test_a_bucket_needs_the_callers_sql() -> None:
+    schema = Schema((NestedField(1, "id", LongType()),))
+    bound = bind(parse_filter("bucket(16, id) = 3"), schema)
+    with pytest.raises(ExpressionError, match="bucket"):
+        to_sql(bound, lambda t: "id", {})
+    assert to_sql(bound, lambda t: "id", {}, lambda t: f"b({t.name})") == "b(id) = $p0::INTEGER"
+    with pytest.raises(ExpressionError, match="not bound"):
+        to_sql(EqualTo("id", 1), lambda t: "id", {})
