@@ -30,6 +30,7 @@ from icecore.engine.log.content import encode_content
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
+from icecore.engine.manifest_summary import summarize
 from icecore.engine.requirements import Requirement, check
 from icecore.engine.spec.content_file import ManifestContent, ManifestFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -160,6 +161,31 @@ class Repository:
             self._foreign_lists[key] = self._read_foreign_list(snapshot, self.storage_of(state))
         return self._foreign_lists[key]
 
+    def _complete_list(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
+        """The manifests of a snapshot with all counts, which v1 writers could leave out and new lists need (L1)."""
+        return tuple(
+            evolve(m, manifest=self._counted(state, m)) if m.is_foreign and not is_counted(m.manifest) else m
+            for m in self.list_manifests(state, snapshot)
+        )
+
+    def _counted(self, state: TableState, listed: ListedManifest) -> ManifestFile:
+        known = listed.manifest
+        counted = summarize(
+            self.entries.inherited(state.stream, listed, self.storage_of(state)),
+            manifest_path=known.manifest_path,
+            spec=state.metadata.spec_by_id(known.partition_spec_id),
+            schema=state.metadata.all_fields,
+            content=known.content,
+            sequence_number=known.sequence_number,
+            snapshot_id=known.added_snapshot_id or 0,
+        )
+        return evolve(
+            counted,
+            manifest_length=known.manifest_length,
+            key_metadata=known.key_metadata,
+            first_row_id=known.first_row_id,
+        )
+
     def _read_foreign_list(self, snapshot: Snapshot, storage: Storage) -> tuple[ListedManifest, ...]:
         if snapshot.manifest_list is not None:
             data = storage.read_bytes(snapshot.manifest_list)
@@ -258,7 +284,7 @@ class Repository:
         return Context(
             new_event_id(),
             transaction.next_recorded_at_ms(),
-            lambda snapshot_id: self.list_manifests(state, state.metadata.find_snapshot(snapshot_id)),
+            lambda snapshot_id: self._complete_list(state, state.metadata.find_snapshot(snapshot_id)),
             lambda snapshot_id: self.models.has_list(state.stream, snapshot_id),
         )
 
@@ -428,6 +454,20 @@ class Repository:
             self._materialized.clear()
             self._checkpointed.clear()
             self._foreign_lists.clear()
+
+
+def is_counted(manifest: ManifestFile) -> bool:
+    """Whether the record of a manifest has all that a v2 list requires."""
+    counts = (
+        manifest.added_snapshot_id,
+        manifest.added_files_count,
+        manifest.existing_files_count,
+        manifest.deleted_files_count,
+        manifest.added_rows_count,
+        manifest.existing_rows_count,
+        manifest.deleted_rows_count,
+    )
+    return None not in counts
 
 
 def is_manual(metadata: TableMetadata) -> bool:

@@ -21,6 +21,7 @@ from icecore.engine.expression.parse import parse_filter
 from icecore.engine.name_mapping import table_name_mapping
 from icecore.engine.row_filter import filter_batches, filter_columns
 from icecore.engine.scan_task import FileScanTask
+from icecore.engine.spec.reserved import select
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRefType
 from icecore.engine.state import TableState
@@ -75,8 +76,8 @@ class DataScan:
 
     @cached_property
     def projection(self) -> Schema:
-        """The schema of the rows, in the order that they were asked for."""
-        return self.schema.select(self.selected_fields, self.case_sensitive)
+        """The schema of the rows, in the order that they were asked for; `_row_id` and its like can be among them."""
+        return select(self.schema, self.selected_fields, self.case_sensitive)
 
     @cached_property
     def planned(self) -> PlannedFiles:

@@ -33,12 +33,12 @@ def parse_schema(text: str) -> Schema:
     return Schema(tuple(_column(c, i, ids) for c, i in numbered))
 
 
-class _Dialect(Dialect):
+class _Dialect(Dialect):  # type: ignore[misc]  # sqlglot is untyped here
     """Standard SQL with Iceberg's types: those that SQL lacks stand in for types of other databases."""
 
-    class Tokenizer(tokens.Tokenizer):
-        IDENTIFIERS = ['"', "`"]
-        KEYWORDS = {
+    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012
+        KEYWORDS = {  # noqa: RUF012
             **tokens.Tokenizer.KEYWORDS,
             "FIXED": tokens.TokenType.FIXEDSTRING,
             "TIMESTAMP_NS": tokens.TokenType.TIMESTAMP_NS,

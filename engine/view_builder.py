@@ -19,6 +19,7 @@ from icecore.engine.spec.view import VIEW_FORMAT_VERSION, ViewHistoryEntry, View
 LAST_ADDED = -1
 VERSION_HISTORY_SIZE = "version.history.num-entries"
 DEFAULT_VERSION_HISTORY_SIZE = 10
+MAX_DIGITS = 9
 DROP_DIALECT_ALLOWED = "replace.drop-dialect.allowed"
 METADATA_COMPRESSION = "write.metadata.compression-codec"
 DEFAULT_METADATA_COMPRESSION = "gzip"
@@ -195,7 +196,7 @@ class ViewBuilder:
 def history_size(properties: Mapping[str, str]) -> int:
     """How many versions a view keeps. Raises ValidationError where the property is no positive number."""
     text = properties.get(VERSION_HISTORY_SIZE, str(DEFAULT_VERSION_HISTORY_SIZE)).strip()
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
+    if not text.isascii() or not text.isdecimal() or len(text) > MAX_DIGITS or int(text) == 0:
         raise ValidationError(f"{VERSION_HISTORY_SIZE} must be a positive number, found {text!r}")
     return int(text)
 

@@ -27,6 +27,7 @@ from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.spec.content_file import DataFileContent, FileFormat
 from icecore.projections import duck
+from icecore.projections.history import LOG_SCHEMA
 
 if TYPE_CHECKING:
     from icecore.engine.catalog import Catalog
@@ -65,14 +66,15 @@ def _log(catalog: Catalog) -> pa.Table:
     return catalog.log()
 
 
+NAMESPACES = pa.schema([("name", pa.string()), ("properties", _TEXT_MAP)])
+
+
 def _namespaces(catalog: Catalog) -> pa.Table:
-    names = catalog.all_namespaces()
-    return pa.table(
-        {
-            "name": pa.array([".".join(n) for n in names], pa.string()),
-            "properties": pa.array([list(catalog.load_namespace_properties(n).items()) for n in names], _TEXT_MAP),
-        }
-    )
+    rows = [
+        {"name": ".".join(n), "properties": list(catalog.load_namespace_properties(n).items())}
+        for n in catalog.all_namespaces()
+    ]
+    return pa.Table.from_pylist(rows, schema=NAMESPACES)
 
 
 TABLES = pa.schema(
@@ -323,4 +325,16 @@ AUDIT_TABLES: dict[str, Callable[[Catalog], pa.Table]] = {
     "refs": _refs,
     "manifests": _manifests,
     "files": _files,
+}
+
+AUDIT_SCHEMAS: dict[str, pa.Schema] = {
+    "log": LOG_SCHEMA,
+    "namespaces": NAMESPACES,
+    "tables": TABLES,
+    "columns": COLUMNS,
+    "properties": PROPERTIES,
+    "snapshots": SNAPSHOTS,
+    "refs": REFS,
+    "manifests": MANIFESTS,
+    "files": FILES,
 }

@@ -48,7 +48,9 @@ def append(
         elif new is None:
             print_text(f"nothing to append to {table}")
         else:
-            print_text(f"appended {counted(rows, 'row')} in {counted(written, 'file')} to {table}, snapshot {snapshot_id}")
+            print_text(
+                f"appended {counted(rows, 'row')} in {counted(written, 'file')} to {table}, snapshot {snapshot_id}"
+            )
 
 
 @click.command()

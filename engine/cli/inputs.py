@@ -94,9 +94,11 @@ def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     if not data.strip():
         return
     table = pyarrow.json.read_json(io.BytesIO(data), parse_options=parse)
-    for i, name in enumerate(table.column_names if target is not None else ()):
-        if name in target.names and _is_day_or_time(target.field(name).type):
-            table = table.set_column(i, name, _from_iso(table[name], target.field(name).type))
+    for field in target or ():
+        if _is_day_or_time(field.type):
+            # An explicit column is there even if no row has it.
+            i = table.column_names.index(field.name)
+            table = table.set_column(i, field.name, _from_iso(table[i], field.type))
     yield from table.to_batches()
 
 

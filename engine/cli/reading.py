@@ -13,7 +13,7 @@ from icecore.engine.cli.output import print_arrow, print_json, print_pairs, prin
 from icecore.engine.cli.plan_text import plan_dict, plan_files_rows, plan_steps
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds, names
-from icecore.projections.audit import AUDIT_TABLES
+from icecore.projections.audit import AUDIT_SCHEMAS
 
 SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
 
@@ -35,7 +35,9 @@ def log(
     if not full:
         print_arrow(events.select(SHORT_LOG), as_json=settings.as_json, null="")
     elif settings.as_json:
-        print_json([{**row, "summary": dict(row["summary"]), "payload": _json(row["payload"])} for row in _rows(events)])
+        print_json(
+            [{**row, "summary": dict(row["summary"]), "payload": _json(row["payload"])} for row in _rows(events)]
+        )
     else:
         for i, row in enumerate(_rows(events)):
             if i:
@@ -113,17 +115,19 @@ def sql(settings: Settings, query: str | None, tables: bool) -> None:
     """Run DuckDB SQL over the log and the metadata of all tables; - reads the query from standard input."""
     if tables == (query is not None):
         raise click.UsageError("give a QUERY, or --tables")
+    if query is None:
+        _print_audit_tables(settings)
+        return
     with settings.read() as catalog:
-        if query is not None:
-            result = catalog.sql(sys.stdin.read() if query == "-" else query)
-        else:
-            result = _audit_tables(catalog)
+        result = catalog.sql(sys.stdin.read() if query == "-" else query)
     print_arrow(result, as_json=settings.as_json)
 
 
-def _audit_tables(catalog: Any) -> pa.Table:
-    columns = [(name, catalog.sql(f"SELECT * FROM {name} LIMIT 0").schema) for name in AUDIT_TABLES]
-    return pa.table({"table": [n for n, _ in columns], "columns": [", ".join(s.names) for _, s in columns]})
+def _print_audit_tables(settings: Settings) -> None:
+    if settings.as_json:
+        print_json({name: {f.name: str(f.type) for f in schema} for name, schema in AUDIT_SCHEMAS.items()})
+    else:
+        print_rows(("table", "columns"), [(name, ", ".join(schema.names)) for name, schema in AUDIT_SCHEMAS.items()])
 
 
 def _rows(events: pa.Table) -> list[dict[str, Any]]:

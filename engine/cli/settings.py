@@ -61,7 +61,9 @@ def common_options(command: Command) -> Command:
 
 def commit_options(command: Command) -> Command:
     """`--message` and `--author` of a command that commits."""
-    command = click.option("--author", "-a", metavar="NAME", help="Who commits; ICECORE_ACTOR or the user else.")(command)
+    command = click.option("--author", "-a", metavar="NAME", help="Who commits; ICECORE_ACTOR or the user else.")(
+        command
+    )
     return click.option("--message", "-m", metavar="TEXT", help="Why: what the log will say.")(command)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import Any
 
 import click
 import pyarrow as pa
@@ -115,8 +115,6 @@ def _columns(schema: str | None, like: Path | None) -> Schema | pa.Schema:
     return file_schema(like)
 
 
-def _make_namespace(catalog: Catalog, levels: tuple[str, ...]) -> Any:
-    try:
+def _make_namespace(catalog: Catalog, levels: tuple[str, ...]) -> None:
+    with contextlib.suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(levels)
-    except NamespaceAlreadyExistsError:
-        pass

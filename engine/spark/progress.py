@@ -65,4 +65,6 @@ def _task_counts(context: Any, group: str) -> tuple[int, int]:
     tracker = context.statusTracker()
     stages = {s for job in tracker.getJobIdsForGroup(group) if (i := tracker.getJobInfo(job)) for s in i.stageIds}
     infos = [i for i in map(tracker.getStageInfo, stages) if i is not None]
+    # A stage that hasn't begun may never: Spark skips those whose shuffle is there already.
+    infos = [i for i in infos if i.numActiveTasks or i.numCompletedTasks or i.numFailedTasks]
     return sum(i.numCompletedTasks for i in infos), sum(i.numTasks for i in infos)

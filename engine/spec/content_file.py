@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 
 class DataFileContent(enum.IntEnum):
@@ -57,7 +57,7 @@ class ContentFile:
     nan_value_counts: Mapping[int, int] | None = None
     lower_bounds: Mapping[int, bytes] | None = None
     upper_bounds: Mapping[int, bytes] | None = None
-    key_metadata: bytes | None = None
+    key_metadata: bytes | None = field(default=None, repr=False)
     split_offsets: tuple[int, ...] | None = None
     equality_ids: tuple[int, ...] | None = None
     sort_order_id: int | None = None
@@ -99,7 +99,7 @@ class ManifestFile:
     existing_rows_count: int | None = None
     deleted_rows_count: int | None = None
     partitions: tuple[FieldSummary, ...] | None = None
-    key_metadata: bytes | None = None
+    key_metadata: bytes | None = field(default=None, repr=False)
     first_row_id: int | None = None
 
     @property

@@ -80,31 +80,27 @@ def _mapped(fields: Iterable[NestedField]) -> tuple[MappedField, ...]:
 
 
 def updated_mapping(mapping: NameMapping, old: Schema, new: Schema) -> NameMapping:
-    """The mapping after a change of the schema, as Java keeps it.
+    """The mapping after a change of the schema.
 
-    A renamed field is found under its old and new names, new fields are added, and a name that a field takes over is
-    taken from the one that had it. Dropped fields stay, since old files still have them.
+    A renamed field is found under its old and new names, new fields are added, dropped fields stay. A name that files
+    may have for another field already stays with that field: the files that need a mapping are those that are there.
+    (The Java library gives the name to the new field, and so reads the old files' values as the new column's.)
     """
     return NameMapping(_updated(mapping.fields, new.fields, old))
 
 
 def _updated(mapped: tuple[MappedField, ...], fields: tuple[NestedField, ...], old: Schema) -> tuple[MappedField, ...]:
     by_id = {f.field_id: f for f in fields}
-    claims = {f.name: f.field_id for f in fields if _is_new_name(f, old)}
+    taken = {name for m in mapped for name in m.names}
     out = []
     for m in mapped:
-        names = tuple(n for n in m.names if claims.get(n, m.field_id) == m.field_id)
-        inner = m.fields
+        names, inner = m.names, m.fields
         present = None if m.field_id is None else by_id.get(m.field_id)
         if present is not None:
-            names = names if present.name in names else (*names, present.name)
+            names = names if present.name in taken else (*names, present.name)
             inner = NameMapping(_updated(m.fields.fields, children(present.field_type), old))
         out.append(MappedField(names, m.field_id, inner))
     known = {m.field_id for m in mapped}
-    added = (f for f in fields if f.field_id not in known and old.get_field(f.field_id) is None)
-    return (*out, *_mapped(added))
-
-
-def _is_new_name(f: NestedField, old: Schema) -> bool:
-    before = old.get_field(f.field_id)
-    return before is None or before.name != f.name
+    for m in _mapped(f for f in fields if f.field_id not in known and old.get_field(f.field_id) is None):
+        out.append(attrs.evolve(m, names=tuple(n for n in m.names if n not in taken)))
+    return tuple(out)

@@ -68,6 +68,11 @@ class ViewVersion:
     summary: Mapping[str, str] = field(factory=dict)
     extra: Mapping[str, Any] = field(factory=dict)
 
+    @property
+    def dialects(self) -> frozenset[str]:
+        """The dialects that the version has SQL for, in lower case."""
+        return frozenset(r.dialect.lower() for r in self.representations if r.type == "sql" and r.dialect is not None)
+
     def to_dict(self) -> dict[str, Any]:
         out: dict[str, Any] = {
             "version-id": self.version_id,

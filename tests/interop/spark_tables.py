@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -133,6 +134,19 @@ def equality_deletes(folder: Path, schema: Schema, data: Mapping[str, Any]) -> C
     file = write(folder, schema, data)[0]
     ids = tuple(f.field_id for f in schema.fields)
     return evolve(file, content=DataFileContent.EQUALITY_DELETES, equality_ids=ids)
+
+
+def plain_values(value: Any) -> Any:
+    """Instants in UTC and lists of pairs for maps, so that values can be compared as text."""
+    match value:
+        case dt.datetime() if value.tzinfo is not None:
+            return value.astimezone(dt.UTC)
+        case dict():
+            return {k: plain_values(v) for k, v in value.items()}
+        case list() | tuple():
+            return [plain_values(v) for v in value]
+        case _:
+            return value
 
 
 def _delete_file(path: Path, content: DataFileContent, rows: int) -> ContentFile:

@@ -12,6 +12,7 @@ import pytest
 
 from icecore.engine.data.arrow_schema import schema_to_arrow
 from icecore.engine.data.conform import conform
+from icecore.engine.data.nested import map_parts
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
@@ -90,6 +91,9 @@ def test_null_maps_that_hide_entries_lose_them() -> None:
     out = conform(pa.table({"m": array}), schema)
     out.validate(full=True)
     assert out.column("m").to_pylist() == [[("a", 1)], None, [("d", 4)]]
+    _, kept, _ = map_parts(array)
+    assert kept.to_pylist() == ["a", "d"]
+    assert [p.to_pylist() for p in map_parts(array.slice(1))] == [[0, 0, 1], ["d"], [4]]
 
 
 def test_t9_missing_columns_take_the_write_default() -> None:

@@ -228,9 +228,9 @@ def test_so1_rows_are_sorted(tmp_path: Path) -> None:
     """Nulls go where each field says; -NaN < -0 < 0 < Inf < NaN; equal rows keep their order."""
     data = pa.table(
         {
-            "id": [1, 2, 3, 4, 5, 6, 7],
-            "name": ["b", None, "a", "a", "a", "a", "a"],
-            "score": [0.0, 1.0, math.nan, -0.0, 0.0, None, math.inf],
+            "id": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+            "name": ["b", None, "a", "a", "a", "a", "a", "a", "a", "a"],
+            "score": [0.0, 1.0, math.nan, -0.0, 0.0, None, math.inf, -1.5, -2.5, -math.inf],
         }
     )
     ascending = SortOrder(
@@ -242,10 +242,10 @@ def test_so1_rows_are_sorted(tmp_path: Path) -> None:
     )
     (file,) = write(data, tmp_path, sort_order=ascending)
     assert file.sort_order_id == 4
-    assert pq.read_table(local(file)).column("id").to_pylist() == [1, 6, 4, 5, 7, 3, 2]
+    assert pq.read_table(local(file)).column("id").to_pylist() == [1, 6, 10, 9, 8, 4, 5, 7, 3, 2]
     descending = SortOrder((SortField((3,), IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST),), 5)
     (file,) = write(data, tmp_path / "desc", sort_order=descending)
-    assert pq.read_table(local(file)).column("id").to_pylist() == [3, 7, 2, 1, 5, 4, 6]
+    assert pq.read_table(local(file)).column("id").to_pylist() == [3, 7, 2, 1, 5, 4, 8, 9, 10, 6]
 
 
 def test_sorted_by_transform_inside_partitions(tmp_path: Path) -> None:

