@@ -209,6 +209,25 @@ class Table:
         with self._transaction(message, author, idempotency_key) as transaction:
             transaction.delete(delete_filter, branch=branch, snapshot_properties=snapshot_properties)
 
+    def delete_keys(
+        self,
+        keys: Any,
+        key_columns: Sequence[str] = (),
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """Deletes the rows that equal one of `keys` in the key columns, the identifier fields unless named.
+
+        Equality delete files are written and nothing is read, so this is quick to write and slow to read. Raises
+        ValidationError for a v1 table, and where the keys don't tell the partition.
+        """
+        with self._transaction(message, author, idempotency_key) as transaction:
+            transaction.delete_keys(keys, key_columns, branch=branch, snapshot_properties=snapshot_properties)
+
     def add_files(
         self,
         file_paths: Iterable[str],

@@ -10,6 +10,7 @@ from icecore.engine.changes import changed_properties, evolved_schema, evolved_s
 from icecore.engine.data.incoming import to_arrow
 from icecore.engine.data.write import write_data_files
 from icecore.engine.decide import ChangeMetadata, Command, ProduceSnapshot
+from icecore.engine.equality_deletes import write_key_deletes
 from icecore.engine.errors import ValidationError
 from icecore.engine.events import Provenance
 from icecore.engine.existing_files import describe_existing_files
@@ -23,7 +24,7 @@ from icecore.engine.repository import Repository
 from icecore.engine.requirements import Requirement, requirements_for
 from icecore.engine.schema_update import SchemaOp, UpdateSchema
 from icecore.engine.sort_update import UpdateSortOrder
-from icecore.engine.spec.content_file import ContentFile, ManifestEntryStatus
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import DEFAULT_NAME_MAPPING, NameMapping
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, SnapshotRefType
@@ -122,6 +123,49 @@ class Transaction:
             self._repository, self._state, self._metadata, tuple(file_paths), branch, check_duplicate_files
         )
         self.append_files(files, branch=branch, snapshot_properties=snapshot_properties)
+
+    def row_delta(
+        self,
+        data_files: Iterable[ContentFile] = (),
+        delete_files: Iterable[ContentFile] = (),
+        *,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Adds data files and equality delete files that were written already, in one snapshot.
+
+        The deletes apply to what is there before, not to the data files that come with them. Raises ValidationError for
+        deletes by position: those name files that another commit may replace, so they come from `delete`.
+        """
+        self._check_branch(branch)
+        deletes, added = tuple(delete_files), tuple(data_files)
+        for f in deletes:
+            if f.content is not DataFileContent.EQUALITY_DELETES:
+                raise ValidationError(f"{f.file_path}: only equality deletes can be added, found {f.content.name}")
+        files = files_to_arrow(
+            (*added, *deletes), self._metadata.specs, self._metadata.all_fields, status=ManifestEntryStatus.ADDED
+        )
+        if added:
+            operation = Operation.OVERWRITE if deletes else Operation.APPEND
+        else:
+            operation = Operation.DELETE
+        command = ProduceSnapshot(
+            operation, self._new_snapshot_id(), branch, added=files, summary=snapshot_properties or {}
+        )
+        self._commands.append(lambda _: command)
+
+    def delete_keys(
+        self,
+        keys: Any,
+        key_columns: Sequence[str] = (),
+        *,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Deletes the rows that equal one of `keys` in the key columns, by equality delete files: nothing is read."""
+        self._check_branch(branch)
+        files = [] if self._answered else write_key_deletes(keys, key_columns, self._metadata, self._storage)
+        self.row_delta((), files, branch=branch, snapshot_properties=snapshot_properties)
 
     def delete(
         self,

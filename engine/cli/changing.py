@@ -31,7 +31,10 @@ def append(
     message: str | None,
     author: str | None,
 ) -> None:
-    """Append the rows of Parquet, CSV or JSON FILES to a table, as one commit. Columns are matched by name."""
+    """Append the rows of FILES, as one commit.
+
+    They may be Parquet, CSV or JSON. Columns are matched by name.
+    """
     with settings.write() as catalog:
         target = catalog.load_table(table)
         before = target.metadata.snapshot_by_ref(branch)
@@ -75,7 +78,10 @@ def register(
     message: str | None,
     author: str | None,
 ) -> None:
-    """Adopt a table that another engine wrote, by its metadata file; its files stay as they are."""
+    """Adopt a table of another engine.
+
+    METADATA_LOCATION is its metadata file. Nothing of it is copied or changed.
+    """
     with settings.write() as catalog:
         found = catalog.register_table(
             table, metadata_location, location_mapping=mapping or None, message=message, author=author

@@ -94,7 +94,10 @@ def show(
 def plan(
     settings: Settings, table: str, where: str | None, snapshot_id: int | None, ref: str | None, as_of: int | None
 ) -> None:
-    """Print which files a scan has to read, and what left the others out."""
+    """Print which files a scan would read.
+
+    And how many were left out by what.
+    """
     with settings.read() as catalog:
         loaded = catalog.load_table(table)
         planned = loaded.scan(where, snapshot_id=snapshot_id, ref=ref, as_of=as_of).plan()
@@ -112,7 +115,10 @@ def plan(
 @common_options
 @pass_settings
 def sql(settings: Settings, query: str | None, tables: bool) -> None:
-    """Run DuckDB SQL over the log and the metadata of all tables; - reads the query from standard input."""
+    """Run SQL over the log and all metadata.
+
+    The SQL is DuckDB's. As QUERY, - reads it from standard input.
+    """
     if tables == (query is not None):
         raise click.UsageError("give a QUERY, or --tables")
     if query is None:

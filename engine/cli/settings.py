@@ -88,7 +88,7 @@ def _options(command: Command, warehouse_variable: str | None, output_variable: 
         callback=_set_output,
         help="Text for people, or one JSON value.",
     )
-    return output(warehouse(command))
+    return warehouse(output(command))
 
 
 def _set_warehouse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -97,7 +97,10 @@ def ls(settings: Settings, namespace: str | None) -> None:
 @common_options
 @pass_settings
 def describe(settings: Settings, table: str) -> None:
-    """Print what a table is: columns, partitions, order, properties, snapshot, branches and tags."""
+    """Print what a table is.
+
+    Its columns, partitions, order, properties, snapshot, branches and tags.
+    """
     with settings.read() as catalog:
         text = TableText(catalog.load_table(table))
         if settings.as_json:

@@ -37,7 +37,10 @@ def init(settings: Settings, name: str | None) -> None:
 @pass_settings
 @click.pass_context
 def verify(context: click.Context, settings: Settings) -> None:
-    """Check the log, what follows from it, and every metadata file. Exit code 1 where something is wrong."""
+    """Check the log and every metadata file.
+
+    The exit code is 1 where something is wrong.
+    """
     with settings.read() as catalog, waiting("reading the log and all metadata files"):
         found = catalog.verify()
     if settings.as_json:
@@ -52,7 +55,10 @@ def verify(context: click.Context, settings: Settings) -> None:
 @common_options
 @pass_settings
 def rebuild(settings: Settings) -> None:
-    """Make everything again that follows from the log: read models and metadata files, with the same bytes."""
+    """Make all metadata again from the log.
+
+    The read models and the metadata files, which get the same bytes as before.
+    """
     with settings.write() as catalog:
         with waiting("writing all metadata files again"):
             catalog.rebuild()
@@ -67,7 +73,7 @@ def rebuild(settings: Settings) -> None:
 @common_options
 @pass_settings
 def demo(settings: Settings) -> None:
-    """Load the flights that left New York in 2013 and show what icecore does with them.
+    """Load a year of flights and show it all.
 
     The folder must be new or empty; it is ./demo-warehouse unless --warehouse names another.
     """

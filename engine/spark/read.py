@@ -77,11 +77,11 @@ def _shown(branch: Branch, f: NestedField) -> Column:
         column = branch.columns[f.field_id]
         # Where the file lacks a whole column, its SQL says what it is instead.
         sql = shown_sql(column, sql, f) if column.is_read else shown_primitive_sql(f.field_type, sql)
-    metadata = {"comment": f.doc} if f.doc else None
-    column_ = F.expr(sql)
+    made = F.expr(sql)
     if f.field_id >= FIRST_RESERVED_ID or not branch.columns[f.field_id].is_read:
-        column_ = column_.cast(shown_type(f.field_type))
-    return column_.alias(f.name, metadata=metadata) if metadata else column_.alias(f.name)
+        made = made.cast(shown_type(f.field_type))
+    # Without metadata of its own the column would keep the field id, and what users do with its schema would go by it.
+    return made.alias(f.name, metadata={"comment": f.doc} if f.doc else {})
 
 
 def _filtered(context: ScanContext, branch: Branch) -> DataFrame:

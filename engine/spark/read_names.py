@@ -15,8 +15,8 @@ from icecore.engine.spec.types import FLOATING_TYPES, DecimalType, DoubleType, F
 
 Path = tuple[str, ...]
 
-# NaN is missing in Parquet's statistics, -0.0 and 0.0 differ in its dictionaries; and Spark cuts a decimal literal down to
-# the 32 bits of a file from before the column was promoted.
+# NaN is missing in Parquet's statistics, -0.0 and 0.0 differ in its dictionaries; and Spark cuts a decimal literal down
+# to the 32 bits of a file from before the column was promoted.
 UNSAFE_TO_PUSH = (FloatType, DoubleType, DecimalType)
 
 
