@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -13,10 +11,6 @@ from icecore.engine.cli.output import printable
 from icecore.engine.cli.settings import program_options
 from icecore.engine.errors import IcecoreError
 from icecore.engine.version import engine_version
-
-# What a shell reports of a program that a closed pipe, or Ctrl-C, ended.
-BROKEN_PIPE_EXIT = 128 + 13
-INTERRUPT_EXIT = 128 + 2
 
 
 class Failure(click.ClickException):
@@ -68,19 +62,6 @@ for _command in (
     cli.add_command(_command)
 
 
-def main() -> NoReturn:
-    """The entry point of the command `icecore`."""
-    try:
-        code = cli.main(standalone_mode=False)
-        sys.stdout.flush()
-    except click.ClickException as e:
-        e.show()
-        code = e.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("error: interrupted", err=True)
-        code = INTERRUPT_EXIT
-    except BrokenPipeError:
-        # Whoever read the output has seen enough. Python would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = BROKEN_PIPE_EXIT
-    sys.exit(code if isinstance(code, int) else 0)
+def main() -> None:
+    """The entry point of the command `icecore`. Where a pipe is closed early it ends without a word."""
+    cli(prog_name="icecore")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -249,7 +250,7 @@ class ReadModels:
         ids.frombytes(found["manifest_ids"])
         text = orjson.dumps(ids.tolist()).decode()
         by_id = {
-            r["manifest_id"]: ListedManifest.from_dict(orjson.loads(r["record"]), r["position"])
+            r["manifest_id"]: _listed(r["record"], r["position"])
             for r in self._store.rows(MODELS, "manifests_by_id", ids=text)
         }
         return [(i, by_id[i]) for i in ids]
@@ -264,10 +265,16 @@ class ReadModels:
     def manifest(self, stream: str, manifest_path: str) -> ListedManifest | None:
         """The newest record of a manifest by its path."""
         found = self._store.row(MODELS, "manifests_by_path", stream=stream, manifest_path=manifest_path)
-        return None if found is None else ListedManifest.from_dict(orjson.loads(found["record"]), found["position"])
+        return None if found is None else _listed(found["record"], found["position"])
 
     def _run(self, query_name: str, /, **parameters: Any) -> None:
         self._store.execute(MODELS, query_name, **parameters)
+
+
+@lru_cache(maxsize=20_000)
+def _listed(record: str, position: int) -> ListedManifest:
+    """The manifest of a row. Kept by what the row says, not by its id: a rolled back id is given out again."""
+    return ListedManifest.from_dict(orjson.loads(record), position)
 
 
 def _location(kind: str, payload: Mapping[str, Any]) -> str | None:

@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
+from pyspark.sql import functions as F  # noqa: E402
 from pyspark.sql import types as T  # noqa: E402
 from spark_tables import STORAGE, metadata_of, plain_values, schema_of, spec_of, tasks_of, write  # noqa: E402
 
@@ -178,7 +179,7 @@ def test_all_types_round_trip(spark: Any, tmp_path: Path, zone: str) -> None:
         again = read_tasks(spark, tasks_of(files), projection=ALL, metadata=metadata_of(ALL), storage=STORAGE)
         assert again.schema.simpleString() == df.schema.simpleString()
         assert not any(f.metadata for f in again.schema)
-        wanted = df.selectExpr("* REPLACE (lower(u) AS u)").orderBy("id").collect()
+        wanted = df.withColumn("u", F.lower("u")).orderBy("id").collect()
         assert repr(again.orderBy("id").collect()) == repr(wanted)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -396,8 +397,6 @@ def test_no_rows_give_no_files(spark: Any, tmp_path: Path) -> None:
 
 def test_the_frame_is_computed_once(spark: Any, tmp_path: Path) -> None:
     """An accumulator in a UDF counts each row once, and progress ends with all tasks done."""
-    from pyspark.sql import functions as F
-
     seen = spark.sparkContext.accumulator(0)
 
     @F.udf("long", useArrow=False)
