@@ -27,6 +27,8 @@ from icecore.engine.spec.sort import SortOrder
 from icecore.engine.state import TableState
 from icecore.engine.storage import Storage, to_uri
 from icecore.engine.table import Table
+from icecore.engine.view_catalog import CatalogViews
+from icecore.engine.view_repository import ViewRepository
 from icecore.projections.manifest_entries import ManifestEntries
 from icecore.projections.materialize import Materializer
 from icecore.projections.planner import Planner
@@ -57,7 +59,7 @@ def open_catalog(
     return Catalog(path, create=create, read_only=read_only, actor=actor, name=name)
 
 
-class Catalog:
+class Catalog(CatalogViews):
     """A warehouse. Every change is one event of its log; everything else follows from the log."""
 
     def __init__(
@@ -84,10 +86,12 @@ class Catalog:
         self._repository = Repository(
             self._store, self._models, entries, Materializer(self._store, self._models, entries), Storage()
         )
+        self._views = ViewRepository(self._repository)
         cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"
         self._planner = Planner(self._repository, cache)
         if not read_only:
             self._repository.heal()
+            self._views.heal()
 
     @property
     def name(self) -> str:
@@ -324,10 +328,13 @@ class Catalog:
         up_to: int | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """The events as a table, oldest first: who did what, when and why. `limit` keeps the newest."""
+        """The events as a table, oldest first: who did what, when and why. `limit` keeps the newest.
+
+        `identifier` is that of a table or a view. Raises NoSuchTableError.
+        """
         from icecore.projections.history import log_table
 
-        stream = None if identifier is None else self._models.table_stream(identifier_tuple(identifier))
+        stream = None if identifier is None else self._models.stream(identifier_tuple(identifier))
         events = self._store.filtered_events(
             stream=stream, actor=actor, kind=kind, since_ms=since_ms, until_ms=until_ms, after=after, up_to=up_to
         )
@@ -352,7 +359,7 @@ class Catalog:
         from icecore.projections.rebuild import rebuild
 
         self._planner.clear()
-        rebuild(self._store, self._repository)
+        rebuild(self._store, self._repository, self._views)
 
     def at(self, position: int | None = None, *, timestamp_ms: int | None = None) -> CatalogAt:
         """The catalog as of a position of the log, or a time in milliseconds since the epoch; for reading."""
@@ -364,7 +371,7 @@ class Catalog:
         at = self._store.position_at(timestamp_ms) if timestamp_ms is not None else position
         if at is None or not 0 <= at <= head:
             raise ValidationError(f"there is no position {at}: the log ends at {head}")
-        return CatalogAt(self._store, self._repository, self._planner, at)
+        return CatalogAt(self._store, self._repository, self._views, self._planner, at)
 
     @property
     def position(self) -> int:

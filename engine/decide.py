@@ -64,6 +64,11 @@ class ProduceSnapshot:
     base_snapshot_id: int | None = None
     summary: Mapping[str, str] = field(factory=dict)
 
+    def __attrs_post_init__(self) -> None:
+        for key, value in self.summary.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise ValidationError(f"snapshot properties map strings to strings, found {key!r}: {value!r}")
+
     @property
     def is_empty(self) -> bool:
         return not (self.removals or self.summary or (self.added is not None and self.added.num_rows))

@@ -1,29 +1,34 @@
-"""The catalog as of a position of the log: for reading, dropped and renamed tables as they were."""
+"""The catalog as of a position of the log: for reading, dropped and renamed tables and views as they were."""
 
 from __future__ import annotations
 
 from icecore.engine import events as ev
-from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError
+from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError
 from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import EventStore
 from icecore.engine.namespaces import fold_namespaces
 from icecore.engine.repository import Repository
 from icecore.engine.table import Table
+from icecore.engine.view import View
+from icecore.engine.view_repository import ViewRepository
 from icecore.projections.planner import Planner
 
 
 class CatalogAt:
-    """What the catalog held once. Tables loaded from it can be read, and say what they were."""
+    """What the catalog held once. Tables and views loaded from it can be read, and say what they were."""
 
-    def __init__(self, store: EventStore, repository: Repository, planner: Planner, position: int) -> None:
+    def __init__(
+        self, store: EventStore, repository: Repository, views: ViewRepository, planner: Planner, position: int
+    ) -> None:
         self.position = position
         self._repository = repository
+        self._views = views
         self._planner = planner
         self._namespaces: dict[Identifier, dict[str, str]] = {}
         self._streams: dict[Identifier, str] = {}
         for event in store.events(up_to=position):
-            if event.kind not in (ev.TABLE_COMMITTED, ev.TABLE_MATERIALIZED):
+            if event.kind not in (ev.TABLE_COMMITTED, ev.TABLE_MATERIALIZED, ev.VIEW_COMMITTED):
                 self._apply(event.kind, event.stream, event.payload)
 
     def _apply(self, kind: str, stream: str, payload: dict[str, object]) -> None:
@@ -32,13 +37,18 @@ class CatalogAt:
 
         fold_namespaces(self._namespaces, kind, payload)
         match kind:
-            case ev.TABLE_CREATED | ev.TABLE_REGISTERED:
+            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED:
                 self._streams[name("identifier")] = stream
-            case ev.TABLE_RENAMED:
+            case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
                 self._streams.pop(name("from"), None)
                 self._streams[name("to")] = stream
-            case ev.TABLE_DROPPED:
+            case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
                 self._streams.pop(name("identifier"), None)
+
+    @property
+    def name(self) -> str:
+        """The catalog's name in `iceberg_tables`."""
+        return self._repository.models.catalog_name
 
     def list_namespaces(self) -> list[Identifier]:
         return sorted(self._namespaces)
@@ -52,16 +62,40 @@ class CatalogAt:
 
     def list_tables(self, namespace: IdentifierLike | None = None) -> list[Identifier]:
         """The tables of one namespace, or all."""
+        return self._names(namespace, views=False)
+
+    def list_views(self, namespace: IdentifierLike | None = None) -> list[Identifier]:
+        """The views of one namespace, or all."""
+        return self._names(namespace, views=True)
+
+    def _names(self, namespace: IdentifierLike | None, *, views: bool) -> list[Identifier]:
         levels = None if namespace is None else namespace_tuple(namespace)
-        return sorted(i for i in self._streams if levels in (None, i[:-1]))
+        found = (i for i, stream in self._streams.items() if ev.is_view_stream(stream) == views)
+        return sorted(i for i in found if levels in (None, i[:-1]))
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
-        return identifier_tuple(identifier) in self._streams
+        return self._stream(identifier, view=False) is not None
+
+    def view_exists(self, identifier: IdentifierLike) -> bool:
+        return self._stream(identifier, view=True) is not None
+
+    def _stream(self, identifier: IdentifierLike, *, view: bool) -> str | None:
+        stream = self._streams.get(identifier_tuple(identifier))
+        return stream if stream is not None and ev.is_view_stream(stream) == view else None
+
+    def load_view(self, identifier: IdentifierLike) -> View:
+        """The view as it was; what it names is read as it was then, too. Raises NoSuchViewError."""
+        name = identifier_tuple(identifier)
+        stream = self._stream(name, view=True)
+        state = None if stream is None else self._views.state_at(stream, self.position)
+        if state is None:
+            raise NoSuchViewError(f"there was no view {dotted(name)!r} at position {self.position}")
+        return View(self._views, self, state, None)
 
     def load_table(self, identifier: IdentifierLike) -> Table:
         """The table as it was. Raises NoSuchTableError."""
         name = identifier_tuple(identifier)
-        stream = self._streams.get(name)
+        stream = self._stream(name, view=False)
         state = None if stream is None else self._repository.state_at(stream, self.position)
         if state is None:
             raise NoSuchTableError(f"there was no table {dotted(name)!r} at position {self.position}")

@@ -46,6 +46,7 @@ from icecore.engine.state import (
     state_to_dict,
 )
 from icecore.engine.storage import Storage
+from icecore.engine.view_state import ViewState
 from icecore.projections.manifest_entries import ManifestEntries
 from icecore.projections.materialize import Materializer
 
@@ -351,8 +352,8 @@ class Repository:
         key = provenance.idempotency_key
         return None if key is None else self.store.event_by_idempotency_key(key)
 
-    def check_pointer(self, state: TableState) -> None:
-        """Raises CommitConflictError where another engine moved the table's pointer behind the log's back."""
+    def check_pointer(self, state: TableState | ViewState) -> None:
+        """Raises CommitConflictError where another engine moved the pointer behind the log's back."""
         head = self.store.row(MODELS, "get_head", stream=state.stream)
         shared = self.store.row(
             MODELS,
@@ -419,7 +420,10 @@ class Repository:
 
     def heal(self) -> None:
         """Writes what commits before a crash left unwritten; warns of tables that can't be written."""
+        self.materializer.settle_claims()
         for row in self.store.rows(MODELS, "behind"):
+            if ev.is_view_stream(row["stream"]):
+                continue
             try:
                 if not self.state(row["stream"]).pending:
                     self.materialize(row["stream"])

@@ -68,6 +68,7 @@ _SQL_NAMES = {
     exp.DataType.Type.UUID: "uuid",
     exp.DataType.Type.BINARY: "binary",
     exp.DataType.Type.VARBINARY: "binary",
+    exp.DataType.Type.VARCHAR: "string",
     exp.DataType.Type.VARIANT: "variant",
 }
 _WITH_WORDS = (exp.DataType.Type.GEOMETRY, exp.DataType.Type.GEOGRAPHY)

@@ -32,6 +32,7 @@ from icecore.engine.spec_update import SpecOp, UpdateSpec
 from icecore.engine.state import TableState, data_folder
 from icecore.engine.storage import Storage
 from icecore.engine.terms import SortTerm
+from icecore.engine.update_statistics import UpdateStatistics
 from icecore.projections.planner import Planner
 
 Prepared = Callable[[TableState], Command]
@@ -272,6 +273,9 @@ class Transaction:
     def update_sort_order(self) -> UpdateSortOrder:
         return UpdateSortOrder(self.change_sort_order)
 
+    def update_statistics(self) -> UpdateStatistics:
+        return UpdateStatistics(self.change_statistics)
+
     def manage_snapshots(self) -> ManageSnapshots:
         return ManageSnapshots(self.change_refs)
 
@@ -291,6 +295,10 @@ class Transaction:
         self.add(evolved_sort_order(terms))
 
     def change_refs(self, ops: Sequence[ChangeMetadata]) -> None:
+        for op in ops:
+            self.add(op)
+
+    def change_statistics(self, ops: Sequence[ChangeMetadata]) -> None:
         for op in ops:
             self.add(op)
 

@@ -1,8 +1,8 @@
-"""Which table or view a name in a view's SQL means. Spec: View spec, Versions (default-catalog, default-namespace; V1)."""
+"""Which table or view a name in a view's SQL means: `default-catalog` and `default-namespace` of the View spec (V1)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from attrs import frozen
@@ -84,3 +84,17 @@ def check_no_cycle(path: tuple[Identifier, ...], identifier: Identifier) -> None
     if identifier in path:
         way = " -> ".join(".".join(i) for i in (*path[path.index(identifier) :], identifier))
         raise ValidationError(f"the view {'.'.join(identifier)} reads itself: {way}")
+
+
+def shortened(column: Identifier, tables: Iterable[Identifier]) -> Identifier:
+    """A column's name where tables are known by the last part of theirs: `events.id` for `ns.events.id`.
+
+    Other dots in it, those of struct fields, stay.
+    """
+    lower = tuple(part.lower() for part in column)
+    for parts in tables:
+        for start in range(len(parts) - 1):
+            name = tuple(part.lower() for part in parts[start:])
+            if lower[: len(name)] == name and len(column) > len(name):
+                return column[len(name) - 1 :]
+    return column

@@ -22,8 +22,8 @@ from icecore.engine.view_builder import Update, ViewBuilder, check_view_requirem
 from icecore.engine.view_state import ViewState, evolve_view, fold_view, view_metadata_folder
 from icecore.projections.materialize_view import catch_up_view
 
-Prepare = Callable[[ViewState, int], Iterable[Update]]
-"""Gives the updates of a commit from the latest state and the time (ms) at which it is made."""
+UpdatesAt = Callable[[int], Iterable[Update]]
+"""Gives the updates of a commit for the time (ms) at which it is made."""
 
 
 @frozen
@@ -75,10 +75,8 @@ class ViewRepository:
 
     # Commits
 
-    def create(
-        self, stream: str, identifier: Identifier, updates_at: Callable[[int], Iterable[Update]], provenance: Provenance
-    ) -> ViewState:
-        """Appends the first event of a view; `updates_at` gives its updates for the time (ms) of the event.
+    def create(self, stream: str, identifier: Identifier, updates_at: UpdatesAt, provenance: Provenance) -> ViewState:
+        """Appends the first event of a view.
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, StorageError.
         """
@@ -93,7 +91,7 @@ class ViewRepository:
         return self._after(stream if done is None else done.stream)
 
     def commit(
-        self, stream: str, prepare: Prepare, provenance: Provenance, *, requirements: Sequence[Requirement] = ()
+        self, stream: str, updates_at: UpdatesAt, provenance: Provenance, *, requirements: Sequence[Requirement] = ()
     ) -> ViewCommit:
         """Appends what the updates change of the latest state; decided in the write lock, so no race is lost.
 
@@ -102,14 +100,14 @@ class ViewRepository:
         with self.repository.store.write() as transaction:
             event = self.repository.already(provenance)
             if event is None:
-                event = self._try_commit(transaction, stream, prepare, provenance, requirements)
+                event = self._try_commit(transaction, stream, updates_at, provenance, requirements)
         return ViewCommit(self._after(stream if event is None else event.stream), event)
 
     def _try_commit(
         self,
         transaction: WriteTransaction,
         stream: str,
-        prepare: Prepare,
+        updates_at: UpdatesAt,
         provenance: Provenance,
         requirements: Sequence[Requirement],
     ) -> Event | None:
@@ -117,7 +115,7 @@ class ViewRepository:
         self.repository.check_pointer(state)
         check_view_requirements(state.metadata, requirements)
         at = transaction.next_recorded_at_ms()
-        accepted = _accepted(state, prepare(state, at), at)
+        accepted = _accepted(state, updates_at(at), at)
         if not accepted:
             return None
         asserted = [{"type": "assert-view-uuid", "uuid": state.metadata.view_uuid}]

@@ -11,6 +11,7 @@ Only the tables that a query names are loaded. They are:
     refs          one row for each branch and tag
     manifests     one row for each manifest of each table's current snapshot
     files         one row for each live data and delete file of each table's current snapshot
+    views         one row for each view that has a name now, with the SQL of its current version by dialect
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from icecore.projections.history import LOG_SCHEMA
 if TYPE_CHECKING:
     from icecore.engine.catalog import Catalog
     from icecore.engine.table import Table
+    from icecore.engine.view import View
 
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 _AT = pa.timestamp("ms", "UTC")
@@ -56,10 +58,14 @@ def run_sql(catalog: Catalog, query: str, parameters: Mapping[str, Any] | None =
 
 def _named_tables(query: str) -> set[str]:
     try:
-        statements = sqlglot.parse(query, dialect="duckdb")
+        statements = [s for s in sqlglot.parse(query, dialect="duckdb") if s is not None]
     except sqlglot.errors.SqlglotError as e:
-        raise ExpressionError(f"the query can't be parsed: {e}") from e
-    return {t.name.lower() for s in statements if s is not None for t in s.find_all(exp.Table)}
+        found = getattr(e, "errors", None)
+        reason = found[0].get("description") if found else str(e)
+        raise ExpressionError(f"the query can't be parsed: {reason}") from e
+    if len(statements) != 1:
+        raise ValidationError(f"expected one SQL statement, found {len(statements)}")
+    return {t.name.lower() for t in statements[0].find_all(exp.Table)}
 
 
 def _log(catalog: Catalog) -> pa.Table:
@@ -299,6 +305,55 @@ def _files(catalog: Catalog) -> pa.Table:
     return _rows(catalog, FILES, rows)
 
 
+VIEWS = pa.schema(
+    [
+        ("namespace", pa.string()),
+        ("name", pa.string()),
+        ("view_uuid", pa.string()),
+        ("format_version", pa.int32()),
+        ("location", pa.string()),
+        ("metadata_location", pa.string()),
+        ("current_version_id", pa.int32()),
+        ("current_since", _AT),
+        ("versions", pa.int32()),
+        ("columns", pa.int32()),
+        ("default_catalog", pa.string()),
+        ("default_namespace", pa.string()),
+        ("sql", _TEXT_MAP),
+        ("summary", _TEXT_MAP),
+        ("properties", _TEXT_MAP),
+        ("position", pa.int64()),
+    ]
+)
+
+
+def _views(catalog: Catalog) -> pa.Table:
+    return pa.Table.from_pylist([_view_row(view) for view in catalog.views()], schema=VIEWS)
+
+
+def _view_row(view: View) -> dict[str, Any]:
+    m, version = view.metadata, view.current_version()
+    *namespace, name = view.name()
+    return {
+        "namespace": ".".join(namespace),
+        "name": name,
+        "view_uuid": m.view_uuid,
+        "format_version": m.format_version,
+        "location": m.location,
+        "metadata_location": view.metadata_location,
+        "current_version_id": m.current_version_id,
+        "current_since": m.version_log[-1].timestamp_ms if m.version_log else version.timestamp_ms,
+        "versions": len(m.versions),
+        "columns": len(m.schema().fields),
+        "default_catalog": version.default_catalog,
+        "default_namespace": ".".join(version.default_namespace),
+        "sql": [(r.dialect, r.sql) for r in version.representations if r.dialect is not None],
+        "summary": list(version.summary.items()),
+        "properties": list(m.properties.items()),
+        "position": view.state.position,
+    }
+
+
 def _rows(catalog: Catalog, schema: pa.Schema, rows: Callable[[Table], Iterator[dict[str, Any]]]) -> pa.Table:
     found = []
     for table in catalog.tables():
@@ -325,12 +380,14 @@ AUDIT_TABLES: dict[str, Callable[[Catalog], pa.Table]] = {
     "refs": _refs,
     "manifests": _manifests,
     "files": _files,
+    "views": _views,
 }
 
 AUDIT_SCHEMAS: dict[str, pa.Schema] = {
     "log": LOG_SCHEMA,
     "namespaces": NAMESPACES,
     "tables": TABLES,
+    "views": VIEWS,
     "columns": COLUMNS,
     "properties": PROPERTIES,
     "snapshots": SNAPSHOTS,

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 
 def arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-    """The rows of a query."""
+    """The rows of a query; none, without columns, of a statement that gives no rows."""
     relation = connection.sql(sql, params=dict(parameters)) if parameters else connection.sql(sql)
-    table: pa.Table = relation.to_arrow_table()
+    table: pa.Table = pa.table({}) if relation is None else relation.to_arrow_table()
     return table
 
 

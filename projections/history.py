@@ -56,11 +56,12 @@ class _Names:
 
     def __init__(self, store: EventStore) -> None:
         self._names: dict[str, list[tuple[int, str]]] = {}
-        kinds = (ev.TABLE_CREATED, ev.TABLE_REGISTERED, ev.TABLE_RENAMED)
+        renamed = (ev.TABLE_RENAMED, ev.VIEW_RENAMED)
+        kinds = (ev.TABLE_CREATED, ev.TABLE_REGISTERED, ev.VIEW_CREATED, *renamed)
         for kind in kinds:
             for event in store.filtered_events(kind=kind):
                 payload = event.payload
-                name = ".".join(payload["to"] if kind == ev.TABLE_RENAMED else payload["identifier"])
+                name = ".".join(payload["to"] if kind in renamed else payload["identifier"])
                 self._names.setdefault(event.stream, []).append((event.position, name))
 
     def at(self, stream: str, position: int) -> str | None:
@@ -101,11 +102,16 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
     match kind:
         case ev.TABLE_CREATED:
             yield f"create {'.'.join(payload['identifier'])}"
+        case ev.VIEW_CREATED:
+            yield f"create view {'.'.join(payload['identifier'])}"
+            yield from _view_changes(payload)
+        case ev.VIEW_COMMITTED:
+            yield from _view_changes(payload)
         case ev.TABLE_REGISTERED:
             yield f"register {payload['metadata-location']}"
-        case ev.TABLE_RENAMED:
+        case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
             yield f"rename to {'.'.join(payload['to'])}"
-        case ev.TABLE_DROPPED:
+        case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
             yield f"drop {'.'.join(payload['identifier'])}"
         case ev.TABLE_COMMITTED:
             for update in payload["updates"]:
@@ -113,6 +119,16 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
                     yield text
         case _:
             yield kind.partition(".")[2].replace("-", " ")
+
+
+def _view_changes(payload: Mapping[str, Any]) -> Iterator[str]:
+    """What was done to a view; that a version becomes the current one is said of those made before."""
+    added = {u["view-version"]["version-id"] for u in payload["updates"] if _is_update(u, "add-view-version")}
+    for update in payload["updates"]:
+        if not _is_update(update, "set-current-view-version") or update["view-version-id"] not in added:
+            text = describe_update(update)
+            if text and not (payload.get("identifier") and _is_update(update, "set-location")):
+                yield text
 
 
 def describe_update(update: Mapping[str, Any]) -> str | None:
@@ -136,6 +152,12 @@ def describe_update(update: Mapping[str, Any]) -> str | None:
             return f"set {', '.join(sorted(update.get('updates', update.get('updated', {}))))}"
         case "remove-properties":
             return f"unset {', '.join(update.get('removals', update.get('removed', [])))}"
+        case "add-view-version":
+            version = update["view-version"]
+            dialects = ", ".join(r.get("dialect") or r["type"] for r in version["representations"])
+            return f"version {version['version-id']} ({dialects})"
+        case "set-current-view-version":
+            return f"back to version {update['view-version-id']}"
         case "upgrade-format-version":
             return f"format version {update['format-version']}"
         case "set-current-schema" | "set-default-spec" | "set-default-sort-order" | "assign-uuid":

@@ -85,6 +85,12 @@ class Materializer:
             self._claims.take(event, state.metadata_version, storage.resolve(location), metadata_bytes(state))
         self.write_event(event, before, state, storage)
 
+    def settle_claims(self) -> None:
+        """Takes back versions of file system tables that a crash left without their event."""
+        if self._claims.any:
+            with self._store.write():
+                self._claims.settle_all()
+
     def write_event(
         self, event: Event, before: TableState | None, state: TableState, storage: Storage
     ) -> list[WrittenFile]:

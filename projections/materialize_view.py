@@ -1,4 +1,4 @@
-"""Writes the metadata files of views, and moves the pointers that other engines read. All of it follows from the log."""
+"""Writes the metadata files of views, and moves the pointers that other engines read; all follows from the log."""
 
 from __future__ import annotations
 

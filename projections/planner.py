@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field, frozen
@@ -181,6 +182,21 @@ class Planner:
             seconds=time.perf_counter() - started,
         )
         return PlannedFiles(state, schema, bound, files, delete_files, pairs, counts)
+
+    def over_entries(
+        self,
+        state: TableState,
+        snapshot: Snapshot,
+        run: Callable[[duckdb.DuckDBPyConnection, EntryTable], pa.Table],
+    ) -> pa.Table:
+        """What `run` finds in all entries of a snapshot, deleted ones too: `scan_manifests` has its manifests.
+
+        Raises CorruptFileError or StorageError where a manifest can't be read.
+        """
+        with self._tables.lock:
+            table = self._tables.table(state.stream, state.metadata)
+            self._load(state, table, self.repository.list_manifests(state, snapshot), ())
+            return run(self._tables.connection, table)
 
     def _prune(
         self,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.events import CATALOG_STREAM
+from icecore.engine.events import CATALOG_STREAM, is_view_stream
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.store import SCHEMA, EventStore, statements
 from icecore.engine.repository import Repository
 from icecore.engine.sql_files import query
+from icecore.engine.view_repository import ViewRepository
 
 
-def rebuild(store: EventStore, repository: Repository) -> None:
+def rebuild(store: EventStore, repository: Repository, views: ViewRepository) -> None:
     """Drops and rebuilds the read models in one transaction, then writes all files again, with the same bytes.
 
     Raises, before anything is dropped, CorruptLogError where the log itself can't be trusted, and CommitConflictError
@@ -20,8 +21,7 @@ def rebuild(store: EventStore, repository: Repository) -> None:
     if problems:
         raise CorruptLogError(f"the log can't be trusted, so nothing is rebuilt from it: {problems[0]}")
     for _, kind, stream in repository.models.all_names():
-        if kind == "table":
-            repository.check_pointer(repository.state(stream))
+        repository.check_pointer(repository.state(stream) if kind == "table" else views.state(stream))
     streams = []
     with store.write():
         connection = store.connection()
@@ -33,5 +33,9 @@ def rebuild(store: EventStore, repository: Repository) -> None:
             if event.stream != CATALOG_STREAM and event.stream_version == 1:
                 streams.append(event.stream)
     repository.forget()
+    views.forget()
     for stream in streams:
-        repository.materialize(stream)
+        if is_view_stream(stream):
+            views.materialize(stream)
+        else:
+            repository.materialize(stream)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from attrs import frozen
 
 from icecore.engine.errors import IcecoreError
-from icecore.engine.events import CATALOG_STREAM
+from icecore.engine.events import CATALOG_STREAM, is_view_stream
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.namespaces import fold_namespaces
 from icecore.engine.repository import Repository, decode_checkpoint
 from icecore.engine.state import TableState, fold
+from icecore.engine.view_state import ViewState, fold_view
+
+State: TypeAlias = "TableState | ViewState"
 
 
 @frozen
@@ -26,13 +30,15 @@ class Verification:
     files: int
     head: str
     problems: tuple[str, ...]
+    views: int = 0
 
     @property
     def ok(self) -> bool:
         return not self.problems
 
     def __str__(self) -> str:
-        what = f"{self.events} events, {self.tables} tables, {self.files} files, head {self.head[:12]}"
+        views = f"{self.views} views, " if self.views else ""
+        what = f"{self.events} events, {self.tables} tables, {views}{self.files} files, head {self.head[:12]}"
         if self.ok:
             return f"ok: {what}"
         return f"{len(self.problems)} problems in {what}:\n" + "\n".join(f"- {p}" for p in self.problems)
@@ -43,10 +49,10 @@ def verify(store: EventStore, repository: Repository) -> Verification:
     problems = list(chain_problems(store))
     position, head, _ = store.head()
     streams = sorted({e.stream for e in store.events() if e.stream != CATALOG_STREAM})
-    states: dict[str, TableState] = {}
+    states: dict[str, State] = {}
     for stream in streams:
         try:
-            state = fold(None, store.stream_events(stream))
+            state = _replayed(store, stream)
         except (IcecoreError, KeyError, TypeError, ValueError) as e:
             problems.append(f"{stream}: its events can't be replayed: {e}")
             continue
@@ -61,10 +67,16 @@ def verify(store: EventStore, repository: Repository) -> Verification:
         for row in store.rows(MODELS, "files_of", stream=stream):
             files += 1
             problems += _file_problems(repository, state, row["location"], row["length"], row["sha256"])
-    return Verification(position, len(states), files, head, tuple(problems))
+    views = sum(is_view_stream(stream) for stream in states)
+    return Verification(position, len(states) - views, files, head, tuple(problems), views)
 
 
-def _head_problems(store: EventStore, states: dict[str, TableState], position: int) -> Iterator[str]:
+def _replayed(store: EventStore, stream: str) -> State | None:
+    events = store.stream_events(stream)
+    return fold_view(None, events) if is_view_stream(stream) else fold(None, events)
+
+
+def _head_problems(store: EventStore, states: dict[str, State], position: int) -> Iterator[str]:
     known = {r["stream"]: r for r in store.rows(MODELS, "all_heads")}
     for stream, row in known.items():
         state = states.get(stream)
@@ -84,7 +96,7 @@ def _head_problems(store: EventStore, states: dict[str, TableState], position: i
         yield f"{stream}: the read models don't know it; rebuild"
 
 
-def _name_problems(store: EventStore, repository: Repository, states: dict[str, TableState]) -> Iterator[str]:
+def _name_problems(store: EventStore, repository: Repository, states: dict[str, State]) -> Iterator[str]:
     named = {stream: identifier for identifier, _, stream in repository.models.all_names()}
     for stream, state in states.items():
         expected = None if state.dropped else state.identifier
@@ -133,9 +145,10 @@ def _checkpoint_problems(store: EventStore) -> Iterator[str]:
             yield f"{at}: it differs from a replay of the log; rebuild"
 
 
-def _file_problems(repository: Repository, state: TableState, location: str, length: int, sha256: str) -> Iterator[str]:
+def _file_problems(repository: Repository, state: State, location: str, length: int, sha256: str) -> Iterator[str]:
     try:
-        data = repository.storage_of(state).read_bytes(location)
+        storage = repository.storage_of(state) if isinstance(state, TableState) else repository.storage
+        data = storage.read_bytes(location)
     except IcecoreError as e:
         yield str(e)
         return

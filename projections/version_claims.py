@@ -42,7 +42,22 @@ class VersionClaims:
 
         It stays where its bytes are not ours, or where another engine has built the version after it already.
         """
-        path = self._path(stream)
+        self._settle(self._path(stream))
+
+    def settle_all(self) -> None:
+        """Ends the claims of all tables."""
+        for path in self._noted():
+            self._settle(path)
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a claim. The only question that may be asked outside of the lock."""
+        return bool(self._noted())
+
+    def _noted(self) -> list[str]:
+        return [str(self._folder / n) for n in self._storage.list(str(self._folder)) if n.endswith(".json")]
+
+    def _settle(self, path: str) -> None:
         try:
             claim = orjson.loads(self._storage.read_bytes(path))
         except MissingFileError:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icecore.engine.data.data_file_writer import row_group_start
 from icecore.engine.data.metrics import MetricsCollector
 from icecore.engine.data.metrics_mode import metrics_modes
+from icecore.engine.data.parquet_file import row_group_start
 from icecore.engine.data.partition_arrow import partition_batches
 from icecore.engine.data.read import read_task
 from icecore.engine.errors import CorruptFileError, ValidationError

@@ -67,7 +67,7 @@ class AvroRows:
             raise CorruptFileError(f"{where}: the rows of a data file must be records, found {str(root)[:60]}")
         fields, self._convert = reader.fields(root)
         self.schema = pa.schema(fields)
-        self._raw_schema = json.dumps(_without_logical_types(root))
+        self._raw_schema = json.dumps(without_logical_types(root))
 
     def batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows as batches of about `batch_rows`, in order."""
@@ -95,12 +95,12 @@ class AvroRows:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def _without_logical_types(schema: Any) -> Any:
+def without_logical_types(schema: Any) -> Any:
     """The same encoding, read as plain numbers and bytes."""
     if isinstance(schema, list):
-        return [_without_logical_types(s) for s in schema]
+        return [without_logical_types(s) for s in schema]
     if isinstance(schema, dict):
-        return {k: _without_logical_types(v) for k, v in schema.items() if k != "logicalType"}
+        return {k: without_logical_types(v) for k, v in schema.items() if k != "logicalType"}
     return schema
 
 

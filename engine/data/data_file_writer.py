@@ -1,27 +1,31 @@
-"""One Parquet data or delete file while it is written, and a series of them that rolls at a size.
+"""One data or delete file while it is written, and a series of them that rolls at a size.
 
-Spec: Appendix A Parquet; Manifests, data_file (M4).
+Spec: Appendix A; Manifests, data_file (M4).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 from attrs import define, field, frozen
 
-from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.avro_file import AvroEncoder
+from icecore.engine.data.avro_options import AvroOptions
+from icecore.engine.data.encoder import Encoder
+from icecore.engine.data.file_options import FileOptions
 from icecore.engine.data.metrics import MetricsCollector
 from icecore.engine.data.metrics_mode import MetricsMode
+from icecore.engine.data.orc_file import OrcEncoder
+from icecore.engine.data.orc_options import OrcOptions
+from icecore.engine.data.parquet_file import ParquetEncoder
 from icecore.engine.data.parquet_options import ParquetOptions
-from icecore.engine.data.stored import stored_schema, stored_table, without_hidden_nulls
-from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
+from icecore.engine.data.stored import stored_schema, stored_table
+from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import walk
 from icecore.engine.storage import Storage, translated
 
 
@@ -29,13 +33,14 @@ from icecore.engine.storage import Storage, translated
 class FileKind:
     """What the files of one write have in common.
 
-    `key_values` goes into the footers. `equality_ids` is for equality delete files only.
+    `key_values` goes into the files' own metadata, where the writer can store it (not ORC). `equality_ids` is for
+    equality delete files only.
     """
 
     schema: Schema
     stored: Schema
     storage: Storage
-    options: ParquetOptions
+    options: FileOptions
     modes: Mapping[int, MetricsMode]
     spec_id: int
     sort_order_id: int | None
@@ -43,11 +48,16 @@ class FileKind:
     equality_ids: tuple[int, ...] | None = None
     key_values: Mapping[str, str] = field(factory=dict)
 
+    @property
+    def extension(self) -> str:
+        """What names of the files end in, without the point."""
+        return self.options.file_format.value.lower()
+
 
 def file_kind(
     schema: Schema,
     storage: Storage,
-    options: ParquetOptions,
+    options: FileOptions,
     modes: Mapping[int, MetricsMode],
     spec_id: int,
     sort_order_id: int | None,
@@ -55,7 +65,7 @@ def file_kind(
     equality_ids: tuple[int, ...] | None = None,
     key_values: Mapping[str, str] | None = None,
 ) -> FileKind:
-    """Raises ValidationError where the schema holds what Parquet can't store."""
+    """Raises ValidationError where the schema holds what files can't store."""
     stored = stored_schema(schema)
     return FileKind(
         schema, stored, storage, options, modes, spec_id, sort_order_id, content, equality_ids, key_values or {}
@@ -70,39 +80,21 @@ class DataFileWriter:
         self.location = location
         self.partition = partition
         self._metrics = MetricsCollector(kind.schema, kind.modes)
-        self._footers: list[pq.FileMetaData] = []
-        self._writer: Any = None
+        self._encoder: Encoder | None = None
         self._sink = kind.storage.open_output(location)
         try:
             with translated(location, "write"):
-                self._writer = self._open()
+                self._encoder = _encoder(kind, self._sink, location)
         except BaseException:
             self.abort()
             raise
 
-    def _open(self) -> pq.ParquetWriter:
-        options = self.kind.options
-        writer = pq.ParquetWriter(
-            self._sink,
-            schema_to_arrow(self.kind.stored),
-            compression=options.codec,
-            compression_level=options.level,
-            store_schema=False,
-            store_decimal_as_integer=True,
-            data_page_size=options.page_size,
-            dictionary_pagesize_limit=options.dictionary_size,
-            metadata_collector=self._footers,
-        )
-        schema = orjson.dumps(self.kind.schema.to_dict()).decode()
-        writer.add_key_value_metadata({"iceberg.schema": schema, **self.kind.key_values})
-        return writer
-
     def write_group(self, table: pa.Table) -> None:
-        """Writes rows as one row group."""
+        """Writes rows; in Parquet they are one row group."""
+        assert self._encoder is not None
         self._metrics.add(table)
-        rows = without_hidden_nulls(stored_table(table, self.kind.schema, self.kind.stored), self.kind.stored)
         with translated(self.location, "write"):
-            self._writer.write_table(rows, row_group_size=len(rows))
+            self._encoder.write(stored_table(table, self.kind.schema, self.kind.stored))
 
     @property
     def size(self) -> int:
@@ -111,63 +103,52 @@ class DataFileWriter:
 
     def close(self) -> ContentFile:
         """Ends the file and syncs it."""
+        assert self._encoder is not None
         with translated(self.location, "write"):
-            self._writer.close()
+            self._encoder.end()
             size = self.size
             self._sink.close()
         self.kind.storage.sync(self.location)
-        footer = self._footers[0]
-        metrics = self._metrics.finish(_column_sizes(footer, self.kind.stored))
+        layout = self._encoder.layout()
+        metrics = self._metrics.finish(layout.column_sizes or {})
         return ContentFile(
             self.kind.content,
             self.location,
-            FileFormat.PARQUET,
+            self.kind.options.file_format,
             self.kind.spec_id,
             self.partition,
             metrics.record_count,
             size,
-            column_sizes=metrics.column_sizes,
+            column_sizes=None if layout.column_sizes is None else metrics.column_sizes,
             value_counts=metrics.value_counts,
             null_value_counts=metrics.null_value_counts,
             nan_value_counts=metrics.nan_value_counts,
             lower_bounds=metrics.lower_bounds,
             upper_bounds=metrics.upper_bounds,
-            split_offsets=_split_offsets(footer),
+            split_offsets=layout.split_offsets,
             equality_ids=self.kind.equality_ids,
             sort_order_id=self.kind.sort_order_id,
         )
 
     def abort(self) -> None:
         """Lets go of the file; what is on disk is left for the caller to delete."""
-        if self._writer is not None:
-            with contextlib.suppress(Exception):
-                self._writer.close()
+        if self._encoder is not None:
+            self._encoder.abandon()
         with contextlib.suppress(Exception):
             self._sink.close()
 
 
-def _column_sizes(footer: pq.FileMetaData, stored: Schema) -> dict[int, int]:
-    ids = [f.field_id for f in walk(stored.fields) if f.field_type.is_primitive]
-    sizes = dict.fromkeys(ids, 0)
-    for g in range(footer.num_row_groups):
-        group = footer.row_group(g)
-        for i, field_id in enumerate(ids):
-            sizes[field_id] += group.column(i).total_compressed_size
-    return sizes
-
-
-def _split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
-    return tuple(sorted(row_group_start(footer.row_group(g)) for g in range(footer.num_row_groups)))
-
-
-def row_group_start(group: pq.RowGroupMetaData) -> int:
-    """The offset in the file of a row group's first page."""
-    return min(_column_start(group.column(i)) for i in range(group.num_columns))
-
-
-def _column_start(column: pq.ColumnChunkMetaData) -> int:
-    offsets = (column.dictionary_page_offset, column.data_page_offset)
-    return min((int(o) for o in offsets if o), default=0)
+def _encoder(kind: FileKind, sink: pa.NativeFile, location: str) -> Encoder:
+    key_values = {"iceberg.schema": orjson.dumps(kind.schema.to_dict()).decode(), **kind.key_values}
+    match kind.options:
+        case ParquetOptions() as options:
+            return ParquetEncoder(kind.stored, options, key_values, sink)
+        case OrcOptions() as options:
+            return OrcEncoder(kind.stored, options, sink, kind.storage, location)
+        case AvroOptions() as options:
+            return AvroEncoder(kind.stored, options, key_values, sink, location)
+        case _:
+            assert_never(kind.options)
 
 
 @define

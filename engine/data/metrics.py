@@ -1,7 +1,8 @@
 """Column metrics of written data, gathered batch by batch from the Arrow data itself.
 
-Spec: Manifests, data_file fields 108 to 128 (M4, M5). The Parquet footer only gives column sizes, so that what it
-truncates or leaves out does not matter. Fields inside lists and maps have counts and no bounds, as Java writes them.
+Spec: Manifests, data_file fields 108 to 128 (M4, M5, M8). The Parquet footer only gives column sizes, so that what it
+truncates or leaves out does not matter. Fields inside lists and maps have counts and no bounds, as Java writes them; a
+variant has none either, since bounds of its parts are optional.
 """
 
 from __future__ import annotations
@@ -23,16 +24,21 @@ from icecore.engine.data.metrics_mode import (
     truncated_upper,
 )
 from icecore.engine.data.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.wkb_box import Box
+from icecore.engine.errors import ValidationError
 from icecore.engine.spec import single_value
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     FLOATING_TYPES,
+    GeographyType,
+    GeometryType,
     ListType,
     MapType,
     NestedField,
     PrimitiveType,
     StructType,
     UnknownType,
+    VariantType,
     walk,
 )
 
@@ -102,12 +108,49 @@ def _extremes(iceberg_type: PrimitiveType, array: pa.Array) -> tuple[Any, Any]:
 
 
 @define
+class _ShapeColumn:
+    """What is known of one column of shapes so far.
+
+    Edges of a geography bend away from the straight line between their ends, out of a box around these; so there are
+    bounds of points only.
+    """
+
+    iceberg_type: PrimitiveType
+    name: str
+    bounded: bool
+    values: int = 0
+    nulls: int = 0
+    nans: int = 0
+    box: Box = field(factory=Box)
+
+    def add(self, array: pa.Array) -> None:
+        self.values += len(array)
+        self.nulls += array.null_count
+        if self.bounded:
+            try:
+                self.box.add(array.drop_null().to_pylist())
+            except ValidationError as e:
+                raise ValidationError(f"column {self.name!r}: {e}") from e
+
+    @property
+    def _has_bounds(self) -> bool:
+        is_flat = isinstance(self.iceberg_type, GeometryType) or self.box.only_points
+        return self.bounded and is_flat and not self.box.is_empty
+
+    def lower_bound(self) -> bytes | None:
+        return self.box.lower_bound() if self._has_bounds else None
+
+    def upper_bound(self) -> bytes | None:
+        return self.box.upper_bound() if self._has_bounds else None
+
+
+@define
 class MetricsCollector:
     """Gathers the metrics of one file: `add` every batch that goes into it, then `finish` with its column sizes."""
 
     schema: Schema
     modes: Mapping[int, MetricsMode]
-    _columns: dict[int, _Column] = field(init=False)
+    _columns: dict[int, _Column | _ShapeColumn] = field(init=False)
     _rows: int = field(init=False, default=0)
 
     def __attrs_post_init__(self) -> None:
@@ -119,6 +162,10 @@ class MetricsCollector:
             if isinstance(mode, NoMetrics):
                 continue
             bounded = isinstance(mode, (Truncate, Full)) and not self.schema.is_in_list_or_map(f.field_id)
+            bounded &= not isinstance(f.field_type, VariantType)
+            if isinstance(f.field_type, (GeometryType, GeographyType)):
+                self._columns[f.field_id] = _ShapeColumn(f.field_type, self.schema.name_of(f.field_id), bounded)
+                continue
             self._columns[f.field_id] = _Column(f.field_type, mode, bounded)  # type: ignore[arg-type]  # is_primitive
 
     @property

@@ -1,14 +1,15 @@
-"""The table properties that shape Parquet files, read and checked."""
+"""The table properties that shape Parquet files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from attrs import frozen
 
-from icecore.engine.errors import ValidationError
+from icecore.engine.data.option_values import MIB, choice, level, positive
+from icecore.engine.spec.content_file import FileFormat
 
-MIB = 1024 * 1024
 _CODECS = {
     "zstd": "zstd",
     "snappy": "snappy",
@@ -19,12 +20,14 @@ _CODECS = {
     "uncompressed": "none",
     "none": "none",
 }
-_LEVELLED = frozenset(("zstd", "gzip", "brotli"))
+_LEVELS = {"zstd": (-(2**17), 22), "gzip": (1, 9), "brotli": (0, 11)}
 
 
 @frozen
 class ParquetOptions:
     """How Parquet files are written. Sizes are in bytes; a row group's size is that of its Arrow data."""
+
+    file_format: ClassVar[FileFormat] = FileFormat.PARQUET
 
     target_file_size: int = 512 * MIB
     row_group_size: int = 128 * MIB
@@ -37,36 +40,13 @@ class ParquetOptions:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ParquetOptions:
         """The options of table properties. Raises ValidationError naming a property that can't be read."""
-        codec = properties.get("write.parquet.compression-codec", "zstd").strip().lower()
-        if codec not in _CODECS:
-            raise ValidationError(
-                f"property write.parquet.compression-codec: expected one of {', '.join(_CODECS)}, found {codec!r}"
-            )
-        level = properties.get("write.parquet.compression-level")
+        codec = choice(properties, "write.parquet.compression-codec", _CODECS, "zstd")
         return cls(
-            target_file_size=_size(properties, "write.target-file-size-bytes", 512 * MIB),
-            row_group_size=_size(properties, "write.parquet.row-group-size-bytes", 128 * MIB),
-            row_group_rows=_size(properties, "write.parquet.row-group-limit", 1024 * 1024),
-            page_size=_size(properties, "write.parquet.page-size-bytes", MIB),
-            dictionary_size=_size(properties, "write.parquet.dict-size-bytes", 2 * MIB),
-            codec=_CODECS[codec],
-            level=_level(level) if level is not None and codec in _LEVELLED else None,
+            target_file_size=positive(properties, "write.target-file-size-bytes", 512 * MIB),
+            row_group_size=positive(properties, "write.parquet.row-group-size-bytes", 128 * MIB),
+            row_group_rows=positive(properties, "write.parquet.row-group-limit", 1024 * 1024),
+            page_size=positive(properties, "write.parquet.page-size-bytes", MIB),
+            dictionary_size=positive(properties, "write.parquet.dict-size-bytes", 2 * MIB),
+            codec=codec,
+            level=level(properties, "write.parquet.compression-level", *_LEVELS[codec]) if codec in _LEVELS else None,
         )
-
-
-def _size(properties: Mapping[str, str], key: str, default: int) -> int:
-    text = properties.get(key)
-    if text is None:
-        return default
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise ValidationError(f"property {key}: expected a positive whole number, found {text!r}")
-    return int(text)
-
-
-def _level(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as e:
-        raise ValidationError(
-            f"property write.parquet.compression-level: expected a whole number, found {text!r}"
-        ) from e

@@ -1,4 +1,4 @@
-"""Position and equality delete files written as Parquet.
+"""Position and equality delete files written.
 
 Spec: Position Delete Files (D1, D3, SO2), Equality Delete Files (D4). v1 tables have no delete files, and v3 tables
 take deletion vectors instead of new position delete files.
@@ -20,8 +20,8 @@ from icecore.engine.data.conform import conform
 from icecore.engine.data.data_file_writer import DataFileWriter, FileKind, RollingWriter, file_kind
 from icecore.engine.data.deletes import DELETE_PATH_ID, DELETE_POS_ID
 from icecore.engine.data.deletion_vector import Positions, bitmap_of
+from icecore.engine.data.file_options import delete_file_options
 from icecore.engine.data.metrics_mode import Full, metrics_modes
-from icecore.engine.data.parquet_options import MIB, ParquetOptions
 from icecore.engine.data.sorting import sort_table
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
@@ -48,9 +48,6 @@ POSITION_DELETE_SCHEMA = Schema(
         NestedField(DELETE_POS_ID, "pos", LongType(), required=True, doc="Position of a deleted row in it"),
     )
 )
-_TARGET_SIZE = "write.target-file-size-bytes"
-_DELETE_TARGET_SIZE = "write.delete.target-file-size-bytes"
-_DEFAULT_DELETE_TARGET_SIZE = 64 * MIB
 _ROWS_AT_ONCE = 256 * 1024
 
 
@@ -71,7 +68,7 @@ def write_position_deletes(
 
     With the granularity `file` each data file gets delete files of its own, else they share them; a delete file that
     names one data file says so (`referenced_data_file`). Rows are sorted by path and position, each only once. Files
-    are `<location>/<partition path>/<file_prefix>-<number>-deletes.parquet`, durable when the call returns; an error
+    are `<location>/<partition path>/<file_prefix>-<number>-deletes.<format>`, durable when the call returns; an error
     deletes what the call has written. `schema` is the table's, for the partition path.
 
     Raises ValidationError for a format version other than 2 (D1), a negative position or a bad property.
@@ -121,7 +118,7 @@ def write_equality_deletes(
 
     `data` has top-level columns of the schema by name, those of the keys among them; structs may be cut down. An
     unpartitioned spec makes the delete global (SP4). The file is
-    `<location>/<partition path>/<file_prefix>-00000-deletes.parquet`, durable when the call returns.
+    `<location>/<partition path>/<file_prefix>-00000-deletes.<format>`, durable when the call returns.
 
     Raises ValidationError where there are no rows or no ids, a key is missing in the data, no primitive column, a
     float or double, or inside a list or map (D4), and for format version 1 (D1).
@@ -160,17 +157,6 @@ def write_equality_deletes(
             raise
 
 
-def delete_file_options(properties: Mapping[str, str]) -> ParquetOptions:
-    """How delete files are written: the `write.delete.parquet.*` properties before the `write.parquet.*` ones."""
-    own = {
-        key.replace("write.delete.parquet.", "write.parquet."): value
-        for key, value in properties.items()
-        if key.startswith("write.delete.parquet.")
-    }
-    size = properties.get(_DELETE_TARGET_SIZE, str(_DEFAULT_DELETE_TARGET_SIZE))
-    return ParquetOptions.from_properties({**properties, **own, _TARGET_SIZE: size})
-
-
 @frozen
 class _Files:
     """The files that one call writes to one folder."""
@@ -182,7 +168,7 @@ class _Files:
     finished: list[ContentFile] = field(factory=list)
 
     def next_location(self) -> str:
-        self.begun.append(f"{self.folder}/{self.file_prefix}-{len(self.begun):05d}-deletes.parquet")
+        self.begun.append(f"{self.folder}/{self.file_prefix}-{len(self.begun):05d}-deletes.{self.kind.extension}")
         return self.begun[-1]
 
     def finish(self, writer: RollingWriter) -> None:

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from attrs import frozen
 
 from icecore.engine.data.avro_source import AvroRows
-from icecore.engine.data.data_file_writer import row_group_start
 from icecore.engine.data.duckdb_source import DuckDBParquet
 from icecore.engine.data.file_field import FileField, file_fields
+from icecore.engine.data.parquet_file import row_group_start
 from icecore.engine.errors import CorruptFileError, IcecoreError, StorageError, ValidationError
 from icecore.engine.spec.content_file import FileFormat
 from icecore.engine.storage import Storage

@@ -12,8 +12,6 @@ from icecore.engine.data.nested import list_parts, map_parts, struct_children
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
-    GeographyType,
-    GeometryType,
     ListType,
     MapType,
     NestedField,
@@ -29,12 +27,8 @@ from icecore.engine.spec.types import (
 def stored_schema(schema: Schema) -> Schema:
     """The schema without columns of type unknown, at any depth.
 
-    Raises ValidationError where nothing is left of a struct, list or map, which Parquet can't hold, and naming a
-    column of type variant, geometry or geography: Arrow can't write their Parquet types.
+    Raises ValidationError where nothing is left of a struct, list or map, which Parquet can't hold.
     """
-    for f in walk(schema.fields):
-        if isinstance(f.field_type, (VariantType, GeometryType, GeographyType)):
-            raise ValidationError(f"column {schema.name_of(f.field_id)!r}: type {f.field_type} can't be written yet")
     if not any(_stores_nothing(f.field_type) for f in walk(schema.fields)) and schema.fields:
         return schema
     return Schema(_stored_fields(schema.fields, "the table"), schema.schema_id, schema.identifier_field_ids)
@@ -68,7 +62,7 @@ def without_hidden_nulls(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def _may_hide_nulls(t: Type) -> bool:
-    hides = isinstance(t, StructType) and any(f.required for f in t.fields)
+    hides = isinstance(t, VariantType) or (isinstance(t, StructType) and any(f.required for f in t.fields))
     return hides or any(_may_hide_nulls(c.field_type) for c in children(t))
 
 
@@ -90,6 +84,9 @@ def _filled(t: Type, array: pa.Array, *, nullable: bool) -> pa.Array:
             offsets, keys, values = map_parts(array)
             keys, values = _filled(t.key, keys, nullable=True), _filled(t.value, values, nullable=True)
             return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=mask)
+        case VariantType():
+            parts = [c if not c.null_count else _without_validity(c) for c in struct_children(array)]
+            return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
         case _:
             return array if nullable or not array.null_count else _without_validity(array)
 

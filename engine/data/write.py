@@ -1,7 +1,6 @@
-"""Data files written from Arrow data: one call, one or more Parquet files for each partition.
+"""Data files written from Arrow data: one call, one or more files for each partition.
 
-Spec: Writer Requirements (G3: all columns are written, identity partition columns too). The table property
-`write.format.default` is a wish that is not followed: files are always Parquet, which may lie beside any other format.
+Spec: Writer Requirements (G3: all columns are written, identity partition columns too).
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ import pyarrow as pa
 
 from icecore.engine.data.conform import conform
 from icecore.engine.data.data_file_writer import FileKind, RollingWriter, file_kind
+from icecore.engine.data.file_options import data_file_options
 from icecore.engine.data.metrics_mode import metrics_modes
-from icecore.engine.data.parquet_options import MIB, ParquetOptions
+from icecore.engine.data.option_values import MIB
 from icecore.engine.data.partition_arrow import partition_batches
 from icecore.engine.data.sorting import sort_table
 from icecore.engine.errors import IcecoreError, ValidationError
@@ -45,11 +45,11 @@ def write_data_files(
     sort_order: SortOrder | None = None,
     presorted: bool = False,
 ) -> list[ContentFile]:
-    """Writes Arrow data as Parquet data files of a table and describes them, ready to be committed.
+    """Writes Arrow data as data files of a table and describes them, ready to be committed.
 
-    The data is made to fit the schema by name (see `conform`). Files are named
-    `<location>/<partition path>/<file_prefix>-<number>.parquet`; the prefix must be new under the location. Files
-    are durable when the call returns; an error deletes what the call has written.
+    The format is that of the property `write.format.default`: parquet, orc or avro. The data is made to fit the schema
+    by name (see `conform`). Files are named `<location>/<partition path>/<file_prefix>-<number>.<format>`; the prefix
+    must be new under the location. Files are durable when the call returns; an error deletes what the call has written.
 
     With a sort order every file is sorted by it: a table as a whole (in pieces of 1 GiB), a stream in runs of 64 MiB,
     each in files of its own. `presorted` says that the rows of each partition come sorted already, so nothing is
@@ -66,7 +66,7 @@ def write_data_files(
     if order is not None:
         order.check(schema)
     modes = metrics_modes(schema, properties, order)
-    options = ParquetOptions.from_properties(properties)
+    options = data_file_options(properties)
     kind = file_kind(schema, storage, options, modes, spec.spec_id, None if order is None else order.order_id)
     writers = _Writers(kind, spec, location, file_prefix)
     try:
@@ -112,7 +112,7 @@ class _Writers:
             max(self.open.values(), key=lambda w: w.pending_bytes).flush()
 
     def next_location(self, partition: tuple[Any, ...]) -> str:
-        name = f"{self.file_prefix}-{len(self.begun):05d}.parquet"
+        name = f"{self.file_prefix}-{len(self.begun):05d}.{self.kind.extension}"
         folder = self.spec.partition_to_path(partition, self.kind.schema)
         self.begun.append("/".join(p for p in (self.location, folder, name) if p))
         return self.begun[-1]

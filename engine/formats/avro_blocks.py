@@ -93,17 +93,25 @@ def write_container(
     metadata: Mapping[str, str | bytes], blocks: Iterable[AvroBlock], *, codec: str, sync_marker: bytes
 ) -> bytes:
     """The bytes of a container; the same input gives the same bytes. `metadata` must have the key `avro.schema`."""
+    encoded = (encode_block(b, codec=codec, sync_marker=sync_marker) for b in blocks)
+    return b"".join([encode_header(metadata, codec=codec, sync_marker=sync_marker), *encoded])
+
+
+def encode_header(metadata: Mapping[str, str | bytes], *, codec: str, sync_marker: bytes) -> bytes:
+    """The bytes before the first block. `metadata` must have the key `avro.schema`."""
     if len(sync_marker) != SYNC_SIZE:
         raise ValidationError(f"a sync marker has {SYNC_SIZE} bytes, found {len(sync_marker)}")
     entries = {**metadata, "avro.codec": codec}
     out = [MAGIC, write_long(len(entries))]
     for key, value in entries.items():
         out += [_with_length(key.encode()), _with_length(value.encode() if isinstance(value, str) else value)]
-    out += [b"\x00", sync_marker]
-    for block in blocks:
-        packed = _compress(codec, block.data)
-        out += [write_long(block.count), write_long(len(packed)), packed, sync_marker]
-    return b"".join(out)
+    return b"".join([*out, b"\x00", sync_marker])
+
+
+def encode_block(block: AvroBlock, *, codec: str, sync_marker: bytes, level: int | None = None) -> bytes:
+    """The bytes of one block; `level` is the codec's own, where it has any."""
+    packed = _compress(codec, block.data, level)
+    return b"".join([write_long(block.count), write_long(len(packed)), packed, sync_marker])
 
 
 def write_long(value: int) -> bytes:
@@ -184,16 +192,16 @@ def _decompress(codec: str, data: bytes, where: str) -> bytes:
     raise CorruptFileError(f"{where}: the codec {codec!r} is not known")
 
 
-def _compress(codec: str, data: bytes) -> bytes:
+def _compress(codec: str, data: bytes, level: int | None) -> bytes:
     match codec:
         case "null":
             return data
         case "deflate":
-            deflater = zlib.compressobj(DEFLATE_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+            deflater = zlib.compressobj(DEFLATE_LEVEL if level is None else level, zlib.DEFLATED, -zlib.MAX_WBITS)
             return deflater.compress(data) + deflater.flush()
         case "snappy":
             return bytes(cramjam.snappy.compress_raw(data)) + zlib.crc32(data).to_bytes(4, "big")
         case "zstandard":
-            return zstandard.ZstdCompressor(level=ZSTANDARD_LEVEL).compress(data)
+            return zstandard.ZstdCompressor(level=ZSTANDARD_LEVEL if level is None else level).compress(data)
         case _:
             raise ValidationError(f"the Avro codec must be null, deflate, snappy or zstandard, found {codec!r}")

@@ -66,7 +66,7 @@ def _with_content_size(frame: bytes, size: int) -> bytes:
     if magic != _LZ4_MAGIC or flags & _LZ4_VERSION_MASK != _LZ4_VERSION or flags & _LZ4_HAS_SIZE:
         return frame
     descriptor = bytes((flags | _LZ4_HAS_SIZE, block_size)) + _LONG.pack(size)
-    return magic + descriptor + bytes((_xxh32_short(descriptor) >> 8 & 0xFF,)) + frame[7:]
+    return _LZ4_MAGIC + descriptor + bytes((_xxh32_short(descriptor) >> 8 & 0xFF,)) + frame[7:]
 
 
 def _xxh32_short(data: bytes) -> int:

@@ -180,6 +180,13 @@ class ReadModels:
             raise NoSuchTableError(f"there is no table {dotted(identifier)!r}{hint}")
         return found[1]
 
+    def stream(self, identifier: tuple[str, ...]) -> str:
+        """The stream of the table or view of that name. Raises NoSuchTableError."""
+        found = self.find(identifier)
+        if found is None:
+            raise NoSuchTableError(f"there is no table or view {dotted(identifier)!r}")
+        return found[1]
+
     def view_stream(self, identifier: tuple[str, ...]) -> str:
         """Raises NoSuchViewError."""
         found = self.find(identifier)

@@ -276,7 +276,7 @@ class EventStore:
             text = str(e)
             if _is_busy(e):
                 raise WarehouseLockedError(f"the warehouse log {self.path} is locked: {text}") from e
-            if "readonly" in text or "read-only" in text:
+            if "readonly" in text or "read-only" in text or self._is_out_of_reach(text):
                 raise ReadOnlyError(f"can't {doing} the warehouse log {self.path}: {text}") from e
             if "malformed" in text:
                 raise CorruptLogError(f"the warehouse log {self.path} is damaged: {text}") from e
@@ -287,6 +287,10 @@ class EventStore:
             if isinstance(e, IcecoreError):
                 raise
             raise StorageError(f"can't {doing} the warehouse log {self.path}: {e}") from e
+
+    def _is_out_of_reach(self, text: str) -> bool:
+        """Whether SQLite could not open the file because its folder can't be written, where it needs files beside it."""
+        return "unable to open" in text and self.path.exists() and not os.access(self.path.parent, os.W_OK)
 
 
 class WriteTransaction:

@@ -27,6 +27,7 @@ from icecore.engine.storage import Storage
 
 POSITION_BITS = 40
 MAX_BROADCAST_ROWS = 20_000_000
+_DELETES_PER_TASK = 16
 
 
 @frozen
@@ -50,7 +51,12 @@ def position_keys(session: SparkSession, files: Sequence[PositionDeletes], stora
             for start in range(0, len(keys), BATCH_ROWS):
                 yield pa.RecordBatch.from_arrays([pa.array(keys[start : start + BATCH_ROWS])], names=["key"])
 
-    out = mapped(session, chunked(ordered), read, T.StructType([T.StructField("key", T.LongType())]))
+    out = mapped(
+        session,
+        chunked(session, ordered, per_chunk=_DELETES_PER_TASK),
+        read,
+        T.StructType([T.StructField("key", T.LongType())]),
+    )
     return _small(out, _distinct_rows([d for f in files for d in f.deletes]))
 
 
@@ -78,7 +84,7 @@ def equality_rows(
                 columns.append(one.take(pa.array(np.zeros(len(keys[0]), dtype=np.int64))))
                 yield pa.RecordBatch.from_arrays(columns, names=struct.names)
 
-    out = mapped(session, chunked(deletes.files), read, struct)
+    out = mapped(session, chunked(session, deletes.files, per_chunk=_DELETES_PER_TASK), read, struct)
     return _small(out, _distinct_rows([d for d, _ in deletes.files]))
 
 

@@ -18,7 +18,7 @@ from icecore.engine.spark.stored_arrow import stored_batch
 from icecore.engine.spark.task_frames import Batches, chunked, mapped, without_metrics
 from icecore.engine.spec.schema import Schema
 
-_FILES_PER_TASK = 4
+_FILES_PER_TASK = 1
 
 
 def python_branch(context: ScanContext, tasks: Sequence[FileScanTask], columns: tuple[ReadColumn, ...]) -> Branch:
@@ -43,7 +43,9 @@ def python_branch(context: ScanContext, tasks: Sequence[FileScanTask], columns: 
             ):
                 yield stored_batch(batch, read)
 
-    frame = mapped(context.session, chunked([_slim(t) for t in tasks], _FILES_PER_TASK), rows, struct)
+    frame = mapped(
+        context.session, chunked(context.session, [_slim(t) for t in tasks], per_chunk=_FILES_PER_TASK), rows, struct
+    )
     sql = {
         c.field.field_id: quote(c.name or "") if c.is_read else missing_stored_sql(c.field)
         for c in (*columns, *reserved)

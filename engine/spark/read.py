@@ -57,7 +57,7 @@ def read_tasks(
     if not tasks or condition == FALSE:
         return session.createDataFrame([], schema_to_spark(projection))
     context = ScanContext(session, metadata, storage, projection, condition)
-    found = routes(context, whole_files(tasks))
+    found = routes(context, whole_files(tasks, storage))
     branches = [native_branch(context, group) for group in found.native]
     if found.python:
         branches.append(python_branch(context, found.python, context.read_columns(context.read_fields(frozenset()))))

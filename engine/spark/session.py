@@ -49,6 +49,10 @@ def session(app_name: str = "icecore", *, master: str = "local[2]", memory: str 
     except ImportError as e:
         raise MissingDependencyError("this needs PySpark: pip install 'icecore[spark]'") from e
 
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        prepare(running)
+        return running
     os.environ["JAVA_HOME"] = str(find_java_home())
     # Workers would take `python3` from the PATH, which may lack icecore and pyarrow.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -18,8 +18,8 @@ from icecore.engine.spec.content_file import ContentFile
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 Item = TypeVar("Item")
 
-_MAX_CHUNKS = 64
-_ITEMS_PER_CHUNK = 8
+_ROUNDS = 4
+_CORES_IN_CONNECT = 8
 
 
 def mapped(
@@ -40,11 +40,21 @@ def mapped(
     return frame.select("payload").mapInArrow(task, struct)
 
 
-def chunked(items: Sequence[Item], per_chunk: int = _ITEMS_PER_CHUNK) -> list[Sequence[Item]]:
-    """The items in a bounded number of runs."""
-    count = max(1, min(_MAX_CHUNKS, -(-len(items) // per_chunk)))
+def chunked(session: SparkSession, items: Sequence[Item], *, per_chunk: int) -> list[Sequence[Item]]:
+    """The items in runs of about `per_chunk`, but no more runs than keep all cores busy for a few rounds.
+
+    Each run becomes a task, which costs more to start than a small file takes to read.
+    """
+    count = max(1, min(_ROUNDS * _cores(session), -(-len(items) // per_chunk)))
     bounds = [len(items) * i // count for i in range(count + 1)]
     return [items[a:b] for a, b in pairwise(bounds)]
+
+
+def _cores(session: SparkSession) -> int:
+    try:
+        return int(session.sparkContext.defaultParallelism)
+    except Exception:  # Connect doesn't say, with an error class of its own
+        return _CORES_IN_CONNECT
 
 
 def without_metrics(file: ContentFile) -> ContentFile:

@@ -8,7 +8,6 @@ stored BIGINT). A time is a BIGINT of microseconds since midnight in both, fixed
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import assert_never
 
 from icecore.engine.data.arrow_schema import assign_fresh_ids
@@ -107,25 +106,22 @@ def stored_type(iceberg_type: Type) -> T.DataType:
             assert_never(iceberg_type)
 
 
-def spark_to_schema(struct: T.StructType, *, format_version: int = 2) -> Schema:
+def spark_to_schema(struct: T.StructType, *, format_version: int = 2, keep_required: bool = False) -> Schema:
     """The Iceberg schema that holds a DataFrame's rows, with fresh ids; comments become docs.
 
-    TINYINT and SMALLINT widen to int, CHAR and VARCHAR are strings, TIME is a time. Raises ValidationError naming the
-    column whose type Iceberg lacks, or that the format version lacks.
+    TINYINT and SMALLINT widen to int, CHAR and VARCHAR are strings, TIME is a time. All columns are optional, as in a
+    table that Spark makes from a query, because what a query can't make null the next one may; `keep_required` makes
+    those required that the DataFrame says are never null. Raises ValidationError naming the column whose type Iceberg
+    lacks, or the format version lacks.
     """
-    ids = itertools.count(1)
-    schema = assign_fresh_ids(Schema(tuple(_iceberg_field(f, f.name, ids) for f in struct.fields)))
+    reader = _SparkReader(keep_required)
+    schema = assign_fresh_ids(Schema(tuple(reader.field(f, f.name) for f in struct.fields)))
     check_format_version(schema, format_version)
     return schema
 
 
 def _shown_field(f: NestedField) -> T.StructField:
     return T.StructField(f.name, shown_type(f.field_type), True, {"comment": f.doc} if f.doc else None)
-
-
-def _iceberg_field(f: T.StructField, path: str, ids: Iterator[int]) -> NestedField:
-    doc = (f.metadata or {}).get("comment")
-    return NestedField(next(ids), f.name, _iceberg_type(f.dataType, path, ids), not f.nullable, doc)
 
 
 _PLAIN: dict[str, Type] = {
@@ -149,18 +145,32 @@ _PLAIN: dict[str, Type] = {
 }
 
 
-def _iceberg_type(t: T.DataType, path: str, ids: Iterator[int]) -> Type:
-    if isinstance(t, T.StructType):
-        return StructType(tuple(_iceberg_field(f, f"{path}.{f.name}", ids) for f in t.fields))
-    if isinstance(t, T.ArrayType):
-        return ListType(next(ids), _iceberg_type(t.elementType, f"{path}.element", ids), not t.containsNull)
-    if isinstance(t, T.MapType):
-        key = _iceberg_type(t.keyType, f"{path}.key", ids)
-        value = _iceberg_type(t.valueType, f"{path}.value", ids)
-        return MapType(next(ids), key, next(ids), value, not t.valueContainsNull)
-    if isinstance(t, T.DecimalType):
-        return DecimalType(t.precision, t.scale)
-    found = _PLAIN.get(t.typeName())
-    if found is None:
-        raise ValidationError(f"column {path!r}: Spark type {t.simpleString()} has no Iceberg type")
-    return found
+class _SparkReader:
+    """Spark types as Iceberg types with throw-away ids."""
+
+    def __init__(self, keep_required: bool) -> None:
+        self.keep_required = keep_required
+        self.ids = itertools.count(1)
+
+    def field(self, f: T.StructField, path: str) -> NestedField:
+        doc = (f.metadata or {}).get("comment")
+        return NestedField(next(self.ids), f.name, self.type(f.dataType, path), self.required(f.nullable), doc)
+
+    def required(self, nullable: bool) -> bool:
+        return self.keep_required and not nullable
+
+    def type(self, t: T.DataType, path: str) -> Type:
+        if isinstance(t, T.StructType):
+            return StructType(tuple(self.field(f, f"{path}.{f.name}") for f in t.fields))
+        if isinstance(t, T.ArrayType):
+            element = self.type(t.elementType, f"{path}.element")
+            return ListType(next(self.ids), element, self.required(t.containsNull))
+        if isinstance(t, T.MapType):
+            key, value = self.type(t.keyType, f"{path}.key"), self.type(t.valueType, f"{path}.value")
+            return MapType(next(self.ids), key, next(self.ids), value, self.required(t.valueContainsNull))
+        if isinstance(t, T.DecimalType):
+            return DecimalType(t.precision, t.scale)
+        found = _PLAIN.get(t.typeName())
+        if found is None:
+            raise ValidationError(f"column {path!r}: Spark type {t.simpleString()} has no Iceberg type")
+        return found

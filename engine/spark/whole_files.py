@@ -7,8 +7,10 @@ from itertools import pairwise
 
 from attrs import evolve, frozen
 
+from icecore.engine.data.deletes import same_file
 from icecore.engine.errors import ValidationError
 from icecore.engine.scan_task import FileScanTask
+from icecore.engine.storage import Storage
 
 # The magic at the head of Parquet, ORC ("ORC") and Avro files: no rows start before it ends.
 _HEAD = 4
@@ -23,14 +25,14 @@ class FileTask:
     is_whole: bool
 
 
-def whole_files(tasks: Sequence[FileScanTask]) -> list[FileTask]:
+def whole_files(tasks: Sequence[FileScanTask], storage: Storage) -> list[FileTask]:
     """One task for each file whose ranges cover it, in the order that files first come, else its ranges one by one.
 
-    Raises ValidationError where ranges of a file overlap, so that no row is read twice.
+    Raises ValidationError where ranges of a file overlap, whatever ways its location is written.
     """
     by_file: dict[str, list[FileScanTask]] = {}
     for t in tasks:
-        by_file.setdefault(t.file.file_path, []).append(t)
+        by_file.setdefault(same_file(storage, t.file.file_path), []).append(t)
     return [made for ranges in by_file.values() for made in _merged(sorted(ranges, key=lambda t: t.start))]
 
 

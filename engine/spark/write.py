@@ -30,8 +30,9 @@ from icecore.engine.storage import Storage
 
 _RESULT = "file binary"
 _RESULT_ARROW = pa.schema([pa.field("file", pa.binary())])
+# A Python error at the end of its trace, up to where Spark's own text goes on.
 _RAISED = re.compile(
-    r"^icecore\.engine\.errors\.(\w+): (.*?)(?=^\S*(?:Error|Exception)\b|\Z)", re.MULTILINE | re.DOTALL
+    r"^icecore\.engine\.errors\.(\w+): (.*?)\s*(?=\n\s*SQLSTATE:|\n\s+at |\n\n|\Z)", re.MULTILINE | re.DOTALL
 )
 
 Batches = Iterable[pa.RecordBatch]
@@ -117,8 +118,9 @@ def translated_spark_errors() -> Iterator[None]:
     except IcecoreError:
         raise
     except Exception as e:
-        found = _RAISED.search(str(e))
-        kind = getattr(errors, found[1], None) if found else None
-        if found is None or not (isinstance(kind, type) and issubclass(kind, IcecoreError)):
+        # The last one: those before it are its causes.
+        found = list(_RAISED.finditer(str(e)))[-1:]
+        kind = getattr(errors, found[0][1], None) if found else None
+        if not (isinstance(kind, type) and issubclass(kind, IcecoreError)):
             raise
-        raise kind(found[2].strip()) from e
+        raise kind(found[0][2]) from e

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def write(
     schema: Schema,
     data: pa.Table | Mapping[str, Any],
     spec: PartitionSpec = UNPARTITIONED,
-    **properties: str,
+    properties: Mapping[str, str] | None = None,
 ) -> list[ContentFile]:
     """Data files of Arrow data, or of Python values by column, which take the schema's types."""
     if not isinstance(data, pa.Table):
@@ -76,7 +77,7 @@ def write(
         spec=spec,
         location=str(folder),
         storage=STORAGE,
-        properties=properties,
+        properties=properties or {},
         file_prefix=f"f{next(_numbers)}",
     )
 
@@ -134,6 +135,14 @@ def equality_deletes(folder: Path, schema: Schema, data: Mapping[str, Any]) -> C
     file = write(folder, schema, data)[0]
     ids = tuple(f.field_id for f in schema.fields)
     return evolve(file, content=DataFileContent.EQUALITY_DELETES, equality_ids=ids)
+
+
+def hidden_copy(file: ContentFile) -> ContentFile:
+    """A copy of a file under a name that Spark skips, so that it is read by Python."""
+    source = Path(file.file_path)
+    target = source.with_name("_" + source.name)
+    shutil.copy(source, target)
+    return evolve(file, file_path=str(target))
 
 
 def plain_values(value: Any) -> Any:

@@ -22,6 +22,7 @@ from spark_tables import (  # noqa: E402
     STORAGE,
     deletion_vector,
     equality_deletes,
+    hidden_copy,
     metadata_of,
     plain_values,
     position_deletes,
@@ -38,7 +39,7 @@ from icecore.engine.expression.bind import bind  # noqa: E402
 from icecore.engine.expression.parse import parse_filter  # noqa: E402
 from icecore.engine.scan_task import FileScanTask  # noqa: E402
 from icecore.engine.spark.read import read_tasks  # noqa: E402
-from icecore.engine.spec.content_file import ContentFile, FileFormat  # noqa: E402
+from icecore.engine.spec.content_file import FileFormat  # noqa: E402
 from icecore.engine.spec.metadata import TableMetadata  # noqa: E402
 from icecore.engine.spec.name_mapping import NameMapping  # noqa: E402
 from icecore.engine.spec.schema import Schema  # noqa: E402
@@ -97,14 +98,6 @@ def _tuples(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_tuples(v) for v in value)
     return [_tuples(v) for v in value] if isinstance(value, list) else value
-
-
-def as_hidden(file: ContentFile) -> ContentFile:
-    """A copy of a file under a name that Spark skips, so that it is read by Python."""
-    source = Path(file.file_path)
-    target = source.with_name("_" + source.name)
-    shutil.copy(source, target)
-    return evolve(file, file_path=str(target))
 
 
 # Types and values
@@ -186,7 +179,7 @@ def expected_rows() -> list[dict[str, Any]]:
 def test_all_types_are_read_without_loss(spark: Any, tmp_path: Path, reader: str, zone: str) -> None:
     """Both ways of reading give the same values, whatever the session's zone."""
     file = write(tmp_path, ALL_TYPES, VALUES)[0]
-    tasks = tasks_of([file if reader == "native" else as_hidden(file)])
+    tasks = tasks_of([file if reader == "native" else hidden_copy(file)])
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         frame = read_tasks(spark, tasks, projection=ALL_TYPES, metadata=metadata_of(ALL_TYPES), storage=STORAGE)
@@ -230,7 +223,7 @@ FILTERS = [
 def test_filters_select_the_rows_that_sql_would(spark: Any, tmp_path: Path, reader: str) -> None:
     """The same conditions on what either reader gives; for Python's a few are enough."""
     file = write(tmp_path, ALL_TYPES, VALUES)[0]
-    tasks = tasks_of([file if reader == "native" else as_hidden(file)])
+    tasks = tasks_of([file if reader == "native" else hidden_copy(file)])
     filters = FILTERS if reader == "native" else FILTERS[::6]
     frames = []
     for n, (text, _) in enumerate(filters):
@@ -259,7 +252,7 @@ def test_filters_by_bucket_are_exact(spark: Any, tmp_path: Path) -> None:
 
     schema = schema_of((1, "id", LONG), (2, "s", STRING), (3, "d", DecimalType(9, 2)), (4, "ts", TimestampType()))
     n = 40
-    data = {
+    data: dict[str, list[Any]] = {
         "id": list(range(n)),
         "s": [None if i == 7 else f"row {i}" for i in range(n)],
         "d": [Decimal(i).scaleb(-2) for i in range(n)],
@@ -267,8 +260,8 @@ def test_filters_by_bucket_are_exact(spark: Any, tmp_path: Path) -> None:
     }
     file = write(tmp_path, schema, data)[0]
     for name in data:
-        transform, kind = BucketTransform(4), schema.find_field(name).field_type
-        wanted = [(i,) for i in range(n) if transform.apply(kind, data[name][i]) == 2]  # type: ignore[arg-type]
+        kind: Any = schema.find_field(name).field_type
+        wanted = [(i,) for i in range(n) if BucketTransform(4).apply(kind, data[name][i]) == 2]
         found = rows(spark, tasks_of([file]), schema, where=f"bucket(4, {name}) = 2", columns=["id"])
         assert sorted(found) == wanted, name
 
@@ -282,7 +275,7 @@ def test_an_empty_plan_has_the_schema(spark: Any) -> None:
 
 def test_only_counting_needs_no_column(spark: Any, tmp_path: Path) -> None:
     file = write(tmp_path, TWO, {"id": [1, 2, 3], "name": ["a", "b", "c"]})[0]
-    for f in (file, as_hidden(file)):
+    for f in (file, hidden_copy(file)):
         frame = read_tasks(
             spark,
             tasks_of([f]),
@@ -395,7 +388,7 @@ def test_trap_2_the_setting_stays_on(spark: Any, tmp_path: Path) -> None:
 
 def test_trap_3_a_wrong_size_in_the_manifest_costs_no_row(spark: Any, tmp_path: Path) -> None:
     file = write(tmp_path, TWO, {"id": list(range(50)), "name": ["x"] * 50})[0]
-    small, large = (evolve(f, file_size_in_bytes=n) for f, n in ((file, 5), (as_hidden(file), 10**9)))
+    small, large = (evolve(f, file_size_in_bytes=n) for f, n in ((file, 5), (hidden_copy(file), 10**9)))
     assert len(rows(spark, tasks_of([small]), TWO)) == 50
     assert len(rows(spark, tasks_of([large]), TWO)) == 50
 
@@ -419,7 +412,7 @@ def test_renamed_dropped_and_added_columns(spark: Any, tmp_path: Path) -> None:
         old,
         {"id": [1, 2], "st": [{"x": 5, "y": "a"}, None], "l": [[{"v": 8}, None], None], "gone": [0, 0]},
     )[0]
-    for f in (file, as_hidden(file)):
+    for f in (file, hidden_copy(file)):
         assert rows(spark, tasks_of([f]), new, metadata=metadata_of(old, new)) == [
             (None, None, 2, None),
             ([(None, 8), None], ("a", 5, None), 1, None),
@@ -487,11 +480,32 @@ def test_columns_that_only_the_partition_knows(spark: Any, tmp_path: Path) -> No
     ]
     metadata = metadata_of(schema, spec=spec)
     days = [dt.date(1970, 1, 1), dt.date(1970, 1, 2), None]
-    for made in (files, [as_hidden(f) for f in files]):
+    for made in (files, [hidden_copy(f) for f in files]):
         assert rows(spark, tasks_of(made), schema, metadata=metadata) == [(i, d, f"v{i}") for i, d in enumerate(days)]
         assert rows(spark, tasks_of(made), schema, metadata=metadata, where="day = DATE '1970-01-02'") == [
             (1, days[1], "v1")
         ]
+
+
+def test_partition_values_of_every_type(spark: Any, tmp_path: Path) -> None:
+    """P1, in a session that is not in UTC: whatever the type, the value comes from the partition unchanged."""
+    kept = [f for f in ALL_TYPES.fields if f.field_type.is_primitive and f.name not in ("id", "unk")]
+    schema = Schema((ALL_TYPES.fields[0], *kept))
+    spec = spec_of(*((f.field_id, "identity", f.name) for f in kept))
+    stored = write(tmp_path, schema, {f.name: VALUES[f.name] for f in schema.fields}, spec)
+    bare = schema_of((1, "id", LONG))
+    files = []
+    for f in stored:
+        [row] = rows(spark, tasks_of([f]), schema, metadata=metadata_of(schema, spec=spec), columns=["id"])
+        files.append(evolve(write(tmp_path, bare, {"id": [row[0]]})[0], partition=f.partition))
+    assert len(files) == 5
+    metadata = metadata_of(schema, spec=spec)
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    try:
+        from_files, from_partitions = (rows(spark, tasks_of(fs), schema, metadata=metadata) for fs in (stored, files))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert repr(from_partitions) == repr(from_files)
 
 
 def test_files_without_ids_by_name_mapping(spark: Any, tmp_path: Path) -> None:
@@ -576,7 +590,7 @@ def test_ranges_of_a_file_are_put_together(spark: Any, tmp_path: Path) -> None:
         tmp_path,
         TWO,
         {"id": list(range(n)), "name": ["x" * 50] * n},
-        **{"write.parquet.row-group-limit": "100", "write.parquet.row-group-size-bytes": "6000"},
+        properties={"write.parquet.row-group-limit": "100", "write.parquet.row-group-size-bytes": "6000"},
     )[0]
     groups = pq.ParquetFile(file.file_path).metadata.num_row_groups
     assert groups > 2 and file.split_offsets is not None
@@ -588,6 +602,8 @@ def test_ranges_of_a_file_are_put_together(spark: Any, tmp_path: Path) -> None:
     assert len(part) == pq.ParquetFile(file.file_path).metadata.row_group(0).num_rows
     with pytest.raises(ValidationError, match="planned twice"):
         rows(spark, [whole, second], TWO)
+    with pytest.raises(ValidationError, match="planned twice"):
+        rows(spark, [whole, evolve(whole, file=evolve(file, file_path=f"file://{file.file_path}"))], TWO)
 
 
 def test_avro_files_through_python(spark: Any, tmp_path: Path) -> None:
@@ -616,7 +632,7 @@ def test_position_deletes(spark: Any, tmp_path: Path) -> None:
             tmp_path,
             TWO,
             {"id": list(range(k * 1000, k * 1000 + 300)), "name": ["x" * 30] * 300},
-            **{"write.parquet.row-group-limit": "100", "write.parquet.row-group-size-bytes": "3000"},
+            properties={"write.parquet.row-group-limit": "100", "write.parquet.row-group-size-bytes": "3000"},
         )[0]
         for k in range(3)
     ]
@@ -660,7 +676,7 @@ def test_equality_deletes(spark: Any, tmp_path: Path) -> None:
     ]
     found = rows(spark, tasks, schema, columns=["v"])
     assert sorted(v for (v,) in found) == sorted([*[], *[10, 30], *[10, 20, 30, 40]])
-    hidden = [evolve(t, file=as_hidden(t.file)) for t in tasks[:1]]
+    hidden = [evolve(t, file=hidden_copy(t.file)) for t in tasks[:1]]
     assert rows(spark, hidden, schema, columns=["v"]) == []
 
 
@@ -704,7 +720,7 @@ def test_lineage_and_metadata_columns(spark: Any, tmp_path: Path) -> None:
     moved = evolve(moved, first_row_id=200)
     unknown = write(tmp_path, TWO, {"id": [5], "name": ["e"]})[0]
     files = [plain, moved, unknown]
-    for made in (files, [as_hidden(f) for f in files]):
+    for made in (files, [hidden_copy(f) for f in files]):
         assert rows(spark, tasks_of(made, sequence=9), projection, metadata=metadata_of(TWO)) == [
             (1, 100, 9, 0, 0),
             (2, 101, 9, 0, 1),
@@ -724,7 +740,7 @@ def test_spark_and_python_agree_on_a_mixed_plan(spark: Any, tmp_path: Path) -> N
         if n in (3, 4):
             deletes.append(equality_deletes(tmp_path / "e", schema_of((1, "id", LONG)), {"id": [n * 10 + 9]}))
         hide = n == 5
-        tasks += tasks_of([as_hidden(file)] if hide else [file], [] if hide else deletes)
+        tasks += tasks_of([hidden_copy(file)] if hide else [file], [] if hide else deletes)
     metadata = metadata_of(old, new)
     expected = [
         tuple(r.values())

@@ -56,6 +56,7 @@ from icecore.engine.spec.types import (  # noqa: E402
     TimeType,
     UnknownType,
     UUIDType,
+    walk,
 )
 
 LONG, STRING = LongType(), StringType()
@@ -429,7 +430,8 @@ def test_spark_types_become_iceberg_types() -> None:
             T.StructField("e", T.TimestampType()),
         ]
     )
-    assert str(spark_to_schema(struct)).splitlines()[1:-1] == [
+    assert all(f.optional for f in walk(spark_to_schema(struct).fields) if f.name != "key")
+    assert str(spark_to_schema(struct, keep_required=True)).splitlines()[1:-1] == [
         "  1: a: required int",
         "  2: b: optional list<struct<7: x: timestamp>>",
         "  3: c: optional map<string, decimal(9, 2)>",

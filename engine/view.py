@@ -1,0 +1,214 @@
+"""A view: what it is now, its SQL for each engine, its rows, and how to change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.identifiers import Identifier, IdentifierLike, namespace_tuple
+from icecore.engine.log.read_models import dotted
+from icecore.engine.provenance import provenance
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.view import ViewHistoryEntry, ViewMetadata, ViewVersion
+from icecore.engine.view_builder import LAST_ADDED
+from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
+from icecore.engine.view_dialects import ViewSql, sql_for
+from icecore.engine.view_duckdb import DUCKDB, DuckQueries
+from icecore.engine.view_names import Lookup, NameScope
+from icecore.engine.view_repository import UpdatesAt, ViewRepository
+from icecore.engine.view_state import ViewState
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class View:
+    """One view at one version of its stream. It stays as it was loaded until `refresh()` or a commit through it."""
+
+    def __init__(self, views: ViewRepository, lookup: Lookup, state: ViewState, actor: str | None) -> None:
+        self._views = views
+        self._lookup = lookup
+        self._state = state
+        self._actor = actor
+
+    # What it is
+
+    def name(self) -> Identifier:
+        """The identifier as a tuple."""
+        return self._state.identifier
+
+    @property
+    def metadata(self) -> ViewMetadata:
+        return self._state.metadata
+
+    @property
+    def metadata_location(self) -> str:
+        """The latest metadata file."""
+        return self._state.metadata_location
+
+    @property
+    def state(self) -> ViewState:
+        return self._state
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.metadata.properties
+
+    def location(self) -> str:
+        return self.metadata.location
+
+    def schema(self) -> Schema:
+        """The schema of the current version."""
+        return self.metadata.schema()
+
+    def schemas(self) -> dict[int, Schema]:
+        return {s.schema_id: s for s in self.metadata.schemas}
+
+    def current_version(self) -> ViewVersion:
+        return self.metadata.current_version()
+
+    def version(self, version_id: int) -> ViewVersion:
+        """Raises ValidationError where the view has no such version, or has it no more."""
+        for version in self.metadata.versions:
+            if version.version_id == version_id:
+                return version
+        known = [v.version_id for v in self.metadata.versions]
+        raise ValidationError(f"the view {dotted(self.name())} has no version {version_id}; it has {known}")
+
+    def versions(self) -> list[ViewVersion]:
+        """The versions that are kept: `version.history.num-entries` of them, 10 where that is not set."""
+        return list(self.metadata.versions)
+
+    def history(self) -> list[ViewHistoryEntry]:
+        """Which version was the current one since when."""
+        return list(self.metadata.version_log)
+
+    def sql_for(self, dialect: str) -> ViewSql:
+        """The current version's SQL in a dialect: as stored, else transpiled, which the answer says.
+
+        Raises ValidationError where it can't be transpiled.
+        """
+        return sql_for(self.current_version(), dialect, dotted(self.name()))
+
+    def scope(self) -> NameScope:
+        """What completes the names in the current version's SQL."""
+        version = self.current_version()
+        return NameScope(version.default_namespace, version.default_catalog, f"view {dotted(self.name())}")
+
+    def refresh(self) -> View:
+        """Takes in what was committed since. Raises NoSuchViewError where the view was dropped."""
+        self._state = self._views.live_state(self._state.stream)
+        return self
+
+    def __repr__(self) -> str:
+        return f"View({dotted(self.name())!r}, version {self.metadata.current_version_id})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, View) and other._state == self._state
+
+    __hash__ = None  # type: ignore[assignment]  # a view changes with refresh()
+
+    # Its rows
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a table, with the columns of the schema; DuckDB runs the SQL over what it names.
+
+        Raises ValidationError where the SQL can't be run or its columns don't fit the schema, NoSuchTableError.
+        """
+        queries = DuckQueries(self._lookup)
+        return queries.view_rows(self.name(), self.schema(), self.sql_for(DUCKDB).sql, self.scope())
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.to_arrow().to_pandas()
+
+    def to_duckdb(
+        self, table_name: str | None = None, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection, a new one unless given, in which the rows are a table of the view's own name."""
+        con = connection or duckdb.connect(":memory:")
+        con.register(table_name or self.name()[-1], self.to_arrow())
+        return con
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """The rows of a DuckDB query that may name this view, and all that lies beside it in the catalog.
+
+        A name without a namespace is looked for in the view's own. Raises ValidationError, NoSuchTableError.
+        """
+        scope = NameScope(self.name()[:-1], None, "the query")
+        return DuckQueries(self._lookup).run(sql, scope, parameters)
+
+    def to_spark(self, session: SparkSession) -> DataFrame:
+        """The rows as a Spark DataFrame: Spark runs the view's SQL for Spark, and reads the tables that it names."""
+        from icecore.engine.view_spark import SparkViews
+
+        return SparkViews(session, self._lookup).frame(self)
+
+    # Changing it
+
+    def replace(
+        self,
+        sql: str | None = None,
+        *,
+        dialect: str = DUCKDB,
+        representations: Mapping[str, str] | None = None,
+        schema: Schema | pa.Schema | None = None,
+        default_namespace: IdentifierLike | None = None,
+        default_catalog: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        summary: Mapping[str, str] | None = None,
+        location: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> View:
+        """Gives the view another definition, as a new version; one that it had before becomes the current one again.
+
+        Namespace and catalog stay as they are unless given, properties are added. Raises ValidationError where the SQL
+        can't be run while no schema is given, or a dialect would be lost (`replace.drop-dialect.allowed`).
+        """
+        current = self.current_version()
+        definition = ViewDefinition.of(
+            sql,
+            dialect,
+            representations,
+            schema,
+            current.default_namespace if default_namespace is None else namespace_tuple(default_namespace),
+            current.default_catalog if default_catalog is None else default_catalog,
+            summary,
+            name=self.name(),
+            lookup=self._lookup,
+        )
+        changes = [*property_updates(properties, comment), *location_updates(location)]
+        return self._commit(lambda at: [*changes, *definition.updates(at)], message, author)
+
+    def set_current_version(self, version_id: int, *, message: str | None = None, author: str | None = None) -> View:
+        """Makes a kept version the current one again. Raises ValidationError for one that the view doesn't have."""
+        update = {"action": "set-current-view-version", "view-version-id": version_id}
+        if version_id == LAST_ADDED:
+            self.version(version_id)
+        return self._commit(lambda _: [update], message, author)
+
+    def set_properties(
+        self, updates: Mapping[str, str], *, message: str | None = None, author: str | None = None
+    ) -> View:
+        changes = property_updates(updates)
+        return self._commit(lambda _: changes, message, author)
+
+    def remove_properties(self, *keys: str, message: str | None = None, author: str | None = None) -> View:
+        """Takes properties away; those that are not there are left out of account."""
+        return self._commit(lambda _: [{"action": "remove-properties", "removals": list(keys)}], message, author)
+
+    def set_location(self, location: str, *, message: str | None = None, author: str | None = None) -> View:
+        """Moves where the next metadata files go; those that there are stay where they are."""
+        changes = location_updates(location)
+        return self._commit(lambda _: changes, message, author)
+
+    def _commit(self, updates_at: UpdatesAt, message: str | None, author: str | None) -> View:
+        who = provenance(self._actor, message=message, author=author)
+        self._state = self._views.commit(self._state.stream, updates_at, who).state
+        return self

@@ -1,0 +1,150 @@
+"""The views of a catalog: the half of `Catalog` that makes, finds and renames them."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from icecore.engine.events import view_stream
+from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.provenance import provenance
+from icecore.engine.spec.schema import Schema
+from icecore.engine.view import View
+from icecore.engine.view_builder import Update
+from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
+from icecore.engine.view_duckdb import DUCKDB
+from icecore.engine.view_repository import ViewRepository
+from icecore.engine.view_state import ViewState
+
+if TYPE_CHECKING:
+    from icecore.engine.table import Table
+
+
+class CatalogViews(ABC):
+    """What `Catalog` says about views. Tables and views share their names."""
+
+    actor: str | None
+    _models: ReadModels
+    _views: ViewRepository
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The catalog's name in `iceberg_tables`."""
+
+    @abstractmethod
+    def table_exists(self, identifier: IdentifierLike) -> bool:
+        """Whether a table, not a view, has that name."""
+
+    @abstractmethod
+    def load_table(self, identifier: IdentifierLike) -> Table:
+        """Raises NoSuchTableError."""
+
+    @abstractmethod
+    def _new_location(self, identifier: Identifier, new_uuid: str, location: str | None) -> str: ...
+
+    def create_view(
+        self,
+        identifier: IdentifierLike,
+        sql: str | None = None,
+        *,
+        dialect: str = DUCKDB,
+        representations: Mapping[str, str] | None = None,
+        schema: Schema | pa.Schema | None = None,
+        default_namespace: IdentifierLike | None = None,
+        default_catalog: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        summary: Mapping[str, str] | None = None,
+        location: str | None = None,
+        replace: bool = False,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> View:
+        """Makes a view of a query, in one dialect or in several by `representations` (dialect to SQL).
+
+        Without a schema the query is run in DuckDB over empty tables to learn it. Short names in the SQL are looked for
+        in `default_namespace`, the view's own unless given. With `replace` a view of that name gets a new version.
+        Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, NoSuchTableError.
+        """
+        name = identifier_tuple(identifier)
+        self._views.repository.check_writable()
+        if replace and self.view_exists(name):
+            return self.load_view(name).replace(
+                sql,
+                dialect=dialect,
+                representations=representations,
+                schema=schema,
+                default_namespace=name[:-1] if default_namespace is None else default_namespace,
+                default_catalog=default_catalog,
+                properties=properties,
+                comment=comment,
+                summary=summary,
+                location=location,
+                message=message,
+                author=author,
+            )
+        self._models.check_new_name(name)
+        namespace = name[:-1] if default_namespace is None else namespace_tuple(default_namespace)
+        definition = ViewDefinition.of(
+            sql,
+            dialect,
+            representations,
+            schema,
+            namespace,
+            default_catalog,
+            summary,
+            name=name,
+            lookup=self,
+        )
+        view_uuid = str(uuid.uuid4())
+        first: list[Update] = [
+            {"action": "assign-uuid", "uuid": view_uuid},
+            *location_updates(self._new_location(name, view_uuid, location)),
+            *property_updates(properties, comment),
+        ]
+        who = provenance(self.actor, message=message, author=author)
+
+        def updates(at: int) -> Iterable[Update]:
+            return [*first, *definition.updates(at)]
+
+        return self._view(self._views.create(view_stream(view_uuid), name, updates, who))
+
+    def load_view(self, identifier: IdentifierLike) -> View:
+        """Raises NoSuchViewError."""
+        return self._view(self._views.state(self._models.view_stream(identifier_tuple(identifier))))
+
+    def _view(self, state: ViewState) -> View:
+        return View(self._views, self, state, self.actor)
+
+    def view_exists(self, identifier: IdentifierLike) -> bool:
+        found = self._models.find(identifier_tuple(identifier))
+        return found is not None and found[0] == "view"
+
+    def list_views(self, namespace: IdentifierLike) -> list[Identifier]:
+        """Raises NoSuchNamespaceError."""
+        levels = namespace_tuple(namespace)
+        self._models.namespace_properties(levels)
+        return [(*levels, name) for name, _ in self._models.names_in(levels, "view")]
+
+    def views(self) -> Iterator[View]:
+        """All views, by name."""
+        for _, kind, stream in self._models.all_names():
+            if kind == "view":
+                yield self._view(self._views.state(stream))
+
+    def rename_view(
+        self, from_identifier: IdentifierLike, to_identifier: IdentifierLike, *, message: str | None = None
+    ) -> View:
+        """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
+        return self._view(self._views.rename(old, new, provenance(self.actor, message=message)))
+
+    def drop_view(self, identifier: IdentifierLike, *, message: str | None = None) -> None:
+        """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
+        self._views.drop(identifier_tuple(identifier), provenance(self.actor, message=message))

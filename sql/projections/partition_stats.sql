@@ -1,0 +1,49 @@
+-- Partition statistics (Spec: Partition Statistics File, MD5). One row is one partition tuple of one partition spec.
+-- {entries} is the wide entries of a table: see projections/segments.py; `scan_manifests` has a row for each manifest of
+-- the snapshot. `snapshots_of_table` has the snapshots that are still there, `place` counts them in order of time.
+-- {partition} selects the partition values by the names of the unified partition type, {order} are these names, sorted.
+
+-- name: partition_stats
+WITH entries AS (
+    SELECT e.*, e.status <> 2 AS is_live, e.content = 1 AND e.file_format = 'PUFFIN' AS is_vector
+    FROM {entries} AS e JOIN scan_manifests USING (m)
+),
+data_files AS (
+    SELECT DISTINCT file_path FROM entries WHERE content = 0 AND is_live
+),
+-- A vector whose data file is gone deletes nothing.
+matched AS (
+    SELECT e.*, e.is_vector AND d.file_path IS NOT NULL AS deletes_rows, s.timestamp_ms, s.place
+    FROM entries AS e
+    LEFT JOIN data_files AS d ON e.is_vector AND d.file_path = e.referenced_data_file
+    LEFT JOIN snapshots_of_table AS s ON s.snapshot_id = e.snapshot_id
+),
+-- Equality deletes without a partition may delete rows of every partition (SP4).
+global_deletes AS (
+    SELECT count(*) > 0 AS found FROM entries
+    WHERE content = 2 AND is_live AND spec_id IN (SELECT unnest($unpartitioned::INTEGER[]))
+),
+counted AS (
+    SELECT
+        partition_key, {partition}
+        any_value(spec_id) AS spec_id,
+        coalesce(sum(record_count) FILTER (content = 0 AND is_live), 0)::BIGINT AS data_record_count,
+        (count(*) FILTER (content = 0 AND is_live))::INTEGER AS data_file_count,
+        coalesce(sum(file_size_in_bytes) FILTER (content = 0 AND is_live), 0)::BIGINT AS total_data_file_size_in_bytes,
+        coalesce(sum(record_count) FILTER (content = 1 AND is_live), 0)::BIGINT AS position_delete_record_count,
+        (count(*) FILTER (content = 1 AND is_live AND NOT is_vector))::INTEGER AS position_delete_file_count,
+        coalesce(sum(record_count) FILTER (content = 2 AND is_live), 0)::BIGINT AS equality_delete_record_count,
+        (count(*) FILTER (content = 2 AND is_live))::INTEGER AS equality_delete_file_count,
+        coalesce(sum(record_count) FILTER (deletes_rows AND is_live), 0)::BIGINT AS vector_record_count,
+        arg_max(timestamp_ms, place) AS last_updated_at,
+        arg_max(snapshot_id, place) FILTER (place IS NOT NULL) AS last_updated_snapshot_id,
+        (count(*) FILTER (is_vector AND is_live))::INTEGER AS dv_count
+    FROM matched
+    GROUP BY partition_key
+)
+SELECT
+    c.* EXCLUDE (vector_record_count),
+    CASE WHEN position_delete_file_count = 0 AND equality_delete_file_count = 0 AND NOT g.found
+         THEN data_record_count - vector_record_count END AS total_record_count
+FROM counted AS c, global_deletes AS g
+ORDER BY {order} spec_id, partition_key;

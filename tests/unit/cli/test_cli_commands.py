@@ -1,0 +1,307 @@
+"""Each command does what the library does, in text and in JSON."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+import icecore
+from icecore.engine.cli.main import cli
+from icecore.projections.audit import AUDIT_TABLES
+
+Run = Callable[..., Result]
+RunJson = Callable[..., Any]
+
+
+def test_init_makes_a_warehouse_once(run: Run, run_json: RunJson, warehouse: Path) -> None:
+    """A second init says so and changes nothing; another name is refused."""
+    assert "made" in run("init", "--name", "lake").stdout
+    again = run_json("init")
+    assert again == {
+        "warehouse": str(warehouse),
+        "name": "lake",
+        "log": str(warehouse / "icecore.db"),
+        "new": False,
+    }
+    assert "'lake'" in run("init", "--name", "pond", code=1).stderr
+
+
+def test_create_takes_every_option(run: Run, run_json: RunJson, tmp_path: Path) -> None:
+    """The table has the spec, order, properties, version and place that were asked for."""
+    run("init")
+    made = run_json(
+        "create", "a.b", "--schema", "id long not null comment 'key', s string", "--create-namespace",
+        "--partition", "bucket(4, id)", "--partition", "truncate(2, s) AS start", "--sort", "s DESC",
+        "--property", "k=v=w", "--format-version", "1", "--location", str(tmp_path / "elsewhere"),
+    )  # fmt: skip
+    assert made["format_version"] == 1
+    assert made["location"] == (tmp_path / "elsewhere").as_uri()
+    assert made["properties"] == {"k": "v=w"}
+    assert [f["name"] for f in made["partition_spec"]["fields"]] == ["id_bucket_4", "start"]
+    assert made["sort_order"]["fields"][0]["direction"] == "desc"
+    assert made["schema"]["fields"][0] == {"id": 1, "name": "id", "type": "long", "required": True, "doc": "key"}
+    assert made["current_snapshot"] is None
+
+
+def test_create_like_a_file(run: Run, run_json: RunJson, tmp_path: Path) -> None:
+    """The columns of a Parquet or CSV file become the table's."""
+    pq.write_table(pa.table({"x": pa.array([1], pa.int32()), "y": ["a"]}), tmp_path / "f.parquet")
+    (tmp_path / "f.csv").write_text("n,day\n1,2013-01-01\n")
+    run("init")
+    like_parquet = run_json("create", "a.p", "--like", str(tmp_path / "f.parquet"), "--create-namespace")
+    like_csv = run_json("create", "a.c", "--like", str(tmp_path / "f.csv"), "--create-namespace")
+    assert [(f["name"], f["type"]) for f in like_parquet["schema"]["fields"]] == [("x", "int"), ("y", "string")]
+    assert [(f["name"], f["type"]) for f in like_csv["schema"]["fields"]] == [("n", "long"), ("day", "date")]
+
+
+def test_ls_lists_tables_of_one_or_all_namespaces(run: Run, run_json: RunJson, orders: str) -> None:
+    """A namespace's own tables and those of namespaces inside it; one without tables gives none."""
+    run("create", "other.t", "--schema", "id long", "--create-namespace")
+    assert [t["table"] for t in run_json("ls")] == ["other.t", orders]
+    assert [(t["table"], t["files"], t["rows"], t["format"]) for t in run_json("ls", "shop")] == [(orders, 3, 3, 2)]
+    assert orders in run("ls").stdout
+    assert "'nope'" in run("ls", "nope", code=1).stderr
+
+
+def test_describe_says_what_a_table_is(run: Run, run_json: RunJson, orders: str) -> None:
+    """Text has spec and order in terms; JSON has Iceberg's own objects."""
+    text = run("describe", orders).stdout
+    assert "partitioned by  month(ts)" in text
+    assert "  1  id    long not null" in text
+    described = run_json("describe", orders)
+    assert described["totals"] == {
+        "data-files": 3,
+        "delete-files": 0,
+        "records": 3,
+        "files-size": described["totals"]["files-size"],
+    }
+    assert described["current_snapshot"]["summary"]["operation"] == "append"
+    assert described["refs"]["main"]["type"] == "branch"
+
+
+def test_describe_writes_terms_that_create_takes(run: Run, run_json: RunJson) -> None:
+    """What describe says of spec and order makes the same spec and order."""
+    schema = "id long, s string, ts timestamp"
+    terms = ["bucket(4, id)", "truncate(2, s)", "day(ts)", "s"]
+    order = ["bucket(4, id) DESC NULLS LAST", "ts ASC NULLS FIRST"]
+    arguments = [a for t in terms for a in ("--partition", t)] + [a for t in order for a in ("--sort", t)]
+    run("init")
+    run("create", "a.b", "--schema", schema, "--create-namespace", *arguments)
+    lines = dict(line.split("  ", 1) for line in run("describe", "a.b").stdout.splitlines() if "ed by  " in line)
+    assert lines["partitioned by"].strip() == ", ".join(terms)
+    assert lines["sorted by"].strip() == ", ".join(order)
+
+
+def test_append_reports_its_commit(run_json: RunJson, run: Run, orders: str, tmp_path: Path, warehouse: Path) -> None:
+    """Several files are one commit, and the log says who and why."""
+    pq.write_table(pa.table({"id": [4], "note": ["d"]}), tmp_path / "4.parquet")
+    (tmp_path / "5.json").write_text('[{"id": 5, "ts": "2013-05-01T00:00:00Z"}]')
+    report = run_json(
+        "append", orders, str(tmp_path / "4.parquet"), str(tmp_path / "5.json"), "--author", "cy", "--message", "two"
+    )
+    assert (report["rows"], report["files"], report["branch"]) == (2, 2, "main")
+    [event] = run_json("log", orders, "--actor", "cy")
+    assert event["message"] == "two"
+    with icecore.open(warehouse, read_only=True) as catalog:
+        assert sorted(catalog.load_table(orders).scan().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4, 5]
+
+
+def test_append_to_a_branch(run_json: RunJson, orders: str, tmp_path: Path, warehouse: Path) -> None:
+    """Only that branch sees the rows."""
+    with icecore.open(warehouse) as catalog:
+        table = catalog.load_table(orders)
+        table.manage_snapshots().create_branch(table.metadata.current_snapshot_id or 0, "audit").commit()
+    (tmp_path / "more.csv").write_text("id\n9\n")
+    run_json("append", orders, str(tmp_path / "more.csv"), "--branch", "audit")
+    assert len(run_json("show", orders)) == 3
+    assert len(run_json("show", orders, "--ref", "audit")) == 4
+
+
+def test_append_of_no_rows_makes_no_commit(run_json: RunJson, run: Run, orders: str, tmp_path: Path) -> None:
+    """A file with a header alone leaves the table as it is."""
+    (tmp_path / "none.csv").write_text("id,ts\n")
+    report = run_json("append", orders, str(tmp_path / "none.csv"))
+    assert (report["snapshot_id"], report["rows"], report["files"]) == (None, 0, 0)
+    assert "nothing" in run("append", orders, str(tmp_path / "none.csv")).stdout
+
+
+def test_register_reads_a_moved_table_by_its_mapping(
+    run: Run, run_json: RunJson, orders: str, tmp_path: Path, warehouse: Path
+) -> None:
+    """A copy of a table is read where it lies; the old place is gone."""
+    with icecore.open(warehouse) as catalog:
+        table = catalog.load_table(orders)
+        old, metadata = table.location(), table.metadata_location or ""
+    moved = tmp_path / "moved"
+    (warehouse / "shop" / "orders").rename(moved)
+    run("init", "--warehouse", str(tmp_path / "second"))
+    CliRunner().invoke(
+        cli, ["-w", str(tmp_path / "second"), "create", "x.y", "--schema", "i int", "--create-namespace"]
+    )
+    new_metadata = metadata.replace(old, moved.as_uri())
+    registered = run_json(
+        "register",
+        "x.orders",
+        new_metadata,
+        "--map",
+        f"{old}={moved.as_uri()}",
+        "--warehouse",
+        str(tmp_path / "second"),
+    )
+    assert registered["totals"]["records"] == 3
+    rows = run_json("show", "x.orders", "--columns", "id", "--warehouse", str(tmp_path / "second"))
+    assert sorted(r["id"] for r in rows) == [1, 2, 3]
+
+
+def test_log_filters(run: Run, run_json: RunJson, orders: str) -> None:
+    """By table, actor, time and number."""
+    events = run_json("log")
+    assert [(e["actor"] if e["name"] == orders else "", e["name"]) for e in events] == [
+        ("", "shop"),
+        ("ann", orders),
+        ("bob", orders),
+    ]
+    assert [e["position"] for e in run_json("log", orders)] == [2, 3]
+    assert [e["position"] for e in run_json("log", "--limit", "1")] == [3]
+    assert [e["position"] for e in run_json("log", "--since", events[-1]["recorded_at"])] == [3]
+    assert run_json("log", "--since", "2999-01-01") == []
+    assert "three orders" in run("log").stdout
+
+
+def test_log_full_has_the_payload(run: Run, run_json: RunJson, orders: str) -> None:
+    """Everything of an event: the updates as objects, the hash."""
+    [event] = run_json("log", orders, "--full", "--limit", "1")
+    assert [u["action"] for u in event["payload"]["updates"]] == ["add-snapshot", "set-snapshot-ref"]
+    assert event["summary"]["added-records"] == "3"
+    assert len(event["hash"]) == 64
+    assert event["hash"] in run("log", orders, "--full").stdout
+
+
+def test_show_reads_rows(run: Run, run_json: RunJson, orders: str) -> None:
+    """Filter, columns, limit; null is told from the empty text."""
+    assert run_json("show", orders, "--where", "id = 1") == [{"id": 1, "ts": "2013-01-01T10:00:00Z", "note": "first"}]
+    assert sorted(r["note"] or "" for r in run_json("show", orders, "--columns", "note")) == ["", "first", "last"]
+    assert len(run_json("show", orders, "--limit", "2")) == 2
+    assert "null" in run("show", orders, "--where", "id = 2").stdout
+
+
+def test_show_travels_in_time(run: Run, run_json: RunJson, orders: str, tmp_path: Path) -> None:
+    """By snapshot id and by time."""
+    first = run_json("describe", orders)
+    (tmp_path / "4.csv").write_text("id\n4\n")
+    run("append", orders, str(tmp_path / "4.csv"))
+    assert len(run_json("show", orders)) == 4
+    snapshot = first["current_snapshot"]
+    assert len(run_json("show", orders, "--snapshot", str(snapshot["snapshot-id"]))) == 3
+    assert len(run_json("show", orders, "--as-of", str(snapshot["timestamp-ms"]))) == 3
+
+
+def test_plan_counts_and_lists_files(run: Run, run_json: RunJson, orders: str) -> None:
+    """The counts add up, and the files are those that may hold a row."""
+    planned = run_json("plan", orders, "--where", "ts >= '2013-02-01T00:00:00+00:00'")
+    counts = planned["counts"]
+    left_out = counts["pruned_by_manifest"] + counts["pruned_by_partition"] + counts["pruned_by_metrics"]
+    assert (counts["files_total"], left_out, counts["files_planned"]) == (3, 2, 1)
+    [file] = planned["files"]
+    assert "ts_month=2013-02" in file["file_path"]
+    text = run("plan", orders, "--where", "ts >= '2013-02-01T00:00:00+00:00'").stdout
+    assert "data/ts_month=2013-02/" in text
+    assert len(run_json("plan", orders)["files"]) == 3
+
+
+def test_sql_from_argument_and_input(run: Run, run_json: RunJson, orders: str) -> None:
+    """The same answer both ways; equal column names are told apart."""
+    query = "SELECT actor, count(*) AS n FROM log WHERE name = 'shop.orders' GROUP BY ALL ORDER BY ALL"
+    expected = [{"actor": "ann", "n": 1}, {"actor": "bob", "n": 1}]
+    assert run_json("sql", query) == expected
+    assert run_json("sql", "-", text=query) == expected
+    assert run_json("sql", "SELECT 1 AS a, 2 AS a") == [{"a": 1, "a_2": 2}]
+
+
+def test_sql_tables_are_those_that_sql_knows(run: Run, run_json: RunJson, orders: str, warehouse: Path) -> None:
+    """Each table that is listed can be asked, and has the columns that are listed."""
+    tables = run_json("sql", "--tables")
+    assert tables.keys() == AUDIT_TABLES.keys()
+    with icecore.open(warehouse, read_only=True) as catalog:
+        for name, columns in tables.items():
+            assert catalog.sql(f"SELECT * FROM {name}").column_names == list(columns), name
+    assert "manifest_path" in run("sql", "--tables").stdout
+
+
+def test_verify_finds_a_changed_file(run: Run, run_json: RunJson, orders: str, warehouse: Path) -> None:
+    """Exit code 0 and no problems; after a byte was changed, 1 and the file's name; rebuild heals it."""
+    assert run_json("verify")["ok"] is True
+    metadata = next((warehouse / "shop" / "orders" / "metadata").glob("00001-*.json"))
+    metadata.write_bytes(metadata.read_bytes().replace(b"orders", b"0rders"))
+    broken = run_json("verify", code=1)
+    assert broken["ok"] is False
+    assert any(metadata.name in p for p in broken["problems"])
+    assert "problem" in run("verify", code=1).stdout
+    run("rebuild")
+    run("verify")
+
+
+def test_rebuild_after_losing_the_metadata(run: Run, run_json: RunJson, orders: str, warehouse: Path) -> None:
+    """The same files with the same bytes come back."""
+    folder = warehouse / "shop" / "orders" / "metadata"
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    for path in folder.iterdir():
+        path.unlink()
+    assert run_json("rebuild")["tables"] == 1
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+def test_options_before_and_after_the_command_and_from_the_environment(orders: str, warehouse: Path) -> None:
+    """A command's own option wins over the program's, which wins over the environment."""
+    runner = CliRunner(env={"ICECORE_WAREHOUSE": str(warehouse), "ICECORE_OUTPUT": "json"})
+    assert runner.invoke(cli, ["ls"]).stdout.startswith("[")
+    assert runner.invoke(cli, ["--output", "table", "ls"]).stdout.startswith("table")
+    assert runner.invoke(cli, ["--output", "json", "ls", "--output", "table"]).stdout.startswith("table")
+    assert runner.invoke(cli, ["-w", "/nowhere", "ls"]).exit_code == 1
+    assert runner.invoke(cli, ["-w", "/nowhere", "ls", "-w", str(warehouse)]).exit_code == 0
+
+
+def test_commands_that_look_change_nothing(run: Run, orders: str, warehouse: Path) -> None:
+    """The log and the metadata have the same bytes after them."""
+    folder = warehouse / "shop" / "orders"
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    for arguments in (["ls"], ["describe", orders], ["log"], ["show", orders], ["plan", orders], ["verify"]):
+        run(*arguments)
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
+    with icecore.open(warehouse, read_only=True) as catalog:
+        assert catalog.position == 3
+
+
+@pytest.mark.parametrize("program", [["-m", "icecore"], [str(Path(sys.executable).with_name("icecore"))]])
+def test_the_program_itself(program: list[str], orders: str, warehouse: Path) -> None:
+    """`python -m icecore` and `icecore` run, and exit as they should."""
+    start = [sys.executable, *program] if program[0] == "-m" else program
+    if program[0] != "-m" and not Path(program[0]).exists():
+        pytest.skip("icecore is not installed beside this Python")
+    environment = {**os.environ, "ICECORE_WAREHOUSE": str(warehouse)}
+    good = subprocess.run([*start, "ls"], capture_output=True, text=True, env=environment, check=False)
+    assert (good.returncode, good.stderr) == (0, "")
+    assert orders in good.stdout
+    bad = subprocess.run([*start, "show", "no.table"], capture_output=True, text=True, env=environment, check=False)
+    assert (bad.returncode, bad.stdout) == (1, "")
+    assert bad.stderr == "error: there is no table 'no.table'\n"
+
+
+def test_a_closed_pipe_ends_it_quietly(warehouse: Path, orders: str) -> None:
+    """Whoever reads the output may stop at any time."""
+    query = "SELECT range AS r FROM range(200000)"
+    command = [sys.executable, "-m", "icecore", "-w", str(warehouse), "sql", query, "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr.read() == b""

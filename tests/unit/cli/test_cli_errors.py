@@ -1,0 +1,164 @@
+"""What goes wrong ends in one line on standard error: exit code 1, or 2 where the command was typed wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+
+from icecore.engine.cli.main import cli
+
+Run = Callable[..., Result]
+
+READING = (["ls"], ["describe", "a.b"], ["log"], ["show", "a.b"], ["plan", "a.b"], ["sql", "SELECT 1"], ["verify"])
+WRITING = (["create", "a.b", "--schema", "x int"], ["register", "a.b", "/nowhere.json"], ["rebuild"])
+
+
+@pytest.mark.parametrize("arguments", [*READING, *WRITING], ids=lambda a: a[0])
+def test_no_such_warehouse(run: Run, warehouse: Path, arguments: list[str]) -> None:
+    """Only init makes a folder."""
+    error = run(*arguments, code=1).stderr
+    assert error.startswith("error: ")
+    assert str(warehouse) in error
+    assert not warehouse.exists()
+
+
+@pytest.mark.parametrize("arguments", [*READING, *WRITING, ["init"]], ids=lambda a: a[0])
+def test_no_warehouse_named(arguments: list[str]) -> None:
+    """It is asked for, and the variable named."""
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert "ICECORE_WAREHOUSE" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["describe", "shop.nope"],
+        ["describe", "nope"],
+        ["show", "shop.nope"],
+        ["plan", "shop.nope"],
+        ["log", "shop.nope"],
+        ["show", "shop.orders", "--where", "nope = 1"],
+        ["show", "shop.orders", "--where", "id = 'x'"],
+        ["show", "shop.orders", "--where", "id = "],
+        ["plan", "shop.orders", "--where", "id IN (SELECT 1)"],
+        ["show", "shop.orders", "--columns", "nope"],
+        ["show", "shop.orders", "--snapshot", "1"],
+        ["show", "shop.orders", "--ref", "nope"],
+        ["show", "shop.orders", "--as-of", "1999-01-01"],
+        ["show", "shop.orders", "--ref", "main", "--as-of", "2999-01-01"],
+        ["create", "shop.orders", "--schema", "id long"],
+        ["create", "nope.t", "--schema", "id long"],
+        ["create", "shop.t", "--schema", "id lung"],
+        ["create", "shop.t", "--schema", "id long, id int"],
+        ["create", "shop.t", "--schema", ""],
+        ["create", "shop.t", "--schema", "id long", "--partition", "month(id)"],
+        ["create", "shop.t", "--schema", "id long", "--sort", "nope"],
+        ["create", "shop.t", "--schema", "id timestamp_ns"],
+        ["register", "shop.t", "/nowhere/v1.metadata.json"],
+        ["register", "shop.orders", "/nowhere/v1.metadata.json"],
+        ["sql", "SELEC 1"],
+        ["sql", ""],
+        ["sql", "SELECT 1; SELECT 2"],
+        ["sql", "SELECT * FROM nope"],
+        ["sql", "SELECT * FROM read_csv('/etc/passwd')"],
+        ["sql", "SELECT nope FROM log"],
+        ["init", "--name", "other"],
+    ],
+    ids=" ".join,
+)
+def test_errors_are_one_line(run: Run, orders: str, arguments: list[str]) -> None:
+    """No traceback, nothing on standard output, and nothing changed."""
+    result = run(*arguments, code=1)
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+    assert len(orjson.loads(run("log", "-o", "json").stdout)) == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nope"],
+        ["create", "shop.t"],
+        ["create", "shop.t", "--schema", "id long", "--like", __file__],
+        ["create", "shop.t", "--schema", "id long", "--property", "k"],
+        ["create", "shop.t", "--schema", "id long", "--format-version", "4"],
+        ["append", "shop.orders"],
+        ["append", "shop.orders", "/nowhere.csv"],
+        ["log", "--since", "yesterday"],
+        ["log", "--limit", "0"],
+        ["show", "shop.orders", "--limit", "-1"],
+        ["show", "shop.orders", "--snapshot", "x"],
+        ["register", "shop.t", "x.json", "--map", "a"],
+        ["sql"],
+        ["sql", "SELECT 1", "--tables"],
+        ["ls", "--output", "yaml"],
+    ],
+    ids=" ".join,
+)
+def test_usage_errors(run: Run, orders: str, arguments: list[str]) -> None:
+    """The exit code is 2."""
+    assert "Usage" in run(*arguments, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("wrong.csv", "id,nope\n1,2\n", "nope"),
+        ("text.csv", "id\nx\n", "text.csv"),
+        ("null.csv", "id,note\n,x\n", "id"),
+        ("wrong.json", '{"id": "x"}', "wrong.json"),
+        ("cut.json", '{"id": ', "cut.json"),
+        ("array.json", "[1, 2]", "array.json"),
+        ("cut.parquet", "PAR1", "cut.parquet"),
+        ("what.bin", "x", "what.bin"),
+    ],
+)
+def test_a_file_that_does_not_fit(run: Run, orders: str, tmp_path: Path, name: str, content: str, said: str) -> None:
+    """The error names it, and the table stays as it was: no commit, no data file left behind."""
+    before = sorted(p for p in tmp_path.rglob("*.parquet") if "orders" in str(p))
+    (tmp_path / name).write_text(content)
+    result = run("append", orders, str(tmp_path / name), code=1)
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert len(orjson.loads(run("log", "-o", "json").stdout)) == 3
+    assert sorted(p for p in tmp_path.rglob("*.parquet") if "orders" in str(p) and p.name != name) == before
+
+
+HOSTILE = (
+    "../../etc",
+    "a b",
+    "x'; DROP TABLE events; --",
+    '"',
+    "ünï",
+    "[red]bold[/red]",
+    "\x1b[31mred",
+    "%s",
+    "-x",
+    "a/b",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names(run: Run, warehouse: Path, tmp_path: Path, name: str) -> None:
+    """A name is a name: it can't leave the folder, run SQL, colour the terminal or be taken for an option."""
+    run("init")
+    if "." in name:
+        run("create", "--schema", "x int", "--create-namespace", "--", f"ns.{name}", code=1)
+        return
+    run("create", "--schema", "x int", "--create-namespace", "--author", name, "--message", name, "--", f"ns.{name}")
+    (tmp_path / "x.csv").write_text("x\n1\n")
+    run("append", "--", f"ns.{name}", str(tmp_path / "x.csv"))
+    for arguments in (["ls"], ["log"], ["log", "--full"], ["describe", "--", f"ns.{name}"], ["sql", "FROM tables"]):
+        shown = run(*arguments).stdout
+        assert "\x1b" not in shown
+    listed: list[dict[str, Any]] = orjson.loads(run("ls", "-o", "json").stdout)
+    assert [(t["table"], t["rows"]) for t in listed] == [(f"ns.{name}", 1)]
+    assert all(p.resolve().is_relative_to(warehouse) for p in warehouse.rglob("*"))
+    run("verify")

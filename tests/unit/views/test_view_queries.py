@@ -1,0 +1,282 @@
+"""V1: what a view gives in DuckDB, whatever its names look like and whatever became of what it names."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pytest
+from core_tables import SCHEMA, make_table, rows
+
+import icecore
+from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.view_names import shortened
+from icecore.engine.view_sql_tree import rewritten
+
+
+@pytest.fixture
+def events(catalog: icecore.Catalog) -> icecore.Table:
+    table = make_table(catalog, "events")
+    table.append(rows(1, 2, 3))
+    return table
+
+
+def values(catalog: icecore.Catalog, sql: str, **options: object) -> list[object]:
+    """The first column of a view of this query, sorted."""
+    view = catalog.create_view("ns.v", sql, replace=True, **options)  # type: ignore[arg-type]
+    return sorted(view.to_arrow().column(0).to_pylist())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id FROM events",
+        "SELECT id FROM ns.events",
+        "SELECT id FROM icecore.ns.events",
+        'SELECT "id" FROM "ns"."events"',
+        "SELECT events.id FROM ns.events",
+        "SELECT ns.events.id FROM ns.events",
+        "SELECT NS.Events.ID FROM ns.events",
+        "SELECT ns.events.id FROM icecore.ns.events",
+        "SELECT icecore.ns.events.id FROM icecore.ns.events",
+        "SELECT e.id FROM ns.events AS e",
+        "SELECT x FROM ns.events AS e(x, y)",
+        "FROM ns.events SELECT id",
+        "TABLE events",
+        "SELECT * FROM events",
+        "WITH events AS (SELECT id FROM events) SELECT * FROM events",
+        "WITH a AS (SELECT id FROM ns.events), b AS (SELECT * FROM a) SELECT id FROM B",
+        "SELECT id FROM events WHERE id IN (SELECT ns.events.id FROM ns.events)",
+        "SELECT id FROM (SELECT * FROM ns.events) AS s",
+        "SELECT e.id FROM events e, LATERAL (SELECT e.id AS i) l WHERE l.i = e.id",
+        "SELECT a.id FROM events a JOIN ns.events b USING (id)",
+        "SELECT id FROM events UNION SELECT id FROM ns.events",
+        "WITH RECURSIVE r AS (SELECT min(id) AS id FROM events UNION ALL SELECT id + 1 FROM r WHERE id < 3) FROM r",
+        "SELECT id FROM events QUALIFY row_number() OVER (PARTITION BY id) = 1",
+    ],
+)
+def test_v1_names_mean_what_the_view_says(catalog: icecore.Catalog, events: icecore.Table, sql: str) -> None:
+    assert values(catalog, sql) == [1, 2, 3]
+
+
+def test_v1_short_names_are_looked_for_in_the_default_namespace_of_each_view(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    catalog.create_namespace("other")
+    catalog.create_table("other.events", SCHEMA).append(rows(10, 20))
+    catalog.create_view("ns.ours", "SELECT id FROM events")
+    catalog.create_view("ns.theirs", "SELECT id FROM events", default_namespace="other")
+    both = "SELECT id FROM ns.ours UNION ALL SELECT id FROM ns.theirs UNION ALL SELECT id FROM events"
+    assert values(catalog, both) == [1, 1, 2, 2, 3, 3, 10, 20]
+
+
+def test_v1_the_default_catalog_is_this_one_unless_the_view_names_another(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    assert values(catalog, "SELECT id FROM events", default_catalog="icecore") == [1, 2, 3]
+    elsewhere = catalog.create_view(
+        "ns.e", "SELECT id FROM events", default_catalog="prod", schema=pa.schema([("id", pa.int64())])
+    )
+    with pytest.raises(NoSuchTableError, match="'events' is in the catalog 'prod'; this one is 'icecore'"):
+        elsewhere.to_arrow()
+    assert values(catalog, "SELECT id FROM icecore.ns.events", default_catalog="prod") == [1, 2, 3]
+
+
+def test_v1_a_name_of_three_parts_is_a_catalog_or_a_deeper_namespace(catalog: icecore.Catalog) -> None:
+    catalog.create_namespace(("a", "b"))
+    catalog.create_table(("a", "b", "t"), SCHEMA).append(rows(5))
+    catalog.create_namespace(("icecore", "b"))
+    catalog.create_table(("icecore", "b", "t"), SCHEMA).append(rows(6))
+    assert values(catalog, "SELECT id FROM a.b.t") == [5]
+    assert values(catalog, "SELECT id FROM icecore.a.b.t") == [5]
+    assert values(catalog, "SELECT id FROM icecore.b.t") == [6]
+    with pytest.raises(NoSuchTableError, match=r"no table or view 'icecore.x.t'; looked for 'x.t' or 'icecore.x.t'"):
+        values(catalog, "SELECT id FROM icecore.x.t")
+
+
+def test_a_view_reads_what_its_tables_hold_now(catalog: icecore.Catalog, events: icecore.Table) -> None:
+    view = catalog.create_view("ns.v", "SELECT count(*) AS n FROM events")
+    events.append(rows(4, 5))
+    assert view.to_arrow()["n"].to_pylist() == [5]
+    events.delete("id > 1")
+    assert view.to_arrow()["n"].to_pylist() == [1]
+    catalog.rename_table("ns.events", "ns.moved")
+    with pytest.raises(NoSuchTableError, match=r"view ns\.v: there is no table or view 'events'"):
+        view.to_arrow()
+
+
+def test_views_over_views_and_each_source_is_read_once(
+    catalog: icecore.Catalog, events: icecore.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_view("ns.a", "SELECT id, name FROM events WHERE id > 1")
+    catalog.create_view("ns.b", "SELECT id FROM a UNION ALL SELECT id FROM a UNION ALL SELECT id FROM ns.events")
+    view = catalog.create_view("ns.c", "SELECT b.id FROM b JOIN a USING (id)")
+    read = []
+    scan = icecore.Table.scan
+    monkeypatch.setattr(icecore.Table, "scan", lambda table: read.append(table.name()) or scan(table))  # type: ignore
+    assert sorted(view.to_arrow()["id"].to_pylist()) == [2, 2, 2, 3, 3, 3]
+    assert read == [("ns", "events")]
+
+
+def test_views_that_read_themselves_are_found_out(catalog: icecore.Catalog, events: icecore.Table) -> None:
+    view = catalog.create_view("ns.a", "SELECT id FROM events")
+    catalog.create_view("ns.b", "SELECT id FROM a")
+    with pytest.raises(ValidationError, match=r"reads itself: ns.a -> ns.b -> ns.a"):
+        view.replace("SELECT id FROM b")
+    view.replace("SELECT id FROM b", schema=view.schema())
+    for name in ("ns.a", "ns.b"):
+        with pytest.raises(ValidationError, match=r"reads itself: ns\.\w -> ns\.\w -> ns\.\w"):
+            catalog.load_view(name).to_arrow()
+    with pytest.raises(ValidationError, match=r"reads itself: ns.b -> ns.b"):
+        catalog.create_view("ns.b", "SELECT id FROM b", replace=True)
+
+
+def test_v1_columns_have_the_names_of_the_schema_by_position(catalog: icecore.Catalog, events: icecore.Table) -> None:
+    schema = pa.schema([("what", pa.string()), ("id", pa.int64())])
+    view = catalog.create_view("ns.v", "SELECT name, id FROM events WHERE id = 1", schema=schema)
+    assert view.to_arrow().to_pydict() == {"what": ["n1"], "id": [1]}
+    swapped = pa.schema([("name", pa.string()), ("id", pa.string())])
+    view.replace("SELECT upper(name) AS id, name FROM events WHERE id = 1", schema=swapped)
+    assert view.to_arrow().to_pydict() == {"name": ["N1"], "id": ["n1"]}
+
+
+def test_a_star_finds_its_columns_by_name_when_the_table_changes(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    view = catalog.create_view("ns.v", "SELECT * FROM events WHERE id = 1")
+    with events.update_schema() as update:
+        update.add_column("more", "long")
+        update.move_first("name")
+    assert view.to_arrow().to_pydict() == {"id": [1], "name": ["n1"]}
+    with events.update_schema() as update:
+        update.delete_column("name")
+        update.delete_column("more")
+    with pytest.raises(ValidationError, match=r"gives the columns \['id'\], its schema has \['id', 'name'\]"):
+        view.to_arrow()
+
+
+def test_values_that_do_not_fit_the_schema_any_more_are_an_error(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    whole = pa.schema([("x", pa.int64())])
+    fits = catalog.create_view("ns.fits", "SELECT 2.0 AS x", schema=whole)
+    assert fits.to_arrow().schema == whole
+    for sql, schema in (
+        ("SELECT 1.5::DOUBLE AS x", whole),
+        ("SELECT 'one' AS x", whole),
+        ("SELECT 0.1::DOUBLE AS x", pa.schema([("x", pa.float32())])),
+        ("SELECT CAST(NULL AS BIGINT) AS x", pa.schema([pa.field("x", pa.int64(), nullable=False)])),
+    ):
+        with pytest.raises(ValidationError, match="replace the view"):
+            catalog.create_view("ns.v", sql, schema=schema, replace=True).to_arrow()
+
+
+def test_types_come_out_as_the_schema_says(catalog: icecore.Catalog) -> None:
+    key = uuid.UUID(int=7)
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("u", pa.uuid()),
+            ("at", pa.timestamp("us", "UTC")),
+            ("tags", pa.list_(pa.string())),
+            ("s", pa.struct([("a", pa.int32())])),
+            ("m", pa.map_(pa.string(), pa.int64())),
+            ("raw", pa.binary(3)),
+        ]
+    )
+    row = {"id": 1, "u": key.bytes, "at": 5, "tags": ["x", None], "s": {"a": 1}, "m": [("k", 2)], "raw": b"abc"}
+    catalog.create_table("ns.t", schema).append(pa.Table.from_pylist([row], schema=schema))
+    view = catalog.create_view("ns.v", "SELECT *, s.a AS sa FROM t")
+    found = view.to_arrow()
+    expected = catalog.load_table("ns.t").scan().to_arrow()
+    assert found.drop_columns(["sa", "raw"]).equals(expected.drop_columns(["raw"]))
+    assert (found["raw"].to_pylist(), found["sa"].to_pylist()) == ([b"abc"], [1])
+    assert view.to_duckdb().sql("SELECT u FROM v").fetchall() == [(key,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT sum(id) AS x FROM events", Decimal(6)),
+        ("SELECT -170141183460469231731687303715884::HUGEINT AS x", Decimal(-170141183460469231731687303715884)),
+        ("SELECT CAST(NULL AS HUGEINT) AS x", None),
+        ("SELECT 18446744073709551615::UBIGINT AS x", Decimal(2**64 - 1)),
+        ("SELECT '{\"a\": 1}'::JSON AS x", '{"a": 1}'),
+        ("SELECT 'b'::ENUM('a', 'b') AS x", "b"),
+        ("SELECT 3::UTINYINT AS x", 3),
+    ],
+)
+def test_numbers_and_texts_that_only_duckdb_has(
+    catalog: icecore.Catalog, events: icecore.Table, sql: str, expected: object
+) -> None:
+    assert values(catalog, sql) == [expected]
+
+
+def test_a_number_beyond_38_digits_is_an_error(catalog: icecore.Catalog) -> None:
+    with pytest.raises(ValidationError, match="more than 38 digits"):
+        values(catalog, "SELECT 170141183460469231731687303715884105727::HUGEINT AS x")
+
+
+def test_a_query_may_name_the_view_and_what_lies_beside_it(catalog: icecore.Catalog, events: icecore.Table) -> None:
+    view = catalog.create_view("ns.big", "SELECT id FROM events WHERE id > 1")
+    found = view.query("SELECT e.name FROM big JOIN ns.events e USING (id) WHERE id = $id", {"id": 3})
+    assert found.to_pydict() == {"name": ["n3"]}
+    with pytest.raises(NoSuchTableError, match="the query: there is no table or view 'small'"):
+        view.query("SELECT * FROM small")
+    with pytest.raises(ValidationError, match="can't be run"):
+        view.query("SELECT nothing FROM big")
+
+
+def test_the_rows_can_be_put_into_a_connection_that_is_open(catalog: icecore.Catalog, events: icecore.Table) -> None:
+    view = catalog.create_view("ns.v", "SELECT id FROM events")
+    with duckdb.connect() as con:
+        assert view.to_duckdb("mine", con) is con
+        assert con.sql("SELECT sum(id) FROM mine").fetchall() == [(6,)]
+    assert view.to_duckdb().sql("SELECT count(*) FROM v").fetchall() == [(3,)]
+    assert list(view.to_pandas()["id"]) == [1, 2, 3]
+
+
+def test_a_view_reaches_no_file_and_no_variable_of_the_program(catalog: icecore.Catalog, tmp_path: object) -> None:
+    secret = pa.table({"x": [1]})
+    assert secret.num_rows == 1
+    (path := tmp_path / "secret.csv").write_text("x\n1\n")  # type: ignore[operator]
+    for sql in (f"SELECT * FROM read_csv('{path}')", f"SELECT * FROM '{path}'", "SELECT * FROM secret"):
+        with pytest.raises((ValidationError, NoSuchTableError)):
+            values(catalog, sql)
+
+
+def test_time_travel_inside_of_a_view_is_refused_rather_than_ignored(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    with pytest.raises(ValidationError, match="AT is not supported"):
+        values(catalog, "SELECT id FROM events AT (VERSION => 1)")
+
+
+def test_columns_lose_only_the_names_of_their_tables() -> None:
+    tables = [("cat", "ns", "events"), ("t",)]
+    assert shortened(("ns", "events", "id"), tables) == ("events", "id")
+    assert shortened(("cat", "ns", "events", "s", "a"), tables) == ("events", "s", "a")
+    assert shortened(("events", "s", "a"), tables) == ("events", "s", "a")
+    assert shortened(("other", "events", "id"), tables) == ("other", "events", "id")
+    assert shortened(("ns", "events"), tables) == ("ns", "events")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT list_transform([1, 2], lambda x: x + 1), {'a': 1}, MAP {'k': 'it''s'}, e'\\n', DATE '2020-01-01'",
+        "SELECT sum(i) FILTER (WHERE i > 1) OVER (ORDER BY i ROWS 1 PRECEDING) FROM range(5) AS r(i)",
+        "SELECT * EXCLUDE (b) REPLACE (a + 1 AS a) FROM (SELECT 1 AS a, 2 AS b, 'ü' AS ü)",
+        "SELECT * FROM (VALUES (1, 'a'), (2, NULL)) AS v(x, y) WHERE y IS NOT DISTINCT FROM NULL",
+        "SELECT CASE WHEN i % 2 = 0 THEN 'even' END AS k, count(*) FROM range(5) r(i) GROUP BY ALL ORDER BY ALL",
+        "SELECT * FROM (SELECT 1 AS k, 'a' AS n, 2 AS v) PIVOT (sum(v) FOR n IN ('a', 'b'))",
+        "SELECT interval 3 days + TIMESTAMP '2020-01-01', 1::DECIMAL(9, 2) / 3, 7 // 2, 2 ** 3, 'abc'[1:2]",
+        "WITH RECURSIVE r(i) AS (SELECT 1 UNION SELECT i + 1 FROM r WHERE i < 4) FROM r ORDER BY i DESC LIMIT 2",
+    ],
+)
+def test_a_query_means_the_same_after_its_names_were_replaced(sql: str) -> None:
+    with duckdb.connect() as con:
+        text = rewritten(con, sql, "q").text
+        assert con.sql(text).fetchall() == con.sql(sql).fetchall()
