@@ -20,14 +20,11 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.sql_files import query
 from icecore.engine.table import Table
 from icecore.engine.view_names import Lookup, NameScope, TableSource, ViewSource, check_no_cycle, find_source
+from icecore.engine.view_rows import conformed, plain
 from icecore.engine.view_sql_tree import VIEWS, rewritten
 from icecore.projections import duck
 
 DUCKDB = "duckdb"
-HUGEINT = pa.decimal128(38, 0)
-UBIGINT = pa.decimal128(20, 0)
-# The one cast that Arrow makes without a look at what it loses.
-_ROUNDING = (pa.float64(), pa.float32())
 # Views have no format version of their own; their schemas may hold every type there is.
 _ALL_TYPES = 3
 
@@ -63,7 +60,7 @@ class DuckQueries:
         check_no_cycle(path, name)
         if name not in self._known:
             rows, has_star = self._run(sql, scope, (*path, name))
-            self._known[name] = _conformed(rows, schema, scope.owner, has_star)
+            self._known[name] = conformed(rows, schema, scope.owner, has_star)
         return self._known[name]
 
     def schema_of(self, name: Identifier, sql: str, scope: NameScope) -> Schema:
@@ -88,7 +85,7 @@ class DuckQueries:
             found = rewritten(con, sql, scope.owner)
             for internal, parts in found.names.items():
                 con.register(internal, self._source_rows(parts, scope, path))
-            return _plain_numbers(duck.arrow(con, found.text, parameters), scope.owner), found.has_star
+            return plain(duck.arrow(con, found.text, parameters), scope.owner), found.has_star
         except duckdb.Error as e:
             raise ValidationError(f"{scope.owner}: its query can't be run: {e}") from e
         finally:
@@ -109,47 +106,3 @@ class DuckQueries:
 def derived_schema(lookup: Lookup, name: Identifier, sql: str, scope: NameScope) -> Schema:
     """The schema of what a query gives, learnt without reading a row. Raises ValidationError, NoSuchTableError."""
     return DuckQueries(lookup, no_rows).schema_of(name, sql, scope)
-
-
-def _conformed(rows: pa.Table, schema: Schema, owner: str, has_star: bool) -> pa.Table:
-    """The rows with the columns of a view's schema: by position, as the column aliases of the spec are.
-
-    A query with a star gives whatever columns its tables have now, so there they are found by name.
-    """
-    wanted = schema_to_arrow(schema, with_ids=False)
-    if has_star and all(rows.column_names.count(n) == 1 for n in wanted.names):
-        rows = rows.select(wanted.names)
-    if rows.num_columns != len(wanted):
-        raise ValidationError(
-            f"{owner}: its query gives the columns {rows.column_names}, its schema has {wanted.names}; replace the view"
-        )
-    rounded = [f.name for f, found in zip(wanted, rows.schema, strict=True) if (found.type, f.type) == _ROUNDING]
-    if rounded:
-        raise ValidationError(f"{owner}: its query gives doubles for the floats {rounded}; replace the view")
-    try:
-        return rows.rename_columns(wanted.names).cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as e:
-        raise ValidationError(f"{owner}: what its query gives doesn't fit its schema: {e}; replace the view") from e
-
-
-def _plain_numbers(rows: pa.Table, owner: str) -> pa.Table:
-    """DuckDB's numbers that Arrow or Iceberg lack, as decimals: HUGEINT, which sums are, and UBIGINT."""
-    for i, f in enumerate(rows.schema):
-        column = rows.column(i)
-        if isinstance(f.type, pa.OpaqueType) and f.type.type_name == "hugeint":
-            chunks = [_hugeint_as_decimal(c, f"{owner}: column {f.name!r}") for c in column.chunks]
-            rows = rows.set_column(i, pa.field(f.name, HUGEINT), pa.chunked_array(chunks, HUGEINT))
-        elif f.type == pa.uint64():
-            rows = rows.set_column(i, pa.field(f.name, UBIGINT), column.cast(UBIGINT))
-    return rows
-
-
-def _hugeint_as_decimal(array: pa.ExtensionArray, what: str) -> pa.Array:
-    """The same 16 bytes, read as the integer that they are. Raises ValidationError beyond 38 digits."""
-    stored = array.storage
-    found = pa.Array.from_buffers(HUGEINT, len(stored), stored.buffers(), stored.null_count, stored.offset)
-    try:
-        found.validate(full=True)
-    except pa.ArrowInvalid as e:
-        raise ValidationError(f"{what} holds a number of more than 38 digits: {e}") from e
-    return found

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import FieldSummary
 from icecore.engine.spec.partition import PartitionSpec
@@ -16,7 +17,6 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.sql_files import query
 from icecore.projections import duck
 from icecore.projections.predicate import manifest_predicate
-from icecore.engine.formats.typed_values import typed_values
 
 
 def matching_manifests(

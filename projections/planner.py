@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field, frozen
@@ -20,12 +21,13 @@ from icecore.engine.errors import CorruptFileError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import AlwaysTrue, Expression
 from icecore.engine.expression.parse import parse_filter
-from icecore.engine.formats.entry_arrow import row_to_file
+from icecore.engine.formats.entry_arrow import decode_partition, row_to_file
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.repository import Repository
 from icecore.engine.scan_task import FileScanTask
-from icecore.engine.spec.content_file import ContentFile, ManifestContent
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat, ManifestContent
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.sql_files import query
@@ -38,6 +40,18 @@ from icecore.projections.predicate import PlanPredicate, plan_predicate, residua
 
 FILES = "plan/files.sql"
 LEAVES_PER_NUMBER = 62
+FORMATS = {str(f): f for f in FileFormat}
+TASK_COLUMNS = (
+    "file_path",
+    "file_format",
+    "spec_id",
+    "record_count",
+    "file_size_in_bytes",
+    "key_metadata",
+    "split_offsets",
+    "sort_order_id",
+    "first_row_id",
+)
 
 
 @frozen
@@ -90,20 +104,61 @@ class PlannedFiles:
         """One task for each file, whole."""
         specs, schema = self.state.metadata.specs, self.state.metadata.all_fields
         deletes = self._deletes_by_file(specs, schema)
-        out = []
-        for row, left in zip(self.files.to_pylist(), self.residuals(), strict=True):
-            file = row_to_file(row, specs[row["spec_id"]], schema)
-            out.append(
-                FileScanTask(
-                    file,
-                    deletes.get((row["m"], row["ordinal"]), ()),
-                    left,
-                    0,
-                    file.file_size_in_bytes,
-                    row["sequence_number"] or 0,
-                )
+        files = self.files
+        names = (*TASK_COLUMNS, "m", "ordinal", "sequence_number")
+        columns = zip(*(files[n].to_pylist() for n in names), strict=True) if files.num_rows else ()
+        rows = zip(columns, self._partitions(specs, schema), self.residuals(), strict=True)
+        return [
+            FileScanTask(
+                ContentFile(
+                    DataFileContent.DATA,
+                    path,
+                    FORMATS.get(file_format) or FileFormat(file_format.upper()),
+                    spec_id,
+                    partition,
+                    record_count,
+                    size,
+                    key_metadata=key_metadata,
+                    split_offsets=None if offsets is None else tuple(offsets),
+                    sort_order_id=sort_order_id,
+                    first_row_id=first_row_id,
+                ),
+                deletes.get((m, ordinal), ()) if deletes else (),
+                left,
+                0,
+                size,
+                sequence_number or 0,
             )
-        return out
+            for (
+                (
+                    path,
+                    file_format,
+                    spec_id,
+                    record_count,
+                    size,
+                    key_metadata,
+                    offsets,
+                    sort_order_id,
+                    first_row_id,
+                    m,
+                    ordinal,
+                    sequence_number,
+                ),
+                partition,
+                left,
+            ) in rows
+        ]
+
+    def _partitions(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> list[tuple[Any, ...]]:
+        """The partition tuple of each file; each tuple is decoded once, however many files have it."""
+        if self.files.num_rows == 0:
+            return []
+        keys = self.files["partition_key"].combine_chunks().dictionary_encode()
+        codes = keys.indices.to_numpy()
+        _, first = np.unique(codes, return_index=True)
+        distinct = self.files.select(["spec_id", "partition"]).take(pa.array(first)).to_pylist()
+        decoded = [decode_partition(specs[r["spec_id"]], schema, r["partition"]) for r in distinct]
+        return [decoded[c] for c in codes.tolist()]
 
     def _deletes_by_file(
         self, specs: Mapping[int, Any], schema: Schema

@@ -13,6 +13,7 @@ from typing import assert_never
 import pyarrow as pa
 from attrs import evolve
 
+from icecore.engine.data.arrow_extensions import extension_type
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema, check_format_version
 from icecore.engine.spec.types import (
@@ -174,9 +175,8 @@ class _ArrowReader:
 
     def field(self, f: pa.Field, path: str) -> NestedField:
         doc = (f.metadata or {}).get(_DOC_KEY)
-        return NestedField(
-            next(self.ids), f.name, self.type(f.type, path), not f.nullable, doc.decode() if doc is not None else None
-        )
+        t = extension_type(f) or self.type(f.type, path)
+        return NestedField(next(self.ids), f.name, t, not f.nullable, doc.decode() if doc is not None else None)
 
     def type(self, t: pa.DataType, path: str) -> Type:
         types = pa.types
@@ -185,11 +185,11 @@ class _ArrowReader:
         if types.is_struct(t):
             return StructType(tuple(self.field(f, f"{path}.{f.name}") for f in t))
         if types.is_map(t):
-            key = self.type(t.key_type, f"{path}.key")
-            value = self.type(t.item_type, f"{path}.value")
+            key = self.field(t.key_field, f"{path}.key").field_type
+            value = self.field(t.item_field, f"{path}.value").field_type
             return MapType(next(self.ids), key, next(self.ids), value, not t.item_field.nullable)
         if is_list_like(t):
-            element = self.type(t.value_type, f"{path}.element")
+            element = self.field(t.value_field, f"{path}.element").field_type
             return ListType(next(self.ids), element, not t.value_field.nullable)
         return self.primitive(t, path)
 

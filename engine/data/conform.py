@@ -30,6 +30,8 @@ from icecore.engine.spec.types import (
     DoubleType,
     FixedType,
     FloatType,
+    GeographyType,
+    GeometryType,
     IntegerType,
     ListType,
     LongType,
@@ -46,8 +48,11 @@ from icecore.engine.spec.types import (
     Type,
     UnknownType,
     UUIDType,
+    VariantType,
     walk,
 )
+
+_STORED_AS_EXTENSION = (GeometryType, GeographyType, VariantType)
 
 
 def conform(data: pa.Table | pa.RecordBatch, schema: Schema, *, downcast_ns: bool = False) -> pa.Table:
@@ -55,11 +60,12 @@ def conform(data: pa.Table | pa.RecordBatch, schema: Schema, *, downcast_ns: boo
 
     Missing columns take their write default, or null. Values are cast where no value changes: between integers, to
     larger or equal decimals, between time units, zones to UTC, dictionaries and large or view types to plain ones,
-    strings to uuid; `downcast_ns` lets nanoseconds be cut off to microseconds. Raises ValidationError naming the column
-    that is unknown, missing, null though required, or that can't be cast without loss.
+    strings to uuid; shapes come as WKB, variants as structs of the binaries `metadata` and `value`. `downcast_ns` lets
+    nanoseconds be cut off to microseconds. Raises ValidationError naming the column that is unknown, missing, null
+    though required, or that can't be cast without loss.
     """
     target = schema_to_arrow(schema)
-    if data.schema.equals(target, check_metadata=True) and not any(f.required for f in walk(schema.fields)):
+    if data.schema.equals(target, check_metadata=True) and not any(_needs_look(f) for f in walk(schema.fields)):
         return data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
     _check_names(data.schema.names, schema.fields, "")
     caster = _Caster(downcast_ns)
@@ -73,6 +79,11 @@ def conform(data: pa.Table | pa.RecordBatch, schema: Schema, *, downcast_ns: boo
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         columns.append(pa.chunked_array([caster.field(f, c, f.name) for c in chunks], arrow_field.type))
     return pa.table(columns, schema=target) if columns else pa.table({}, schema=target)
+
+
+def _needs_look(f: NestedField) -> bool:
+    """Whether a column of the right type may still hold what the field doesn't allow."""
+    return f.required or isinstance(f.field_type, VariantType)
 
 
 def _check_names(found: list[str], fields: tuple[NestedField, ...], prefix: str) -> None:
@@ -90,7 +101,7 @@ def _check_names(found: list[str], fields: tuple[NestedField, ...], prefix: str)
 def _missing(f: NestedField, length: int, path: str) -> pa.Array:
     if f.write_default is None and f.required:
         raise ValidationError(f"the required column {path!r} is missing in the data and has no default")
-    return constant_array(f.field_type, f.write_default, length)
+    return constant_array(f.field_type, f.write_default, length, writing=True)
 
 
 class _Caster:
@@ -172,8 +183,10 @@ class _Caster:
 
     def primitive(self, t: PrimitiveType, array: pa.Array, path: str) -> pa.Array:
         target = type_to_arrow(t)
-        if array.type.equals(target):
+        if array.type.equals(target) and not isinstance(t, VariantType):
             return array
+        if isinstance(t, _STORED_AS_EXTENSION) and isinstance(array, pa.ExtensionArray):
+            array = array.storage
         if pa.types.is_null(array.type) or (isinstance(t, UnknownType) and array.null_count == len(array)):
             return pa.nulls(len(array), target)
         step = self.step(t, array.type)
@@ -218,8 +231,12 @@ class _Caster:
                 return _uuid_from_bytes if is_binary_like(source) or types.is_fixed_size_binary(source) else None
             case FixedType():
                 return _to_fixed if is_binary_like(source) or types.is_fixed_size_binary(source) else None
-            case BinaryType():
+            case BinaryType() | GeometryType() | GeographyType():
                 return _safe if is_binary_like(source) or types.is_fixed_size_binary(source) else None
+            case VariantType():
+                parts = {f.name: f.type for f in source} if types.is_struct(source) else {}
+                is_variant = set(parts) == {"metadata", "value"} and all(is_binary_like(p) for p in parts.values())
+                return _to_variant if is_variant else None
             case _:
                 return None
 
@@ -266,6 +283,17 @@ def _uuid_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _uuid_from_bytes(array: pa.Array, target: pa.DataType) -> pa.Array:
     return _to_fixed(array, pa.binary(16)).cast(target)
+
+
+def _to_variant(array: pa.Array, target: pa.DataType) -> pa.Array:
+    valid = array.is_valid()
+    parts = []
+    for f in target:
+        part = pc.struct_field(array, f.name).cast(f.type)
+        if pc.any(pc.and_(valid, part.is_null())).as_py():
+            raise ValidationError(f"a variant that is not null has no {f.name}")
+        parts.append(part)
+    return pa.StructArray.from_arrays(parts, fields=list(target), mask=_mask(array))
 
 
 def _to_fixed(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -47,9 +47,12 @@ def partition_batches(table: pa.Table, spec: PartitionSpec, schema: Schema) -> l
 
 
 def transformed_column(
-    table: pa.Table, schema: Schema, source_id: int, transform: Transform
+    table: pa.Table, schema: Schema, source_id: int, transform: Transform, *, for_order: bool = False
 ) -> tuple[PrimitiveType, pa.Array]:
-    """One source column of a table under a transform, with the type of the result."""
+    """One source column of a table under a transform, with the type of the result; see `apply_transform`.
+
+    Raises ValidationError naming the column where the transform can't be applied to it or to one of its values.
+    """
     source = schema.get_field(source_id)
     if source is None:
         if isinstance(transform, VoidTransform):
@@ -59,7 +62,10 @@ def transformed_column(
         raise ValidationError(f"{transform} needs a primitive column outside of lists and maps, found {source.name!r}")
     array = nested_column(table, schema.path(source_id))
     source_type: PrimitiveType = source.field_type  # type: ignore[assignment]  # checked by is_primitive
-    return transform.result_type(source_type), apply_transform(transform, source_type, array)
+    try:
+        return transform.result_type(source_type), apply_transform(transform, source_type, array, for_order=for_order)
+    except ValidationError as e:
+        raise ValidationError(f"column {schema.name_of(source_id)!r}: {e}") from e
 
 
 def nested_column(table: pa.Table, path: tuple[str, ...]) -> pa.Array:

@@ -21,7 +21,7 @@ def sort_table(table: pa.Table, order: SortOrder, schema: Schema) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     keys: list[tuple[str, str]] = []
     for i, f in enumerate(order.fields):
-        _, column = transformed_column(table, schema, f.source_id, f.transform)
+        _, column = transformed_column(table, schema, f.source_id, f.transform, for_order=True)
         if pa.types.is_null(column.type):
             continue
         if column.null_count:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from icecore.engine.data.arrow_schema import type_to_arrow
 from icecore.engine.data.murmur import hash_each, hash_longs
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.single_value import US_PER_DAY, signed_big_endian
+from icecore.engine.spec.single_value import US_PER_DAY, signed_big_endian, unscaled_to_decimal
 from icecore.engine.spec.transform import (
     INT_MAX,
     BucketTransform,
@@ -51,11 +51,14 @@ _NANOS = (TimestampNanoType, TimestamptzNanoType)
 _US_PER_HOUR = 3_600_000_000
 
 
-def apply_transform(transform: Transform, source: PrimitiveType, array: pa.Array | pa.ChunkedArray) -> pa.Array:
+def apply_transform(
+    transform: Transform, source: PrimitiveType, array: pa.Array | pa.ChunkedArray, *, for_order: bool = False
+) -> pa.Array:
     """The transformed values, in the Arrow form of the transform's result type; null stays null.
 
-    `array` has the Arrow form of `source`. Raises ValidationError where the transform is unknown, isn't defined for the
-    type, or a result is out of the range of its type.
+    `array` has the Arrow form of `source`. `for_order` makes of what is below the range of truncated values the least
+    of the range, which changes no order. Raises ValidationError where the transform is unknown, isn't defined for the
+    type, or, naming the value, a result is out of the range of its type.
     """
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
@@ -70,7 +73,7 @@ def apply_transform(transform: Transform, source: PrimitiveType, array: pa.Array
         case BucketTransform(num_buckets=buckets):
             return _bucket(source, array, buckets)
         case TruncateTransform(width=width):
-            return _truncate(source, array, width)
+            return _truncate(source, array, width, for_order)
         case YearTransform():
             return _calendar(source, array, "Y").cast(result)
         case MonthTransform():
@@ -96,7 +99,8 @@ def _with_nulls(values: npt.NDArray[Any], like: pa.Array, arrow_type: pa.DataTyp
 
 def _checked(values: Longs, like: pa.Array, transform: Transform) -> pa.Array:
     if len(values) and (values.min() < -INT_MAX - 1 or values.max() > INT_MAX):
-        raise ValidationError(f"{transform}: a value is outside of the range of int")
+        wrong = values[(values < -INT_MAX - 1) | (values > INT_MAX)][0]
+        raise ValidationError(f"{transform} gives {wrong}, which is outside of the range of int")
     return _with_nulls(values.astype(np.int32), like, pa.int32())
 
 
@@ -134,24 +138,35 @@ def _bucket(source: PrimitiveType, array: pa.Array, buckets: int) -> pa.Array:
     return _with_nulls(out, array, pa.int32())
 
 
-def _truncate(source: PrimitiveType, array: pa.Array, width: int) -> pa.Array:
+def _truncate(source: PrimitiveType, array: pa.Array, width: int, for_order: bool) -> pa.Array:
     match source:
         case IntegerType() | LongType():
             values = _longs(array)
             rest = values % width
-            lowest = source.min + rest
-            if np.any(values < lowest):
-                raise ValidationError(f"truncate[{width}]: a value is outside of the range of {source}")
+            too_low = values < source.min + rest
+            if too_low.any():
+                if not for_order:
+                    raise _below_range(width, source, values[too_low][0])
+                return _with_nulls(np.where(too_low, source.min, values - rest), array, pa.int64()).cast(array.type)
             return _with_nulls(values - rest, array, pa.int64()).cast(array.type)
-        case DecimalType():
-            values_ = [v - v % width for v in unscaled(array.fill_null(0) if array.null_count else array)]
-            return decimals(values_, array)
+        case DecimalType(precision=precision, scale=scale):
+            whole = unscaled(array.fill_null(0) if array.null_count else array)
+            values_ = [v - v % width for v in whole]
+            lowest = 1 - 10**precision
+            wrong = next((i for i, v in enumerate(values_) if v < lowest), None)
+            if wrong is not None and not for_order:
+                raise _below_range(width, source, unscaled_to_decimal(whole[wrong], scale))
+            return decimals(values_ if wrong is None else [max(v, lowest - 1) for v in values_], array)
         case StringType():
             return pc.utf8_slice_codeunits(array, 0, width)
         case BinaryType():
             return pc.binary_slice(array, 0, width)
         case _:
             raise ValidationError(f"truncate is not defined for type {source}")
+
+
+def _below_range(width: int, source: PrimitiveType, value: object) -> ValidationError:
+    return ValidationError(f"truncate[{width}] of {value} is below the range of {source}")
 
 
 def unscaled(array: pa.Array) -> list[int]:
@@ -166,10 +181,7 @@ def unscaled(array: pa.Array) -> list[int]:
 
 
 def decimals(values: list[int], like: pa.Array) -> pa.Array:
-    """A decimal128 array of unscaled integers with the type and nulls of `like`; a digit too many is kept.
-
-    Truncating -9.99 of decimal(3, 2) to tens gives -10.00, which Java's partition values hold as well.
-    """
+    """A decimal128 array of unscaled integers with the type and nulls of `like`."""
     data = b"".join(v.to_bytes(16, "little", signed=True) for v in values)
     out = pa.Array.from_buffers(like.type, len(values), [None, pa.py_buffer(data)])
     if not like.null_count:

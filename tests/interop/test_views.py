@@ -30,8 +30,9 @@ def events(catalog: icecore.Catalog) -> icecore.Table:
 def test_v1_pyiceberg_reads_the_metadata_file(catalog: icecore.Catalog, events: icecore.Table) -> None:
     view = catalog.create_view("ns.v", "SELECT id, name AS who FROM events", comment="who")
     view.replace("SELECT who FROM (SELECT name AS who FROM events)")
-    data = PyArrowFileIO().new_input(view.metadata_location).open().read()
-    peer = PyViewMetadata.model_validate_json(Compressor.get_compressor(view.metadata_location).decompress(data))
+    with PyArrowFileIO().new_input(view.metadata_location).open() as file:
+        data = Compressor.get_compressor(view.metadata_location).stream_decompressor(file).read()
+    peer = PyViewMetadata.model_validate_json(data)
     assert (peer.view_uuid, peer.location) == (view.metadata.view_uuid, view.location())
     assert (peer.current_version_id, peer.properties) == (2, {"comment": "who"})
     assert [f.name for s in peer.schemas for f in s.fields] == ["id", "who", "who"]
@@ -70,7 +71,7 @@ def duckdb_rows(view: View) -> list[tuple[Any, ...]]:
         "SELECT * FROM events",
         "WITH events AS (SELECT id FROM events) SELECT id, '{x}' AS t FROM events",
         "SELECT count(*) AS n, sum(id) AS s, max(name) AS m FROM events",
-        "SELECT a.id FROM events a JOIN ns.events b ON a.id = b.id AND EXISTS (SELECT 1 FROM events c WHERE c.id = a.id)",
+        "SELECT a.id FROM events a JOIN ns.events b USING (id) WHERE EXISTS (SELECT 1 FROM events c WHERE c.id = a.id)",
         "SELECT 1 AS one, 'x' AS x",
     ],
 )
@@ -120,7 +121,7 @@ def test_v1_spark_never_rounds_a_value_to_the_type_of_the_schema(catalog: icecor
     assert spark_rows(fits, spark) == duckdb_rows(fits) == [(2,)]
     for sql in ("SELECT CAST(2.5 AS DOUBLE) AS x", "SELECT 3000000000 AS x"):
         view = catalog.create_view("ns.v", sql, schema=whole, replace=True)
-        with pytest.raises(Exception, match="no equal as int|overflow"):
+        with pytest.raises(Exception, match=r"no equal as int|overflow"):
             view.to_spark(spark).collect()
         with pytest.raises(ValidationError, match="doesn't fit its schema"):
             view.to_arrow()
@@ -131,7 +132,7 @@ def test_spark_says_what_is_wrong_with_a_view(catalog: icecore.Catalog, events: 
     view = catalog.create_view("ns.a", "SELECT id FROM events")
     catalog.create_view("ns.b", "SELECT id FROM a")
     view.replace("SELECT id FROM b", schema=view.schema())
-    with pytest.raises(ValidationError, match=r"reads itself: ns.a -> ns.b -> ns.a"):
+    with pytest.raises(ValidationError, match=r"reads itself: ns\.a -> ns\.b -> ns\.a"):
         view.to_spark(spark)
     view.replace("SELECT id FROM gone", schema=view.schema())
     with pytest.raises(NoSuchTableError, match="no table or view 'gone'"):

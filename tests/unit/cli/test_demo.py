@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -100,16 +102,18 @@ def test_without_spark_it_says_what_to_install(
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_all_of_it_with_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_of_it_with_spark(tmp_path: Path) -> None:
     """Every flight, loaded, rewritten, planned and counted with Spark."""
     from icecore.engine.spark.java import java_available
 
     pytest.importorskip("pyspark")
     if not java_available():
         pytest.skip("no Java 17 or later")
-    story.tell(tmp_path / "w")
-    shown = capsys.readouterr().out
-    assert "Spark, the planned files       392\nDuckDB, the whole CSV          392\n" in shown
+    # A process of its own, since the session of other tests must go on.
+    command = [sys.executable, "-m", "icecore", "demo", "--warehouse", str(tmp_path / "w")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "Spark, the planned files       392\nDuckDB, the whole CSV          392\n" in run.stdout
     with icecore.open(tmp_path / "w", read_only=True) as catalog:
         assert catalog.load_table(story.FLIGHTS).scan().count() == ALL_FLIGHTS
     check_with_pyiceberg(tmp_path / "w")

@@ -261,7 +261,7 @@ def test_the_row_that_other_engines_read_follows_and_its_loss_is_noticed(catalog
     view = catalog.create_view("ns.v", "SELECT id FROM t")
     connection = catalog._store.connection()
 
-    def shared() -> list[tuple[str, ...]]:
+    def shared() -> list[tuple[str | None, ...]]:
         found = connection.execute(
             "SELECT table_namespace, table_name, iceberg_type, metadata_location, previous_metadata_location "
             "FROM iceberg_tables WHERE iceberg_type = 'VIEW'"

@@ -11,6 +11,7 @@ import pytest
 from core_tables import SCHEMA, make_table, rows
 
 import icecore
+from icecore.engine.data.arrow_schema import storage_type
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.view_names import shortened
 from icecore.engine.view_sql_tree import rewritten
@@ -184,10 +185,15 @@ def test_types_come_out_as_the_schema_says(catalog: icecore.Catalog) -> None:
             ("s", pa.struct([("a", pa.int32())])),
             ("m", pa.map_(pa.string(), pa.int64())),
             ("raw", pa.binary(3)),
+            ("ok", pa.bool_()),
+            ("oks", pa.list_(pa.struct([("u", pa.uuid()), ("ok", pa.bool_())]))),
         ]
     )
     row = {"id": 1, "u": key.bytes, "at": 5, "tags": ["x", None], "s": {"a": 1}, "m": [("k", 2)], "raw": b"abc"}
-    catalog.create_table("ns.t", schema).append(pa.Table.from_pylist([row], schema=schema))
+    row |= {"ok": True, "oks": [{"u": key.bytes, "ok": False}]}
+    catalog.create_table("ns.t", schema).append(
+        pa.table({f.name: pa.array([row[f.name]], storage_type(f.type)).cast(f.type) for f in schema})
+    )
     view = catalog.create_view("ns.v", "SELECT *, s.a AS sa FROM t")
     found = view.to_arrow()
     expected = catalog.load_table("ns.t").scan().to_arrow()

@@ -1,0 +1,50 @@
+"""Arrow's extension types of shapes and variants as Iceberg types.
+
+They are known by name, whether or not a package that defines them is loaded: without one, Arrow keeps the name in the
+field's metadata.
+"""
+
+from __future__ import annotations
+
+import orjson
+import pyarrow as pa
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.spec.types import DEFAULT_CRS, EDGE_ALGORITHMS, GeographyType, GeometryType, Type, VariantType
+
+_NAME_KEY, _METADATA_KEY = b"ARROW:extension:name", b"ARROW:extension:metadata"
+_VARIANT_NAMES = ("arrow.parquet.variant", "parquet.variant")
+_WKB_NAMES = ("geoarrow.wkb", "ogc.wkb")
+
+
+def extension_type(f: pa.Field) -> Type | None:
+    """The Iceberg type of a field that is of an extension type for shapes or variants, None for any other field.
+
+    Raises ValidationError where the coordinate system or the edges of shapes can't be told.
+    """
+    metadata = f.metadata or {}
+    name, serialized = metadata.get(_NAME_KEY, b"").decode(), metadata.get(_METADATA_KEY, b"")
+    if isinstance(f.type, pa.BaseExtensionType):
+        name = f.type.extension_name
+        serialized = f.type.__arrow_ext_serialize__() if isinstance(f.type, pa.ExtensionType) else b""
+    if name in _VARIANT_NAMES:
+        return VariantType()
+    return _shape_type(f.name, serialized) if name in _WKB_NAMES else None
+
+
+def _shape_type(name: str, serialized: bytes) -> Type:
+    try:
+        found = orjson.loads(serialized or b"{}")
+    except orjson.JSONDecodeError as e:
+        raise ValidationError(f"column {name!r}: the metadata of its shapes is not JSON: {e}") from e
+    crs, edges = found.get("crs"), found.get("edges", "planar")
+    if isinstance(crs, dict):
+        known = crs.get("id", {})
+        crs = f"{known['authority']}:{known['code']}" if {"authority", "code"} <= set(known) else ""
+    if not isinstance(crs, (str, type(None))) or crs == "":
+        raise ValidationError(f"column {name!r}: the coordinate system of its shapes has no id: {str(crs)[:60]!r}")
+    if edges == "planar":
+        return GeometryType(crs or DEFAULT_CRS)
+    if edges not in EDGE_ALGORITHMS:
+        raise ValidationError(f"column {name!r}: shapes with {edges!r} edges have no Iceberg type")
+    return GeographyType(crs or DEFAULT_CRS, edges)
