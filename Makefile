@@ -3,9 +3,12 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TOOLS := $(VENV)/.tools
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 # The newest Python from 3.11 on that can make a virtual environment; make PYTHON=/path/to/python chooses another.
-PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
+# 3.14 comes last: not every dependency has wheels for it.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python3.14; do \
 	if $$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
 	then echo $$p; break; fi; done)
 
@@ -25,7 +28,7 @@ demo: $(READY)
 test: check
 	$(BIN)/python -m pytest
 
-check: $(READY)
+check: $(TOOLS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -38,7 +41,11 @@ $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "icecore needs Python 3.11 or later, with its venv module"; exit 1; }
 	@echo "setting up $(VENV) with $(PYTHON); the first time this takes a few minutes"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,demo,dev]'
+	@$(PIP) '.[spark,demo]'
 	@$(BIN)/python -c 'import sys; from icecore.engine.spark.java import java_available as a; sys.exit(not a())' \
-		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[java]'
+		|| $(PIP) '.[java]'
+	@touch $@
+
+$(TOOLS): $(READY)
+	@$(PIP) '.[dev]'
 	@touch $@

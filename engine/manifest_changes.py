@@ -110,9 +110,12 @@ class ManifestChanges:
 
 
 def changes_of(payload: Mapping[str, Any], position: int) -> dict[int, ManifestChanges]:
-    """The changes of all snapshots that an event's payload adds, by snapshot id."""
+    """The changes of all snapshots that an event's payload adds, by snapshot id, parents before their children."""
     snapshots = get(payload, "snapshots", dict, "payload", {})
-    return {int(i): ManifestChanges.from_dict(c, position) for i, c in snapshots.items()}
+    # The order in which the commit added them: JSON objects are stored with sorted keys.
+    updates = get_list(payload, "updates", "payload", default=[])
+    added = [u["snapshot"]["snapshot-id"] for u in updates if u.get("action") == "add-snapshot"]
+    return {i: ManifestChanges.from_dict(snapshots[str(i)], position) for i in added if str(i) in snapshots}
 
 
 def manifest_to_dict(manifest: ManifestFile) -> dict[str, Any]:

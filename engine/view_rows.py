@@ -1,4 +1,4 @@
-"""What DuckDB gives for a view's query, as the view's schema says: names, types, and no value that changed on the way."""
+"""What DuckDB gives for a view's query, as the view's schema says: names, types, and no value changed on the way."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.orc
 from attrs import frozen
@@ -63,14 +64,15 @@ class OrcForm:
         match t:
             case UUIDType() | FixedType():
                 plain = array.storage if isinstance(array, pa.ExtensionArray) else array
-                return plain.cast(pa.binary())
+                return _at_zero(plain.cast(pa.binary()))
             case TimeType():
-                return array.cast(pa.int64())
+                return _at_zero(array.cast(pa.int64()))
             case VariantType():
+                parts = [_at_zero(c) for c in struct_children(array)]
                 mask = array.is_null() if array.null_count else None
-                return pa.StructArray.from_arrays(struct_children(array), fields=list(self.primitive(t)), mask=mask)
+                return pa.StructArray.from_arrays(parts, fields=list(self.primitive(t)), mask=mask)
             case _:
-                return array
+                return _at_zero(array)
 
     def field(self, f: NestedField, arrow_type: pa.DataType) -> pa.Field:
         """See `Form`."""
@@ -80,6 +82,11 @@ class OrcForm:
     def map_type(self, key: pa.Field, value: pa.Field) -> pa.DataType:
         """See `Form`."""
         return pa.map_(key.with_nullable(False), value)
+
+
+def _at_zero(array: pa.Array) -> pa.Array:
+    """The array without an offset: below structs Arrow's ORC writer takes it for none and writes other rows."""
+    return array.take(pa.array(np.arange(len(array)))) if array.offset else array
 
 
 def _type_attributes(t: Type) -> dict[str, str]:

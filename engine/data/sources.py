@@ -17,6 +17,8 @@ from attrs import frozen
 from icecore.engine.data.avro_source import AvroRows
 from icecore.engine.data.duckdb_source import DuckDBParquet
 from icecore.engine.data.file_field import FileField, file_fields
+from icecore.engine.data.orc_rows import stripe_batches
+from icecore.engine.data.orc_tail import Stripe, read_tail
 from icecore.engine.data.parquet_file import row_group_start
 from icecore.engine.errors import CorruptFileError, IcecoreError, StorageError, ValidationError
 from icecore.engine.spec.content_file import FileFormat
@@ -24,6 +26,8 @@ from icecore.engine.storage import Storage
 
 BATCH_ROWS = 131_072
 TO_THE_END = 2**62
+# What Arrow says of a timestamp that only fits into microseconds.
+_TOO_FAR = "out of range for nanosecond"
 
 
 @frozen
@@ -144,29 +148,71 @@ class DuckDBSource:
 
 
 class OrcSource:
-    """An ORC file. Arrow doesn't say where its stripes start, so all rows belong to the range with byte 0."""
+    """An ORC file, read stripe by stripe. A stripe belongs to the range in which it starts.
+
+    Where the tail can't be decoded that far, all rows belong to the range with byte 0.
+    """
 
     def __init__(self, storage: Storage, location: str) -> None:
         self.location = location
-        self._file = pyarrow.orc.ORCFile(storage.open_input(location))
+        self._input = storage.open_input(location)
+        self._file = pyarrow.orc.ORCFile(self._input)
         self.fields = file_fields(self._file.schema)
+        self._stripes = self._find_stripes()
+
+    def _find_stripes(self) -> tuple[Stripe, ...] | None:
+        try:
+            stripes = read_tail(self._input, self.location).stripes
+        except CorruptFileError:
+            return None
+        agree = len(stripes) == self._file.nstripes and sum(s.rows for s in stripes) == self._file.nrows
+        return stripes if agree else None
 
     def batches(self, leaves: frozenset[int], start: int, length: int, batch_rows: int) -> Iterator[FileBatch]:
         """See `Source.batches`."""
-        if start > 0:
-            return
         names = _top_names(self.fields, leaves)
+        if self._stripes is None:
+            if start == 0:
+                yield from self._all(names, batch_rows)
+            return
         first = 0
+        for i, stripe in enumerate(self._stripes):
+            if start <= stripe.offset < start + length:
+                if names:
+                    yield from self._stripe(i, stripe.rows, names, first, batch_rows)
+                else:
+                    yield from _empty_batches(first, stripe.rows, batch_rows)
+            first += stripe.rows
+
+    def _all(self, names: list[str], batch_rows: int) -> Iterator[FileBatch]:
+        if not names:
+            yield from _empty_batches(0, self._file.nrows, batch_rows)
+            return
+        first = 0
+        for i in range(self._file.nstripes):
+            for batch in self._stripe(i, None, names, first, batch_rows):
+                yield batch
+                first = batch.first_position + batch.length
+
+    def _stripe(self, i: int, rows: int | None, names: list[str], first: int, batch_rows: int) -> Iterator[FileBatch]:
+        read = 0
         with decoding(self.location):
-            if not names:
-                yield from _empty_batches(0, self._file.nrows, batch_rows)
-                return
-            for stripe in range(self._file.nstripes):
-                whole = self._file.read_stripe(stripe, columns=names)
-                for at in range(0, whole.num_rows, batch_rows):
-                    batch = whole.slice(at, batch_rows)
-                    yield FileBatch(first + at, batch.num_rows, _columns(batch))
-                first += whole.num_rows
+            for batch in self._arrow_batches(i, names, batch_rows):
+                yield FileBatch(first + read, batch.num_rows, _columns(batch))
+                read += batch.num_rows
+        if rows is not None and read != rows:
+            raise CorruptFileError(f"{self.location}: stripe {i} should have {rows} rows, found {read}")
+
+    def _arrow_batches(self, i: int, names: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        try:
+            whole = self._file.read_stripe(i, columns=names)
+        except pa.ArrowInvalid as e:
+            if _TOO_FAR not in str(e):
+                raise
+            yield from stripe_batches(self._input, self.location, self._file.schema, names, i, batch_rows)
+            return
+        for at in range(0, whole.num_rows, batch_rows):
+            yield whole.slice(at, batch_rows)
 
 
 class AvroSource:

@@ -38,10 +38,7 @@ def form_schema(form: Form, fields: Iterable[NestedField]) -> pa.Schema:
 
 
 def form_table(form: Form, table: pa.Table, schema: Schema) -> pa.Table:
-    """The rows of a table of `schema` in a form; nested arrays are built anew, without offsets.
-
-    Arrow's ORC writer takes the wrong rows of a sliced struct array, so that matters.
-    """
+    """The rows of a table of `schema` in a form; nested arrays are built anew, without offsets of their own."""
     target = form_schema(form, schema.fields)
     columns = [
         pa.chunked_array([_array(form, f.field_type, c, f.name) for c in column.chunks], arrow.type)

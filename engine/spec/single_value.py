@@ -328,6 +328,7 @@ def _from_json(iceberg_type: Type, value: Any) -> Any:
         case UnknownType():
             raise ValidationError("a column of type unknown has no values")
         case StructType(fields=fields):
+            _expect(isinstance(value, dict), iceberg_type, value)
             return {
                 f.field_id: _or_none(f.field_type, value[str(f.field_id)]) for f in fields if str(f.field_id) in value
             }

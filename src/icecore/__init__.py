@@ -9,6 +9,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortField, SortOrder
 from icecore.engine.spec.view import ViewMetadata
 from icecore.engine.table import Table
+from icecore.engine.view import View
 
 open = open_catalog
 
@@ -23,6 +24,7 @@ __all__ = [
     "SortOrder",
     "Table",
     "TableMetadata",
+    "View",
     "ViewMetadata",
     "open",
 ]

@@ -67,7 +67,10 @@ def rows_of(column_type: PrimitiveType) -> list[Any]:
 
 
 def expected(bound: Expression, column_type: PrimitiveType) -> list[int]:
-    return [i for i, v in enumerate(rows_of(column_type)) if evaluate(bound, lambda _, v=v: v)]
+    def holds(value: Any) -> bool:
+        return evaluate(bound, lambda _: value)
+
+    return [i for i, v in enumerate(rows_of(column_type)) if holds(v)]
 
 
 @pytest.mark.parametrize("column_type", VALUES, ids=str)

@@ -131,7 +131,7 @@ print("done")
     # The shell tools that Spark's launcher uses, but no java.
     for folder in ("/usr/bin", "/bin"):
         for program in Path(folder).iterdir():
-            if program.name != "java" and not (tools / program.name).exists():
+            if program.name != "java" and not os.path.lexists(tools / program.name):
                 (tools / program.name).symlink_to(program)
     env = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PATH")}
     env |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}

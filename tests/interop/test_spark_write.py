@@ -400,8 +400,7 @@ def test_the_frame_is_computed_once(spark: Any, tmp_path: Path) -> None:
     """An accumulator in a UDF counts each row once, and progress ends with all tasks done."""
     seen = spark.sparkContext.accumulator(0)
 
-    @F.udf("long", useArrow=False)
-    def counted(x: int) -> int:
+    def count(x: int) -> int:
         seen.add(1)
         return x
 
@@ -411,7 +410,7 @@ def test_the_frame_is_computed_once(spark: Any, tmp_path: Path) -> None:
         calls.append((done, total, threading.current_thread().name))
 
     schema = schema_of((1, "id", LONG))
-    df = spark.range(0, 100, 1, 3).select(counted("id").alias("id"))
+    df = spark.range(0, 100, 1, 3).select(F.udf(count, "long", useArrow=False)("id").alias("id"))
     spec = spec_of((1, "bucket[3]", "b"))
     files = spark_write(df, schema, tmp_path, spec, on_progress=progress)
     assert sum(f.record_count for f in files) == 100

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -152,14 +153,16 @@ def arrow(schema: Schema, rows: list[dict[int, Any]], *, with_ids: bool = True) 
     return pa.table(columns, schema=schema_to_arrow(schema, with_ids=with_ids))
 
 
-def written(folder: str, schema: Schema, table: pa.Table, spec: PartitionSpec = UNPARTITIONED) -> list[ContentFile]:
+def written(
+    folder: str, schema: Schema, table: pa.Table, spec: PartitionSpec = UNPARTITIONED, file_format: str = "parquet"
+) -> list[ContentFile]:
     return write_data_files(
         table,
         schema=schema,
         spec=spec,
         location=f"file://{folder}",
         storage=Storage(durable=False),
-        properties={"write.parquet.row-group-limit": "5"},
+        properties={"write.parquet.row-group-limit": "5", "write.format.default": file_format},
         file_prefix="p",
     )
 
@@ -182,18 +185,21 @@ def read(files: list[ContentFile], schema: Schema, projection: Schema, spec: Par
     return pa.Table.from_batches(batches, schema_to_arrow(projection, with_ids=False))
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @QUICK
-@given(tables())
-def test_what_is_written_is_read(case: tuple[Schema, list[dict[int, Any]]]) -> None:
-    """Every type at every depth comes back value by value, with exactly the expected Arrow schema."""
+@given(tables(), st.integers(0, 3))
+def test_what_is_written_is_read(file_format: str, case: tuple[Schema, list[dict[int, Any]]], cut: int) -> None:
+    """Every type at every depth comes back value by value, with exactly the expected Arrow schema, slices too."""
     schema, rows = case
     table = arrow(schema, rows)
     assert conform(arrow(schema, rows, with_ids=False), schema).equals(table)
+    cut = min(cut, len(rows) - 1)
     with tempfile.TemporaryDirectory() as folder:
-        (file,) = written(folder, schema, table)
+        (file,) = written(folder, schema, table.slice(cut), file_format=file_format)
         back = read([file], schema, schema)
-    assert file.record_count == len(rows)
-    assert back.equals(arrow(schema, rows, with_ids=False))
+    assert file.file_format.value.lower() == file_format
+    assert file.record_count == len(rows) - cut
+    assert back.equals(arrow(schema, rows[cut:], with_ids=False))
 
 
 PROMOTIONS: dict[type, Type] = {

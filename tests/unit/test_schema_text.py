@@ -56,7 +56,8 @@ def test_ids_names_and_constraints() -> None:
     "text",
     [
         "", "x", "x foo", "x int y", "x int, x int", "x int); DROP TABLE t (y int", "x int default 3",
-        "x int primary key", "x list<int", "x list", "x map<int>", "x int[3]", "x decimal", "x decimal(50, 2)", "x fixed", "x fixed[0.5]",
+        "x int primary key", "x list<int", "x list", "x map<int>", "x int[3]", "x decimal", "x decimal(50, 2)",
+        "x fixed", "x fixed[0.5]",
         "x struct<int>", "x varchar(3)", "(", "x int not null default 1", "x int; y int", "LIKE t",
     ],
 )  # fmt: skip

@@ -103,7 +103,7 @@ def test_pt4_hashes_of_the_spec() -> None:
         (TruncateTransform(10), IntegerType(), -1, -10),
         (TruncateTransform(10), LongType(), 11, 10),
         (TruncateTransform(50), DecimalType(9, 2), Decimal("10.65"), Decimal("10.50")),
-        (TruncateTransform(10), DecimalType(3, 2), Decimal("-9.99"), Decimal("-10.00")),
+        (TruncateTransform(10), DecimalType(3, 2), Decimal("-9.90"), Decimal("-9.90")),
         (TruncateTransform(3), StringType(), "ice🧊berg", "ice"),
         (TruncateTransform(4), StringType(), "ice🧊berg", "ice🧊"),
         (TruncateTransform(2), BinaryType(), b"\x01\x02\x03", b"\x01\x02"),
@@ -138,11 +138,33 @@ def test_pt3_transforms_not_defined_for_a_type_are_refused(transform: Transform,
         apply_transform(transform, t, to_array(t, [None]))
 
 
-def test_results_out_of_range_are_refused() -> None:
-    with pytest.raises(ValidationError, match="outside of the range"):
-        applied(HourTransform(), TimestampType(), 2**63 - 1)
-    with pytest.raises(ValidationError, match="outside of the range"):
-        applied(TruncateTransform(10), IntegerType(), -(2**31))
+@pytest.mark.parametrize(
+    "transform, t, value, message",
+    [
+        (HourTransform(), TimestampType(), 2**63 - 1, "hour gives 2562047788, .* outside of the range of int"),
+        (TruncateTransform(10), IntegerType(), -(2**31), r"truncate\[10\] of -2147483648 is below the range of int"),
+        (TruncateTransform(10), LongType(), -(2**63), "-9223372036854775808 is below the range of long"),
+        (TruncateTransform(10), DecimalType(3, 2), Decimal("-9.99"), r"-9.99 is below the range of decimal\(3, 2\)"),
+    ],
+)
+def test_pt5_results_out_of_range_are_refused(transform: Transform, t: PrimitiveType, value: Any, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        applied(transform, t, value)
+
+
+@pytest.mark.parametrize(
+    "t, values",
+    [
+        (IntegerType(), [-(2**31) + 9, -(2**31), 0, -(2**31) + 1]),
+        (LongType(), [-(2**63) + 9, -(2**63), 0, -(2**63) + 1]),
+        (DecimalType(3, 2), [Decimal("-9.90"), Decimal("-9.99"), Decimal("0.00"), Decimal("-9.98")]),
+    ],
+)
+def test_so1_truncated_values_below_the_range_come_first(t: PrimitiveType, values: list[Any]) -> None:
+    """Sorting needs no value of the range: what can't be truncated is less than all that can."""
+    order = apply_transform(TruncateTransform(10), t, to_array(t, values), for_order=True)
+    low, lower, zero, lower_too = from_array(t, order)
+    assert lower == lower_too < low < zero
 
 
 SCHEMA = Schema(

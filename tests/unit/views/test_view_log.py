@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
@@ -230,4 +231,17 @@ def test_events_that_can_not_follow_are_found(catalog: icecore.Catalog, view: Vi
 def test_the_tables_repository_leaves_the_streams_of_views_alone(catalog: icecore.Catalog, view: View) -> None:
     repository_of(catalog).heal()
     catalog.materialize()
+    assert catalog.verify().ok
+
+
+def test_writers_at_the_same_time_lose_nothing(catalog: icecore.Catalog, view: View, warehouse: Path) -> None:
+    def write(name: str) -> None:
+        with icecore.open(warehouse) as own:
+            for i in range(4):
+                own.load_view("ns.v").replace(f"SELECT {i} AS {name}")
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, ("a", "b", "c")))
+    assert view.refresh().state.stream_version == 13
+    assert [v.version_id for v in view.versions()] == [e.version_id for e in view.history()] == list(range(4, 14))
     assert catalog.verify().ok

@@ -1,0 +1,92 @@
+"""Values at the edge of a type's range in truncate partitions: written or refused, and never lost by a plan.
+
+Spec: Truncate Transform Details (PT5), Scan Planning (SP1, SP8).
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import icecore
+from icecore.engine.errors import ValidationError
+
+INT_MIN, LONG_MIN = -(2**31), -(2**63)
+LEAST = Decimal("-9999999999.99")
+# For each column the partitioning, values that can be truncated, and one that can't.
+CASES: list[tuple[pa.DataType, str, list[Any], Any]] = [
+    (pa.int32(), "truncate(100, n)", [INT_MIN + 48, INT_MIN + 147, -1, 0, 2**31 - 1, None], INT_MIN + 47),
+    (pa.int64(), "truncate(1000, n)", [LONG_MIN + 808, LONG_MIN + 809, 0, 2**63 - 1, None], LONG_MIN),
+    (
+        pa.decimal128(12, 2),
+        "truncate(100, n)",
+        [Decimal("-9999999999.00"), Decimal("-9999999998.01"), Decimal("0.00"), -LEAST, None],
+        LEAST,
+    ),
+]
+
+
+def one_column(t: pa.DataType, values: list[Any]) -> pa.Table:
+    return pa.table({"n": pa.array(values, t), "i": pa.array(range(len(values)), pa.int64())})
+
+
+def table_of(catalog: icecore.Catalog, t: pa.DataType, transform: str) -> icecore.Table:
+    return catalog.create_table("ns.t", one_column(t, []).schema, partition_spec=[transform])
+
+
+@pytest.mark.parametrize("t, transform, values, wrong", CASES, ids=["int", "long", "decimal"])
+def test_pt5_what_cannot_be_truncated_is_refused_and_leaves_no_file(
+    catalog: icecore.Catalog, warehouse: Path, t: pa.DataType, transform: str, values: list[Any], wrong: Any
+) -> None:
+    """The error names column and value; files of partitions that were begun are gone."""
+    table = table_of(catalog, t, transform)
+    batches = [one_column(t, values), one_column(t, [wrong])]
+    stream = pa.RecordBatchReader.from_batches(batches[0].schema, [b for x in batches for b in x.to_batches()])
+    with pytest.raises(ValidationError, match=f"column 'n': truncate.* of {wrong} is below the range"):
+        table.append(stream)
+    assert [p for p in warehouse.rglob("*.parquet") if "data" in p.parts] == []
+    assert table.refresh().current_snapshot() is None
+
+
+@pytest.mark.parametrize("t, transform, values, wrong", CASES, ids=["int", "long", "decimal"])
+def test_sp1_filters_at_the_edge_of_the_range_lose_no_row(
+    catalog: icecore.Catalog, t: pa.DataType, transform: str, values: list[Any], wrong: Any
+) -> None:
+    """Every comparison with every value, also with those around the least of the type, selects what Python does."""
+    table = table_of(catalog, t, transform)
+    table.append(one_column(t, values))
+    step = Decimal("0.01") if pa.types.is_decimal(t) else 1
+    literals = sorted({v + d for v in (*values, wrong) if v is not None for d in (-step, 0, step)})
+    literals += [wrong - 100 * step, -wrong + 100 * step]
+    compare = {
+        "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b,
+        ">=": lambda a, b: a >= b, "=": lambda a, b: a == b, "<>": lambda a, b: a != b,
+    }  # fmt: skip
+    for literal in literals:
+        for op, holds in compare.items():
+            text = f"n {op} {literal}"
+            found = table.scan(row_filter=text).to_arrow()["i"].to_pylist()
+            expected = [i for i, v in enumerate(values) if v is not None and holds(v, literal)]
+            assert sorted(found) == expected, text
+
+
+def test_sp1_days_at_the_edge_of_the_range_lose_no_row(catalog: icecore.Catalog) -> None:
+    days = pa.array([-(2**31), -(2**31) + 1, 0, 2**31 - 1], pa.int32()).cast(pa.date32())
+    schema = pa.schema([("d", pa.date32()), ("i", pa.int64())])
+    table = catalog.create_table("ns.t", schema, partition_spec=["day(d)"])
+    table.append(pa.table({"d": days, "i": range(4)}))
+    least, most = "-5877641-06-23", "5881580-07-11"
+    for text, expected in (
+        (f"d <= DATE '{most}'", [0, 1, 2, 3]),
+        (f"d < DATE '{most}'", [0, 1, 2]),
+        (f"d > DATE '{most}'", []),
+        (f"d >= DATE '{most}'", [3]),
+        (f"d < DATE '{least}'", []),
+        (f"d >= DATE '{least}'", [0, 1, 2, 3]),
+        ("d < DATE '1970-01-01'", [0, 1]),
+    ):
+        assert sorted(table.scan(row_filter=text).to_arrow()["i"].to_pylist()) == expected, text
