@@ -243,7 +243,7 @@ class Transaction:
         )
 
     def _rely_on_shape(self) -> None:
-        """Notes that files have the ids which this transaction gave out: another writer must not take them meanwhile."""
+        """Notes that files have ids which this transaction gave out: another writer must not take them meanwhile."""
         self._requirements = requirements_for(self._state.metadata, self._reshaping)
 
     @property

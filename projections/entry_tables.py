@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 from attrs import define, field
 
-from icecore.engine.errors import CorruptFileError, IcecoreError, MissingFileError
+from icecore.engine.errors import IcecoreError
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
@@ -54,9 +54,10 @@ POSITION_DELETE_FIELDS = (
 )
 
 
-def planning_schema(metadata: TableMetadata) -> Schema:
+def planning_schema(metadata: TableMetadata, latest: TableMetadata) -> Schema:
     """All primitive fields that have metrics: the table's, past and present, and those of position delete files."""
-    return Schema((*metadata.all_fields.fields, *POSITION_DELETE_FIELDS))
+    fields = {f.field_id: f for m in (metadata, latest) for f in m.all_fields.fields}
+    return Schema((*fields.values(), *POSITION_DELETE_FIELDS))
 
 
 @define
@@ -83,17 +84,21 @@ class EntryTables:
     _tables: dict[str, EntryTable] = field(factory=dict, repr=False)
     _made: int = 0
 
-    def table(self, stream: str, metadata: TableMetadata) -> EntryTable:
-        """The table's entries as they are typed under its present schemas and specs; nothing is loaded yet."""
-        schema = planning_schema(metadata)
-        typings = {i: typing_key(schema, s) for i, s in metadata.specs.items()}
+    def table(self, stream: str, metadata: TableMetadata, latest: TableMetadata) -> EntryTable:
+        """The table's entries as they are typed under all schemas and specs up to now; nothing is loaded yet.
+
+        `metadata` may be of an earlier time: typing by the latest serves both without loading anything twice.
+        """
+        specs = {**metadata.specs, **latest.specs}
+        schema = planning_schema(metadata, latest)
+        typings = {i: typing_key(schema, s) for i, s in specs.items()}
         known = self._tables.get(stream)
         if known is not None and all(known.typings.get(i) == t for i, t in typings.items()):
             return known
         if known is not None:
             duck.rows(self.connection, f"DROP TABLE IF EXISTS {known.name}")
         self._made += 1
-        made = EntryTable(quote(f"entries_{self._made}"), stream, schema, dict(metadata.specs), typings)
+        made = EntryTable(quote(f"entries_{self._made}"), stream, schema, specs, typings)
         self._tables[stream] = made
         return made
 
@@ -140,8 +145,8 @@ class EntryTables:
         if path is not None:
             try:
                 return self._wanted(read_segment(path))
-            except (MissingFileError, CorruptFileError):
-                # Not made yet, or torn by a crash of the machine: a segment can always be made again.
+            except IcecoreError:
+                # Not made yet, torn by a crash of the machine, or out of reach: a segment can always be made again.
                 pass
         entries = self._entries.canonical(table.stream, listed, storage)
         wide = inherit_sequence_numbers(widen(entries, schema=table.schema, specs=table.specs), listed.manifest)

@@ -58,18 +58,25 @@ class Materializer:
         self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, Storage())
 
     def catch_up(self, stream: str, base: TableState | None, storage: Storage) -> TableState | None:
-        """Writes what the events after `base` amount to, then moves the pointers; returns the state after them.
+        """Writes what the events after `base` amount to, then moves the pointers; returns the state that was written.
 
-        Raises StorageError where a file can't be written; what was written stays and the next call goes on.
+        Commits at the end that are to be written out by hand are left. Raises StorageError where a file can't be
+        written; what was written stays and the next call goes on.
         """
         folding = TableFold(base)
-        state = base
+        latest = state = base
+        pending: list[tuple[Event, TableState | None, TableState]] = []
         written: list[WrittenFile] = []
         for event in self._store.stream_events(stream, base.stream_version if base else 0):
             folding.apply(event)
-            before, state = state, folding.state()
-            assert state is not None, "a fold of at least one event has a state"
-            written += self.write_event(event, before, state, storage)
+            before, latest = latest, folding.state()
+            assert latest is not None, "a fold of at least one event has a state"
+            pending.append((event, before, latest))
+            if latest.pending:
+                continue
+            for step in pending:
+                written += self.write_event(*step, storage)
+            pending, state = [], latest
         if state is not None and (written or base is None or state.stream_version != base.stream_version):
             self._move_pointers(stream, state, written, storage)
         return state

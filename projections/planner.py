@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,12 @@ class PlanCounts:
     seconds: float
 
 
-@frozen
+@define(frozen=True, slots=False)
 class PlannedFiles:
     """The result of a plan as Arrow.
 
     `files` has a row for each planned data file, `deletes` one for each live delete file that may matter, `pairs` says
-    which delete file applies to which data file by (m, ordinal) and (dm, dordinal).
+    which delete file applies to which data file by (m, ordinal) and (dm, dordinal). `seconds` is how long it took.
     """
 
     state: TableState
@@ -85,7 +86,13 @@ class PlannedFiles:
     files: pa.Table = field(repr=False)
     deletes: pa.Table = field(repr=False)
     pairs: pa.Table = field(repr=False)
-    counts: PlanCounts
+    seconds: float
+    _count: Callable[[PlannedFiles], PlanCounts] = field(repr=False)
+
+    @cached_property
+    def counts(self) -> PlanCounts:
+        """What the plan left out, and why. Counted when it is asked for: a plan needs none of it."""
+        return self._count(self)
 
     def residuals(self) -> list[Expression]:
         """What is left of the filter for each file, in the order of `files`."""
@@ -180,6 +187,7 @@ class Planner:
     repository: Repository
     cache: Path | None
     _tables: EntryTables = field(init=False, repr=False)
+    _scanned: tuple[list[int], list[int | None]] | None = field(init=False, default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._tables = EntryTables(self.repository.entries, self.cache)
@@ -205,38 +213,59 @@ class Planner:
         self, state: TableState, snapshot: Snapshot | None, bound: Expression, schema: Schema, started: float
     ) -> PlannedFiles:
         metadata = state.metadata
-        table = self._tables.table(state.stream, metadata)
+        table = self._table(state)
         listed = () if snapshot is None else self.repository.list_manifests(state, snapshot)
         data = [m for m in listed if m.manifest.content is ManifestContent.DATA]
         deletes = [m for m in listed if m.manifest.content is ManifestContent.DELETES]
         wanted = self._prune(data, bound, table, metadata, schema)
         wanted_deletes = self._prune(deletes, bound, table, metadata, schema) if wanted else []
         self._load(state, table, wanted, wanted_deletes)
-        predicate = plan_predicate(bound, metadata.specs, schema, table.columns)
-        if not table.columns or not wanted:
-            files, delete_files, pairs = EMPTY, EMPTY, EMPTY_PAIRS
-            counted = (0, 0, 0, 0)
-        else:
+        files, delete_files, pairs = EMPTY, EMPTY, EMPTY_PAIRS
+        if table.columns and wanted:
+            predicate = plan_predicate(bound, metadata.specs, schema, table.columns)
             files = self._files(table, predicate)
-            pairs, delete_files = self._deletes(table, predicate, metadata) if wanted_deletes else (EMPTY_PAIRS, EMPTY)
-            counted = self._count(table, predicate, bound, metadata, schema)
+            if wanted_deletes:
+                pairs, delete_files = self._deletes(table, predicate, metadata)
+
+        def count(planned: PlannedFiles) -> PlanCounts:
+            return self._counts(planned, listed, data, wanted, wanted_deletes)
+
+        seconds = time.perf_counter() - started
+        return PlannedFiles(state, schema, bound, files, delete_files, pairs, seconds, count)
+
+    def _counts(
+        self,
+        planned: PlannedFiles,
+        listed: Sequence[ListedManifest],
+        data: Sequence[ListedManifest],
+        wanted: Sequence[ListedManifest],
+        wanted_deletes: Sequence[ListedManifest],
+    ) -> PlanCounts:
+        scanned = records = after_partition = 0
+        if wanted:
+            with self._tables.lock:
+                table = self._table(planned.state)
+                self._load(planned.state, table, wanted, wanted_deletes)
+                scanned, records, after_partition = self._count(table, planned)
         totals = _totals(data)
-        scanned, records, after_partition, _ = counted
         files_total = totals[0] if totals else scanned
-        counts = PlanCounts(
+        deletes = planned.pairs.select(["dm", "dordinal"]).group_by(["dm", "dordinal"]).aggregate([])
+        return PlanCounts(
             manifests_total=len(listed),
             manifests_scanned=len(wanted) + len(wanted_deletes),
             files_total=files_total,
             records_total=totals[1] if totals else records,
             pruned_by_manifest=files_total - scanned,
             pruned_by_partition=scanned - after_partition,
-            pruned_by_metrics=after_partition - files.num_rows,
-            files_planned=files.num_rows,
-            records_planned=pc.sum(files["record_count"]).as_py() or 0,
-            delete_files_planned=pairs.select(["dm", "dordinal"]).group_by(["dm", "dordinal"]).aggregate([]).num_rows,
-            seconds=time.perf_counter() - started,
+            pruned_by_metrics=after_partition - planned.files.num_rows,
+            files_planned=planned.files.num_rows,
+            records_planned=pc.sum(planned.files["record_count"]).as_py() or 0,
+            delete_files_planned=deletes.num_rows,
+            seconds=planned.seconds,
         )
-        return PlannedFiles(state, schema, bound, files, delete_files, pairs, counts)
+
+    def _table(self, state: TableState) -> EntryTable:
+        return self._tables.table(state.stream, state.metadata, self.repository.state(state.stream).metadata)
 
     def over_entries(
         self,
@@ -249,7 +278,7 @@ class Planner:
         Raises CorruptFileError or StorageError where a manifest can't be read.
         """
         with self._tables.lock:
-            table = self._tables.table(state.stream, state.metadata)
+            table = self._table(state)
             self._load(state, table, self.repository.list_manifests(state, snapshot), ())
             return run(self._tables.connection, table)
 
@@ -273,6 +302,10 @@ class Planner:
         wanted = [*data, *deletes]
         numbers = self._tables.load(table, wanted, self.repository.storage_of(state))
         first_row_ids = [m.manifest.first_row_id for m in wanted]
+        scanned = (numbers, first_row_ids)
+        if scanned == self._scanned:
+            return
+        self._scanned = scanned
         in_scan = pa.table({"m": pa.array(numbers, pa.int32()), "first_row_id": pa.array(first_row_ids, pa.int64())})
         self._tables.connection.register("scan_manifests_arrow", in_scan)
         duck.rows(self._tables.connection, query("plan/scan.sql", "scan_manifests"))
@@ -297,22 +330,13 @@ class Planner:
         files = query(FILES, "delete_files").format(entries=table.name, where="TRUE")
         return pairs, self._arrow(files, {})
 
-    def _count(
-        self,
-        table: EntryTable,
-        predicate: PlanPredicate,
-        bound: Expression,
-        metadata: TableMetadata,
-        schema: Schema,
-    ) -> tuple[int, int, int, int]:
-        """Live data files in the manifests looked into, their rows, and files after partitions and after metrics."""
+    def _count(self, table: EntryTable, planned: PlannedFiles) -> tuple[int, int, int]:
+        """Live data files in the manifests looked into, their rows, and the files that partition values leave."""
         parts = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
-        by_partition = plan_predicate(bound, metadata.specs, schema, parts)
-        sql = query(FILES, "count_files").format(entries=table.name, where="TRUE", by_partition=by_partition.where_sql)
-        files, records, after_partition, after_metrics = duck.rows(
-            self._tables.connection, sql, _used(sql, by_partition.parameters)
-        )[0]
-        return files, records, after_partition, after_metrics
+        by_partition = plan_predicate(planned.bound, planned.state.metadata.specs, planned.schema, parts)
+        sql = query(FILES, "count_files").format(entries=table.name, by_partition=by_partition.where_sql)
+        files, records, left = duck.rows(self._tables.connection, sql, _used(sql, by_partition.parameters))[0]
+        return files, records, left
 
     def _arrow(self, sql: str, parameters: Mapping[str, Any]) -> pa.Table:
         return duck.arrow(self._tables.connection, sql, _used(sql, parameters))

@@ -40,13 +40,14 @@ class Program(click.Group):
 def cli() -> None:
     """Iceberg tables in a folder: an event log on SQLite, plans and audits in DuckDB SQL.
 
-    A TABLE is named by its namespace and name, as in demo.flights.
+    A TABLE or VIEW is named by its namespace and name, as in demo.flights.
     """
 
 
 for _command in (
     warehouse_commands.init,
     table_commands.create,
+    table_commands.create_view,
     table_commands.ls,
     table_commands.describe,
     changing.append,

@@ -9,17 +9,20 @@ import click
 import orjson
 import pyarrow as pa
 
+from icecore.engine.catalog import Catalog
 from icecore.engine.cli.output import print_arrow, print_json, print_pairs, print_rows, print_text
 from icecore.engine.cli.plan_text import plan_dict, plan_files_rows, plan_steps
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds, names
+from icecore.engine.cli.view_text import view_rows
+from icecore.engine.view import View
 from icecore.projections.audit import AUDIT_SCHEMAS
 
 SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
 
 
 @click.command()
-@click.argument("table", required=False)
+@click.argument("name", metavar="[NAME]", required=False)
 @click.option("--actor", help="Only what this one did.")
 @click.option("--since", metavar="TIME", callback=milliseconds, help="Only from then on, as in 2013-05-01T12:00:00Z.")
 @click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
@@ -27,11 +30,14 @@ SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
 @common_options
 @pass_settings
 def log(
-    settings: Settings, table: str | None, actor: str | None, since: int | None, limit: int | None, full: bool
+    settings: Settings, name: str | None, actor: str | None, since: int | None, limit: int | None, full: bool
 ) -> None:
-    """Print who did what, when and why, oldest first."""
+    """Print who did what, when and why, oldest first.
+
+    NAME is a table or a view.
+    """
     with settings.read() as catalog:
-        events = catalog.log(table, actor=actor, since_ms=since, limit=limit)
+        events = catalog.log(name, actor=actor, since_ms=since, limit=limit)
     if not full:
         print_arrow(events.select(SHORT_LOG), as_json=settings.as_json, null="")
     elif settings.as_json:
@@ -47,18 +53,18 @@ def log(
 
 
 @click.command()
-@click.argument("table")
+@click.argument("name")
 @click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
 @click.option("--columns", metavar="A,B", callback=names, help="Only these.")
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True)
 @click.option("--snapshot", "snapshot_id", type=int, help="The snapshot of this id.")
 @click.option("--ref", help="The branch or tag of this name.")
-@click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then.")
+@click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table or view as it was then.")
 @common_options
 @pass_settings
 def show(
     settings: Settings,
-    table: str,
+    name: str,
     where: str | None,
     columns: tuple[str, ...] | None,
     limit: int,
@@ -66,11 +72,12 @@ def show(
     ref: str | None,
     as_of: int | None,
 ) -> None:
-    """Print the first rows of a table."""
+    """Print the first rows of a table or view."""
     with settings.read() as catalog:
-        rows = (
-            catalog.load_table(table)
-            .scan(
+        if catalog.view_exists(name):
+            rows = view_rows(_view(catalog, name, snapshot_id, ref, as_of), where, columns, limit)
+        else:
+            scan = catalog.load_table(name).scan(
                 where,
                 selected_fields=columns or ("*",),
                 snapshot_id=snapshot_id,
@@ -78,8 +85,7 @@ def show(
                 as_of=as_of,
                 limit=limit,
             )
-            .to_arrow()
-        )
+            rows = scan.to_arrow()
     print_arrow(rows, as_json=settings.as_json)
 
 
@@ -127,6 +133,12 @@ def sql(settings: Settings, query: str | None, tables: bool) -> None:
     with settings.read() as catalog:
         result = catalog.sql(sys.stdin.read() if query == "-" else query)
     print_arrow(result, as_json=settings.as_json)
+
+
+def _view(catalog: Catalog, name: str, snapshot_id: int | None, ref: str | None, as_of: int | None) -> View:
+    if snapshot_id is not None or ref is not None:
+        raise click.UsageError(f"{name} is a view: it has no snapshots, branches or tags; --as-of takes a time")
+    return catalog.load_view(name) if as_of is None else catalog.at(timestamp_ms=as_of).load_view(name)
 
 
 def _print_audit_tables(settings: Settings) -> None:

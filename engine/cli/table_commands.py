@@ -1,8 +1,9 @@
-"""Commands about tables as such: create, ls, describe."""
+"""Commands about tables and views as such: create, create-view, ls, describe."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 from pathlib import Path
 
 import click
@@ -10,14 +11,21 @@ import pyarrow as pa
 
 from icecore.engine.catalog import Catalog
 from icecore.engine.cli.inputs import file_schema
-from icecore.engine.cli.output import print_json, print_pairs, print_rows, print_text
+from icecore.engine.cli.output import counted, print_json, print_pairs, print_rows, print_text
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.table_text import TableText
 from icecore.engine.cli.texts import pairs
+from icecore.engine.cli.view_text import ViewText
 from icecore.engine.errors import NamespaceAlreadyExistsError
 from icecore.engine.identifiers import identifier_tuple
 from icecore.engine.schema_text import parse_schema
 from icecore.engine.spec.schema import Schema
+from icecore.engine.table import Table
+from icecore.engine.view import View
+from icecore.engine.view_duckdb import DUCKDB
+
+# Name, kind, format version, files, rows, time of the last change.
+_Row = tuple[str, str, int, int | None, int | None, dt.datetime]
 
 
 @click.command()
@@ -71,42 +79,76 @@ def create(
 
 
 @click.command()
+@click.argument("view")
+@click.option("--sql", metavar="QUERY", required=True, help="What its rows are.")
+@click.option("--dialect", default=DUCKDB, show_default=True, help="Whose SQL that is, as spark or trino.")
+@click.option("--replace", is_flag=True, help="Give a view that is there this query, as a new version.")
+@commit_options
+@common_options
+@pass_settings
+def create_view(
+    settings: Settings, view: str, sql: str, dialect: str, replace: bool, message: str | None, author: str | None
+) -> None:
+    """Make a view of a query.
+
+    Names without a namespace in the query are those of the view's own.
+    """
+    with settings.write() as catalog:
+        made = catalog.create_view(view, sql, dialect=dialect, replace=replace, message=message, author=author)
+        text = ViewText(made)
+        if settings.as_json:
+            print_json(text.as_dict())
+        else:
+            columns = counted(len(made.schema().fields), "column")
+            print_text(f"view {text.name}: {columns}, version {made.metadata.current_version_id}")
+
+
+@click.command()
 @click.argument("namespace", required=False)
 @common_options
 @pass_settings
 def ls(settings: Settings, namespace: str | None) -> None:
-    """List the tables of a namespace, or of all."""
+    """List the tables and views of a namespace, or of all."""
     with settings.read() as catalog:
         if namespace is not None:
             catalog.load_namespace_properties(namespace)
-        inside = None if namespace is None else f"{namespace}."
-        texts = [t for t in map(TableText, catalog.tables()) if inside is None or t.name.startswith(inside)]
-        rows = [
-            (t.name, f"v{t.table.format_version}", t.total("data-files"), t.total("records"), t.updated_at())
-            for t in texts
-        ]
-    columns = ("table", "format", "files", "rows", "updated")
+        inside = "" if namespace is None else f"{namespace}."
+        rows = [*map(_table_row, catalog.tables()), *map(_view_row, catalog.views())]
+    rows = sorted(row for row in rows if row[0].startswith(inside))
+    columns = ("name", "kind", "format", "files", "rows", "updated")
     if settings.as_json:
-        print_json([{**dict(zip(columns, row, strict=True)), "format": int(row[1][1:])} for row in rows])
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
-        print_rows(columns, rows)
+        print_rows(columns, [(*row[:2], f"v{row[2]}", *row[3:]) for row in rows])
 
 
 @click.command()
-@click.argument("table")
+@click.argument("name")
 @common_options
 @pass_settings
-def describe(settings: Settings, table: str) -> None:
-    """Print what a table is.
+def describe(settings: Settings, name: str) -> None:
+    """Print what a table or view is.
 
-    Its columns, partitions, order, properties, snapshot, branches and tags.
+    Of a table its columns, partitions, order, properties, snapshot, branches and tags; of a view its columns, its SQL
+    and what it was before.
     """
     with settings.read() as catalog:
-        text = TableText(catalog.load_table(table))
+        text = ViewText(catalog.load_view(name)) if catalog.view_exists(name) else TableText(catalog.load_table(name))
         if settings.as_json:
             print_json(text.as_dict())
         else:
             print_pairs(text.as_pairs())
+
+
+def _table_row(table: Table) -> _Row:
+    text = TableText(table)
+    files, records = text.total("data-files"), text.total("records")
+    return text.name, "table", table.format_version, files, records, text.updated_at()
+
+
+def _view_row(view: View) -> _Row:
+    text = ViewText(view)
+    return text.name, "view", view.metadata.format_version, None, None, text.updated_at()
 
 
 def _columns(schema: str | None, like: Path | None) -> Schema | pa.Schema:

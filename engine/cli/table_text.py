@@ -52,7 +52,7 @@ class TableText:
             "uuid": table.metadata.table_uuid or "none",
             "location": table.location(),
             "metadata": table.metadata_location or nothing,
-            "columns": _column_lines(schema),
+            "columns": column_lines(schema),
             "partitioned by": self.partition(),
             "sorted by": order_text(table.sort_order(), schema),
             "properties": [f"{k} = {v}" for k, v in sorted(table.properties.items())] or "none",
@@ -69,6 +69,7 @@ class TableText:
         snapshot = table.current_snapshot()
         return {
             "name": self.name,
+            "kind": "table",
             "format_version": table.format_version,
             "uuid": table.metadata.table_uuid,
             "location": table.location(),
@@ -98,6 +99,16 @@ def order_text(order: SortOrder, schema: Schema) -> str:
     return ", ".join(terms) or "nothing"
 
 
+def column_lines(schema: Schema) -> list[str]:
+    """One line for each top-level column: id, name, type, `not null`, comment."""
+    width = max((len(f.name) for f in schema.fields), default=0)
+    return [
+        f"{f.field_id:>3}  {f.name:<{width}}  {f.field_type}{' not null' if f.required else ''}"
+        f"{f'  -- {f.doc}' if f.doc else ''}"
+        for f in schema.fields
+    ]
+
+
 def _term(transform: Transform, source_id: int, schema: Schema) -> str:
     field = schema.get_field(source_id)
     column = schema.name_of(source_id) if field is not None else f"<dropped column {source_id}>"
@@ -105,15 +116,6 @@ def _term(transform: Transform, source_id: int, schema: Schema) -> str:
         return column
     name, _, argument = str(transform).partition("[")
     return f"{name}({argument[:-1]}, {column})" if argument else f"{name}({column})"
-
-
-def _column_lines(schema: Schema) -> list[str]:
-    width = max((len(f.name) for f in schema.fields), default=0)
-    return [
-        f"{f.field_id:>3}  {f.name:<{width}}  {f.field_type}{' not null' if f.required else ''}"
-        f"{f'  -- {f.doc}' if f.doc else ''}"
-        for f in schema.fields
-    ]
 
 
 def _ref_text(name: str, ref: SnapshotRef) -> str:

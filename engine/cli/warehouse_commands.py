@@ -44,7 +44,7 @@ def verify(context: click.Context, settings: Settings) -> None:
     with settings.read() as catalog, waiting("reading the log and all metadata files"):
         found = catalog.verify()
     if settings.as_json:
-        counts = {"events": found.events, "tables": found.tables, "files": found.files, "head": found.head}
+        counts = {name: getattr(found, name) for name in ("events", "tables", "views", "files", "head")}
         print_json({"ok": found.ok, **counts, "problems": found.problems})
     else:
         print_text(str(found))
@@ -62,11 +62,13 @@ def rebuild(settings: Settings) -> None:
     with settings.write() as catalog:
         with waiting("writing all metadata files again"):
             catalog.rebuild()
-        tables = sum(1 for _ in catalog.tables())
+        tables, views = (sum(1 for _ in all_of()) for all_of in (catalog.tables, catalog.views))
         if settings.as_json:
-            print_json({"warehouse": str(catalog.path), "position": catalog.position, "tables": tables})
+            counts = {"position": catalog.position, "tables": tables, "views": views}
+            print_json({"warehouse": str(catalog.path), **counts})
         else:
-            print_text(f"rebuilt {counted(tables, 'table')} from {counted(catalog.position, 'event')}")
+            what = counted(tables, "table") + (f" and {counted(views, 'view')}" if views else "")
+            print_text(f"rebuilt {what} from {counted(catalog.position, 'event')}")
 
 
 @click.command()

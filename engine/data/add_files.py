@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from icecore.engine.data.metrics import MetricsCollector
 from icecore.engine.data.metrics_mode import metrics_modes
-from icecore.engine.data.parquet_file import row_group_start
+from icecore.engine.data.parquet_tail import RowGroup, read_row_groups
 from icecore.engine.data.partition_arrow import partition_batches
 from icecore.engine.data.read import read_task
 from icecore.engine.errors import CorruptFileError, ValidationError
@@ -77,7 +77,9 @@ def _describe(
             partition = value
     if partition is None:
         raise ValidationError(f"{path}: it has no rows")
-    done = metrics.finish(_column_sizes(footer, name_mapping))
+    with storage.open_input(path) as source, translated(path, "read"):
+        groups = read_row_groups(source, path)
+    done = metrics.finish(_column_sizes(groups, name_mapping))
     return ContentFile(
         DataFileContent.DATA,
         path,
@@ -92,7 +94,7 @@ def _describe(
         nan_value_counts=done.nan_value_counts,
         lower_bounds=done.lower_bounds,
         upper_bounds=done.upper_bounds,
-        split_offsets=tuple(sorted(row_group_start(footer.row_group(g)) for g in range(footer.num_row_groups))),
+        split_offsets=tuple(sorted(g.start for g in groups)),
     )
 
 
@@ -120,14 +122,12 @@ def _footer(path: str, storage: Storage) -> pq.FileMetaData:
             raise CorruptFileError(f"{path} is not a Parquet file that can be read: {e}") from e
 
 
-def _column_sizes(footer: pq.FileMetaData, name_mapping: NameMapping) -> dict[int, int]:
+def _column_sizes(groups: tuple[RowGroup, ...], name_mapping: NameMapping) -> dict[int, int]:
     """Bytes of each top-level primitive column; nested ones are left out, since their paths differ between writers."""
     sizes: dict[int, int] = {}
-    for g in range(footer.num_row_groups):
-        group = footer.row_group(g)
-        for i in range(group.num_columns):
-            column = group.column(i)
-            found = name_mapping.find(column.path_in_schema)
+    for group in groups:
+        for path, size in group.column_bytes:
+            found = name_mapping.find(path)
             if found is not None and found.field_id is not None:
-                sizes[found.field_id] = sizes.get(found.field_id, 0) + column.total_compressed_size
+                sizes[found.field_id] = sizes.get(found.field_id, 0) + size
     return sizes

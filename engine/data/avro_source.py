@@ -65,9 +65,13 @@ class AvroRows:
         root = self._header.schema
         if not isinstance(root, dict) or root.get("type") != "record":
             raise CorruptFileError(f"{where}: the rows of a data file must be records, found {str(root)[:60]}")
-        fields, self._convert = reader.fields(root)
-        self.schema = pa.schema(fields)
-        self._raw_schema = json.dumps(without_logical_types(root))
+        try:
+            fields, self._convert = reader.fields(root)
+            self.schema = pa.schema(fields)
+            self._raw_schema = json.dumps(without_logical_types(root))
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as e:
+            # JSON of any shape may lie where the schema should be.
+            raise CorruptFileError(f"{where}: the Avro header has no valid schema: {e!r}") from e
 
     def batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows as batches of about `batch_rows`, in order."""

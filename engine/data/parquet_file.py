@@ -88,6 +88,7 @@ class ParquetEncoder:
             store_decimal_as_integer=True,
             data_page_size=options.page_size,
             dictionary_pagesize_limit=options.dictionary_size,
+            write_page_checksum=True,
             metadata_collector=self._footers,
         )
         self._writer.add_key_value_metadata(dict(key_values))

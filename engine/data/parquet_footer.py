@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 from attrs import define
 
+from icecore.engine.data.thrift import STRUCT, ThriftReader, varint
 from icecore.engine.errors import StorageError
 from icecore.engine.spec.types import DEFAULT_CRS, EDGE_ALGORITHMS, GeographyType, GeometryType, Type, VariantType
 
 _MAGIC = b"PAR1"
 _STOP = b"\x00"
-_BOOLEANS, _BYTE, _NUMBERS, _DOUBLE, _BINARY, _LISTS, _MAP, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 11, 12
 _SCHEMA, _FIELD_ID, _LOGICAL_TYPE = 2, 9, 10
 _VARIANT, _GEOMETRY, _GEOGRAPHY = 16, 17, 18
 _VARIANT_VERSION = 1
@@ -34,18 +34,18 @@ def logical_type(t: Type) -> bytes | None:
             text = _crs(crs)
             # A field's header has the distance to the field before.
             header = 0x15 if text else 0x25
-            return _union(_GEOGRAPHY, text + bytes([header]) + _varint(EDGE_ALGORITHMS.index(algorithm) << 1))
+            return _union(_GEOGRAPHY, text + bytes([header]) + varint(EDGE_ALGORITHMS.index(algorithm) << 1))
         case _:
             return None
 
 
 def _union(member: int, fields: bytes) -> bytes:
-    return bytes([_STRUCT]) + _varint(member << 1) + fields + _STOP + _STOP
+    return bytes([STRUCT]) + varint(member << 1) + fields + _STOP + _STOP
 
 
 def _crs(crs: str) -> bytes:
     data = crs.encode()
-    return b"" if crs == DEFAULT_CRS else b"\x18" + _varint(len(data)) + data
+    return b"" if crs == DEFAULT_CRS else b"\x18" + varint(len(data)) + data
 
 
 def with_logical_types(tail: bytes, logical_types: Mapping[int, bytes]) -> bytes:
@@ -54,7 +54,10 @@ def with_logical_types(tail: bytes, logical_types: Mapping[int, bytes]) -> bytes
     start = len(tail) - 8 - length
     if tail[-4:] != _MAGIC or start < 0:
         raise StorageError("the Parquet writer did not end the file as expected")
-    footer = _annotated(tail[start:-8], logical_types)
+    try:
+        footer = _annotated(tail[start:-8], logical_types)
+    except ValueError as e:
+        raise StorageError(f"the Parquet writer did not end the file as expected: {e}") from e
     return tail[:start] + footer + len(footer).to_bytes(4, "little") + _MAGIC
 
 
@@ -63,7 +66,7 @@ def _annotated(footer: bytes, logical_types: Mapping[int, bytes]) -> bytes:
     copied = 0
     left = dict(logical_types)
 
-    def schema_list(reader: _Reader) -> None:
+    def schema_list(reader: ThriftReader) -> None:
         nonlocal copied
         count, _ = reader.list_header()
         for _ in range(count):
@@ -73,14 +76,14 @@ def _annotated(footer: bytes, logical_types: Mapping[int, bytes]) -> bytes:
             if encoded is None:
                 continue
             end = reader.at - len(_STOP) if element.logical_type is None else element.logical_type
-            header = bytes([(_LOGICAL_TYPE - element.last_id) << 4 | _STRUCT])
+            header = bytes([(_LOGICAL_TYPE - element.last_id) << 4 | STRUCT])
             out.extend((footer[copied:start], footer[start:end], header, encoded, _STOP))
             copied = reader.at
 
-    reader = _Reader(footer)
+    reader = ThriftReader(footer)
     reader.struct(lambda field_id, kind: schema_list(reader) if field_id == _SCHEMA else reader.skip(kind))
     if left:
-        raise StorageError(f"the Parquet footer lacks the columns with the ids {sorted(left)}")
+        raise ValueError(f"the footer lacks the columns with the ids {sorted(left)}")
     return b"".join((*out, footer[copied:]))
 
 
@@ -92,7 +95,7 @@ class _Element:
     logical_type: int | None = None
     last_id: int = 0
 
-    def visit(self, reader: _Reader) -> Callable[[int, int], None]:
+    def visit(self, reader: ThriftReader) -> Callable[[int, int], None]:
         def field(field_id: int, kind: int) -> None:
             if field_id == _FIELD_ID:
                 self.field_id = reader.zigzag()
@@ -104,83 +107,6 @@ class _Element:
                 self.last_id = field_id
 
         return field
-
-
-@define
-class _Reader:
-    """Walks over Thrift's compact protocol."""
-
-    data: bytes
-    at: int = 0
-    header_at: int = 0
-
-    def struct(self, field: Callable[[int, int], Any]) -> None:
-        """Calls `field(id, kind)` for each field; it has to read or skip the value."""
-        field_id = 0
-        while True:
-            header_at = self.at
-            header = self.byte()
-            if header == 0:
-                return
-            field_id = field_id + (header >> 4) if header >> 4 else self.zigzag()
-            self.header_at = header_at
-            field(field_id, header & 0xF)
-
-    def byte(self) -> int:
-        self.at += 1
-        return self.data[self.at - 1]
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def zigzag(self) -> int:
-        value = self.varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def list_header(self) -> tuple[int, int]:
-        header = self.byte()
-        return (self.varint() if header >> 4 == 15 else header >> 4), header & 0xF
-
-    def skip(self, kind: int, *, in_list: bool = False) -> None:
-        if kind in _BOOLEANS:
-            self.at += in_list
-        elif kind == _BYTE:
-            self.at += 1
-        elif kind in _NUMBERS:
-            self.varint()
-        elif kind == _DOUBLE:
-            self.at += 8
-        elif kind == _BINARY:
-            length = self.varint()
-            self.at += length
-        elif kind in _LISTS:
-            count, element = self.list_header()
-            for _ in range(count):
-                self.skip(element, in_list=True)
-        elif kind == _MAP:
-            if count := self.varint():
-                kinds = self.byte()
-                for _ in range(count):
-                    self.skip(kinds >> 4, in_list=True)
-                    self.skip(kinds & 0xF, in_list=True)
-        elif kind == _STRUCT:
-            self.struct(lambda _, inner: self.skip(inner))
-        else:
-            raise StorageError(f"the Parquet footer has a value of the unknown kind {kind}")
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    return bytes([*out, value])
 
 
 @define(eq=False)

@@ -74,13 +74,26 @@ def check_readable(source: pa.DataType, target: PrimitiveType) -> bool:
 
 
 def promoted(array: pa.Array, target: PrimitiveType, where: str) -> pa.Array:
-    """The array in the Arrow form of the expected type; `where` names file and column in the CorruptFileError."""
+    """The array in the Arrow form of the expected type; `where` names file and column in the CorruptFileError.
+
+    Text is checked to be UTF-8 and decimals to have no digit too many: decoders let both through.
+    """
+    out = _promoted(array, target, where)
+    if isinstance(target, (StringType, DecimalType)):
+        try:
+            out.validate(full=True)
+        except pa.ArrowException as e:
+            raise CorruptFileError(f"{where}: the values are not of type {target}: {e}") from e
+    return out
+
+
+def _promoted(array: pa.Array, target: PrimitiveType, where: str) -> pa.Array:
     arrow_type = type_to_arrow(target, with_ids=False)
     if array.type == arrow_type:
         return array
     try:
         if pa.types.is_dictionary(array.type):
-            return promoted(array.dictionary_decode(), target, where)
+            return _promoted(array.dictionary_decode(), target, where)
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         if isinstance(target, _TIMESTAMPS) and not pa.types.is_date(array.type):

@@ -19,7 +19,7 @@ from icecore.engine.data.duckdb_source import DuckDBParquet
 from icecore.engine.data.file_field import FileField, file_fields
 from icecore.engine.data.orc_rows import stripe_batches
 from icecore.engine.data.orc_tail import Stripe, read_tail
-from icecore.engine.data.parquet_file import row_group_start
+from icecore.engine.data.parquet_tail import read_row_groups
 from icecore.engine.errors import CorruptFileError, IcecoreError, StorageError, ValidationError
 from icecore.engine.spec.content_file import FileFormat
 from icecore.engine.storage import Storage
@@ -100,7 +100,8 @@ class ParquetSource:
     def __init__(self, storage: Storage, location: str) -> None:
         self.location = location
         # INT96 as microseconds: nanoseconds end in the year 2262.
-        self._file = pq.ParquetFile(storage.open_input(location), coerce_int96_timestamp_unit="us")
+        self._input = storage.open_input(location)
+        self._file = pq.ParquetFile(self._input, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         self.fields = file_fields(self._file.schema_arrow)
         if sum(f.leaves for f in self.fields) != self._file.metadata.num_columns:
             raise CorruptFileError(f"{location}: the columns of the Parquet schema can't be told apart")
@@ -110,12 +111,21 @@ class ParquetSource:
         paths = [self._file.schema.column(i).path for i in sorted(leaves)]
         first = 0
         with decoding(self.location):
-            footer = self._file.metadata
-            for g in range(footer.num_row_groups):
-                group = footer.row_group(g)
-                if group.num_rows and start <= row_group_start(group) < start + length:
-                    yield from self._group(g, group.num_rows, first, paths, batch_rows)
-                first += group.num_rows
+            for g, offset in enumerate(self._starts(start, length)):
+                rows = self._file.metadata.row_group(g).num_rows
+                if rows and start <= offset < start + length:
+                    yield from self._group(g, rows, first, paths, batch_rows)
+                first += rows
+
+    def _starts(self, start: int, length: int) -> list[int]:
+        """Where the row groups start; anywhere, where the range is the whole file."""
+        count = self._file.metadata.num_row_groups
+        if start == 0 and length >= TO_THE_END:
+            return [0] * count
+        found = [g.start for g in read_row_groups(self._input, self.location)]
+        if len(found) != count:
+            raise CorruptFileError(f"{self.location}: the footer should have {count} row groups, found {len(found)}")
+        return found
 
     def _group(self, g: int, rows: int, first: int, paths: list[str], batch_rows: int) -> Iterator[FileBatch]:
         if not paths:

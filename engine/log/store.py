@@ -289,7 +289,7 @@ class EventStore:
             raise StorageError(f"can't {doing} the warehouse log {self.path}: {e}") from e
 
     def _is_out_of_reach(self, text: str) -> bool:
-        """Whether SQLite could not open the file because its folder can't be written, where it needs files beside it."""
+        """Whether SQLite could not open the file because it can't make the files that it needs beside it."""
         return "unable to open" in text and self.path.exists() and not os.access(self.path.parent, os.W_OK)
 
 

@@ -24,8 +24,7 @@ WHERE e.content <> 0 AND e.status <> 2 AND ({where});
 -- name: count_files
 SELECT
     count(*) AS files, coalesce(sum(e.record_count), 0)::BIGINT AS records,
-    count(*) FILTER (WHERE {by_partition}) AS after_partition,
-    count(*) FILTER (WHERE {where}) AS after_metrics
+    count(*) FILTER (WHERE {by_partition}) AS after_partition
 FROM {entries} AS e JOIN scan_manifests AS s USING (m)
 WHERE e.content = 0 AND e.status <> 2;
 

@@ -152,14 +152,15 @@ def test_refs(face: Face) -> None:
     face().load_table("a.t").append(rows(3))
     table = face().load_table("a.t")
     assert [ids_of(table, ref=r) for r in ("main", "dev", "start")] == [[1, 3], [2], [1]]
-    for call in (
+    calls: list[Callable[[icecore.Table], Any]] = [
         lambda t: t.append(rows(4), branch="start"),
         lambda t: t.append(rows(4), branch="none"),
         lambda t: t.manage_snapshots().create_tag(first, "dev").commit(),
         lambda t: t.manage_snapshots().create_tag(12345, "x").commit(),
         lambda t: t.manage_snapshots().remove_branch("main").commit(),
         lambda t: t.manage_snapshots().remove_tag("dev").commit(),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(IcecoreError):
             call(face().load_table("a.t"))
     face().load_table("a.t").manage_snapshots().rollback_to_snapshot(first).commit()

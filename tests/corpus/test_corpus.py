@@ -34,12 +34,12 @@ KNOWN = {
     "duckdb-iceberg/equality_deletes_mytable": Exemption(
         ("history", "snap-7342794868382145167-1-34f7dec7-90c5-4cd5-b158-5782b73fc010.avro: there is no such file"),
         "metadata/snap-7342794868382145167-1-34f7dec7-90c5-4cd5-b158-5782b73fc010.avro",
-        "L3: the rows of a v2 snapshot are known from its manifest list only, and that of one old snapshot is not there",
+        "L3: the rows of a v2 snapshot are known from its manifest list only, and one old snapshot's is not there",
     ),
     "pg_lake/spark_generated_iceberg_test_2": Exemption(
         ("history", "snap-1864641659289962989-1-ca3d011c-dffd-43da-9fc0-ced7a4ac5a35.avro: there is no such file"),
         "metadata/snap-1864641659289962989-1-ca3d011c-dffd-43da-9fc0-ced7a4ac5a35.avro",
-        "L3: the rows of a v2 snapshot are known from its manifest list only, and those of old snapshots are not there",
+        "L3: the rows of a v2 snapshot are known from its manifest list only, and old snapshots' are not there",
     ),
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows, store_of
-from writers import append_some, mixed_work
+from fault_writers import append_some, mixed_work
 
 import icecore
 from icecore.engine.errors import (
@@ -341,7 +341,8 @@ def test_a_rename_never_takes_another_table(catalog: icecore.Catalog, open_again
     make_table(catalog, "t")
     other = open_again()
     models = repository_of(catalog).models
-    original, calls = models.table_stream, []
+    original = models.table_stream
+    calls: list[tuple[str, ...]] = []
 
     def table_stream(identifier: tuple[str, ...]) -> str:
         found = original(identifier)

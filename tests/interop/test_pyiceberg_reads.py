@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -240,12 +239,12 @@ def test_manifest_counts_agree(catalog: icecore.Catalog) -> None:
     assert manifests
     for manifest in manifests:
         entries = manifest.fetch_manifest_entry(peer.io, discard_deleted=False)
-        by_status: Callable[[int], list[Any]] = lambda s: [e for e in entries if int(e.status) == s]
-        assert manifest.added_files_count == len(by_status(1))
-        assert manifest.existing_files_count == len(by_status(0))
-        assert manifest.deleted_files_count == len(by_status(2))
-        assert manifest.added_rows_count == sum(e.data_file.record_count for e in by_status(1))
-        assert manifest.existing_rows_count == sum(e.data_file.record_count for e in by_status(0))
+        by_status = {s: [e for e in entries if int(e.status) == s] for s in (0, 1, 2)}
+        assert manifest.added_files_count == len(by_status[1])
+        assert manifest.existing_files_count == len(by_status[0])
+        assert manifest.deleted_files_count == len(by_status[2])
+        assert manifest.added_rows_count == sum(e.data_file.record_count for e in by_status[1])
+        assert manifest.existing_rows_count == sum(e.data_file.record_count for e in by_status[0])
         assert manifest.manifest_length == local(manifest.manifest_path).stat().st_size
         live = [e.sequence_number for e in entries if int(e.status) != 2]
         if live:

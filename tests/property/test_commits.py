@@ -141,14 +141,14 @@ def run(table: icecore.Table, model: Model, step: tuple[Any, ...]) -> None:
 def write(table: icecore.Table, held: list[Row], branch: str, kind: str, rest: list[Any]) -> list[Row]:
     if kind == "append":
         table.append(arrow(rest[0]), branch=branch)
-        return held + rest[0]
+        return [*held, *rest[0]]
     matches = FILTERS[rest[0]]
     kept = [r for r in held if not matches(r)]
     if kind == "delete":
         table.delete(rest[0], branch=branch)
         return kept
     table.overwrite(arrow(rest[1]), rest[0], branch=branch)
-    return kept + rest[1]
+    return [*kept, *rest[1]]
 
 
 def check_peer(table: icecore.Table, model: Model) -> None:

@@ -166,7 +166,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rest(
 
     class FullFile:
         def __init__(self, name: str, mode: str) -> None:
-            self.file = open(name, mode)
+            self.file = Path(name).open(mode)  # noqa: SIM115 - closed on exit
 
         def __enter__(self) -> FullFile:
             return self

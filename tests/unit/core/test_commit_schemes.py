@@ -1,4 +1,4 @@
-"""How files are named and moved: both commit schemes, materializing by hand, and the properties that say where and how."""
+"""How files are named and moved: both commit schemes, materializing by hand, and properties that say where and how."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from core_tables import ids_of, local, make_table, metadata_files, peer_ids, rows, store_of
 
 import icecore
+from icecore.engine import transaction as transaction_module
 from icecore.engine.errors import (
     CommitConflictError,
     StorageError,
@@ -89,7 +90,7 @@ def test_md7_a_new_file_system_table_does_not_take_the_place_of_another(catalog:
 
 
 def test_md7_gzip(catalog: icecore.Catalog) -> None:
-    """MD7: gzip metadata is called `.gz.metadata.json`, is gzip, and PyIceberg reads it; bytes are the same each time."""
+    """MD7: gzip metadata is called `.gz.metadata.json`, PyIceberg reads it, and its bytes are the same each time."""
     for name, properties in (("a", {}), ("b", FILE_SYSTEM)):
         table = make_table(catalog, name, properties={"write.metadata.compression-codec": "gzip", **properties})
         table.append(rows(1))
@@ -239,6 +240,21 @@ def test_an_open_does_not_write_what_is_left_for_later(catalog: icecore.Catalog)
     assert peer_ids(catalog.path) == [1]
 
 
+def test_a_rebuild_leaves_what_is_left_for_later(catalog: icecore.Catalog) -> None:
+    """A rebuild writes what was written before, and nothing of pending commits."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.set_properties({"icecore.materialize": "manual"})
+    table.append(rows(2))
+    before = metadata_files(table)
+    catalog.rebuild()
+    assert metadata_files(table) == before
+    assert peer_ids(catalog.path) == [1]
+    assert catalog.verify().problems == ()
+    catalog.materialize()
+    assert peer_ids(catalog.path) == [1, 2]
+
+
 def test_a_manual_table_can_become_automatic(catalog: icecore.Catalog) -> None:
     """After the property is set back, the next commit writes all that was left."""
     table = make_table(catalog, properties={"icecore.materialize": "manual"})
@@ -296,6 +312,26 @@ def test_a_transaction_is_one_event(catalog: icecore.Catalog) -> None:
     assert [s.sequence_number for s in table.snapshots()] == [1, 2]
     assert [e.snapshot_id for e in table.history()] == [table.snapshots()[1].snapshot_id]
     assert peer_ids(catalog.path) == [1, 2]
+
+
+@pytest.mark.parametrize("ids", [(9, 10, 11), (11, 10, 9), (10, 9, 100)])
+def test_snapshots_of_one_event_follow_each_other_whatever_their_ids(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, ids: tuple[int, ...]
+) -> None:
+    """Several snapshots of one transaction build on each other in order, however their ids sort."""
+    table = make_table(catalog)
+    numbers = iter(ids)
+    monkeypatch.setattr(transaction_module, "new_snapshot_id", lambda taken: next(numbers))
+    with table.transaction() as transaction:
+        for i in range(3):
+            transaction.append(rows(i))
+    assert [s.snapshot_id for s in table.snapshots()] == list(ids)
+    assert [ids_of(table, snapshot_id=i) for i in ids] == [[0], [0, 1], [0, 1, 2]]
+    assert peer_ids(catalog.path) == [0, 1, 2]
+    before = metadata_files(table)
+    catalog.rebuild()
+    assert metadata_files(table) == before
+    assert catalog.verify().problems == ()
 
 
 def test_a_transaction_that_fails_changes_nothing(catalog: icecore.Catalog) -> None:

@@ -1,4 +1,4 @@
-"""Appending to the log: positions, versions, times, the chain, idempotency, and the triggers that keep it append-only."""
+"""Appending to the log: positions, versions, times, the chain, idempotency, and triggers that keep it append-only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from core_tables import ids_of, make_table, rows, store_of
+from core_tables import ids_of, make_table, rows
 
 import icecore
 from icecore.engine import events as ev
@@ -89,7 +89,7 @@ def test_the_chain_links_every_event(store: EventStore) -> None:
     assert store.head()[:2] == (3, events[-1].hash)
 
 
-FIELDS = {
+FIELDS: dict[str, Any] = {
     "position": 9,
     "event_id": "x",
     "stream": "x",
@@ -192,7 +192,7 @@ def test_a_stream_version_is_given_once(store: EventStore) -> None:
 def test_strict_types(store: EventStore) -> None:
     """STRICT tables refuse values of another type."""
     event = append_one(store)
-    row = evolve(event, position=2, event_id="e", stream_version=2, hash="h", recorded_at_ms="soon").to_row()
+    row = evolve(event, position=2, event_id="e", stream_version=2, hash="h").to_row() | {"recorded_at_ms": "soon"}
     with pytest.raises(CommitFailedError):
         store.execute(store_module.EVENTS, "insert", **row)
 

@@ -27,9 +27,9 @@ from icecore.engine.log.store import EventStore
 
 def test_a_missing_warehouse_is_not_made_unless_asked(tmp_path: Path) -> None:
     """`create=False` and `read_only` make nothing."""
-    for options in ({"create": False}, {"read_only": True}):
+    for create, read_only in ((False, False), (True, True), (False, True)):
         with pytest.raises(StorageError, match="nowhere"):
-            icecore.open(tmp_path / "nowhere", **options)
+            icecore.open(tmp_path / "nowhere", create=create, read_only=read_only)
     assert not (tmp_path / "nowhere").exists()
 
 

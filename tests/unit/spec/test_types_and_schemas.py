@@ -31,9 +31,9 @@ from icecore.engine.spec.types import (
 )
 
 PLAIN = (
-    "boolean int long float double date time timestamp timestamptz timestamp_ns timestamptz_ns string uuid binary "
-    "unknown variant geometry geography"
-).split()
+    *("boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "timestamp_ns"),
+    *("timestamptz_ns", "string", "uuid", "binary", "unknown", "variant", "geometry", "geography"),
+)
 
 
 @pytest.mark.parametrize("text", PLAIN)
@@ -67,8 +67,10 @@ def test_t3_t6_parameters_and_white_space(text: str, expected: Type) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "integer", "decimal", "decimal(39,2)", "decimal(0,0)", "decimal(9)", "fixed", "fixed[-1]", "fixed[x]"]
-    + ["struct", "varchar(3)", "geography(a, flat)", "geometry(a, b)", "timestamp_ms", "list<int>"],
+    [
+        *("", "integer", "decimal", "decimal(39,2)", "decimal(0,0)", "decimal(9)", "fixed", "fixed[-1]", "fixed[x]"),
+        *("struct", "varchar(3)", "geography(a, flat)", "geometry(a, b)", "timestamp_ms", "list<int>"),
+    ],
 )
 def test_t6_other_strings_are_refused(text: str) -> None:
     """T6: what is no type is an error of ours."""

@@ -1,0 +1,50 @@
+"""What the benchmarks share: CPU time of a call, the machine they ran on, and results as JSON."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("icecore", "duckdb", "polars", "pyarrow", "pyiceberg")
+
+
+def cpu_seconds(action: Callable[[], Any], repeat: int = 1) -> float:
+    """The least CPU time of the process, all threads, that one of `repeat` calls took."""
+    best = float("inf")
+    for _ in range(repeat):
+        gc.collect()
+        started = time.process_time()
+        action()
+        best = min(best, time.process_time() - started)
+    return best
+
+
+def peak_memory_mb() -> float:
+    """The most memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "packages": {name: version(name) for name in PACKAGES},
+    }
+
+
+def save(name: str, results: Any) -> None:
+    """Writes results/<name>.json and says so."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"environment": environment(), "results": results}, indent=1) + "\n")
+    print(f"{path.relative_to(Path(__file__).parent.parent)} written", file=sys.stderr)

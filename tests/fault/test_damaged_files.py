@@ -1,0 +1,96 @@
+"""Files of our own that were damaged: caches are made again, metadata is not needed, data files are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from core_tables import ids_of, local, make_table, rows
+
+import icecore
+from icecore.engine.errors import CorruptFileError, MissingFileError, StorageError
+
+
+def segments(catalog: icecore.Catalog) -> list[Path]:
+    return sorted((catalog.path / ".icecore" / "segments").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "text", "lost"])
+def test_damaged_segments_are_made_again(catalog: icecore.Catalog, damage: str) -> None:
+    """A torn cache never changes an answer: it is made again from the log."""
+    table = make_table(catalog)
+    for i in range(3):
+        table.append(rows(i))
+    assert ids_of(table) == [0, 1, 2]
+    assert segments(catalog)
+    for path in segments(catalog):
+        match damage:
+            case "cut":
+                path.write_bytes(path.read_bytes()[:-20])
+            case "empty":
+                path.write_bytes(b"")
+            case "text":
+                path.write_text("what was here is gone")
+            case _:
+                path.unlink()
+    with icecore.open(catalog.path) as again:
+        assert ids_of(again.load_table("ns.t")) == [0, 1, 2]
+        assert ids_of(again.load_table("ns.t"), row_filter="id = 1") == [1]
+    with icecore.open(catalog.path) as again:
+        assert ids_of(again.load_table("ns.t")) == [0, 1, 2]
+
+
+def test_a_cache_that_cant_be_written_is_done_without(catalog: icecore.Catalog) -> None:
+    """A file where the cache folder should be keeps no plan from being made."""
+    make_table(catalog).append(rows(1))
+    with icecore.open(catalog.path) as again:
+        cache = catalog.path / ".icecore"
+        for path in sorted(cache.rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        (cache if not cache.exists() else cache / "segments").write_text("a file")
+        assert ids_of(again.load_table("ns.t")) == [1]
+
+
+def test_all_metadata_may_be_lost(catalog: icecore.Catalog) -> None:
+    """Scans, deletes and appends go on from the log alone where every metadata file is gone."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    folder = local(table.metadata_location).parent
+    for path in folder.iterdir():
+        path.unlink()
+    with icecore.open(catalog.path) as again:
+        assert ids_of(again.load_table("ns.t")) == [1, 2]
+        again.rebuild()
+        again.load_table("ns.t").delete("id = 1")
+        assert ids_of(again.load_table("ns.t")) == [2]
+        assert again.verify().problems == ()
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "text", "lost"])
+def test_a_damaged_data_file_is_named(catalog: icecore.Catalog, damage: str) -> None:
+    """Reading and rewriting a damaged data file names it; nothing is committed, and other files still read."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    table.append(rows(10, 11))
+    path = local(next(t.file.file_path for t in table.scan("id < 5").plan_files()))
+    match damage:
+        case "cut":
+            path.write_bytes(path.read_bytes()[:-20])
+        case "empty":
+            path.write_bytes(b"")
+        case "text":
+            path.write_text("what was here is gone")
+        case _:
+            path.unlink()
+    expected = MissingFileError if damage == "lost" else (CorruptFileError, StorageError)
+    position = catalog.position
+    with pytest.raises(expected, match=path.name):
+        table.scan().to_arrow()
+    with pytest.raises(expected, match=path.name):
+        table.scan("id = 1").count()
+    with pytest.raises(expected, match=path.name):
+        table.delete("id = 1")
+    assert catalog.position == position
+    assert ids_of(table, row_filter="id > 5") == [10, 11]
+    table.delete("id < 5")
+    assert ids_of(table) == [10, 11], "a whole file goes without being read"
