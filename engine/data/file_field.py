@@ -11,6 +11,7 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from icecore.engine.data.arrow_schema import FIELD_ID_KEY, is_list_like
+from icecore.engine.errors import CorruptFileError
 from icecore.engine.spec.name_mapping import NameMapping
 
 _ORC_ID_KEY = b"iceberg.id"
@@ -70,6 +71,16 @@ def walk_file(fields: Iterable[FileField]) -> Iterator[FileField]:
     for f in fields:
         yield f
         yield from walk_file(f.children)
+
+
+def check_names(fields: Iterable[FileField], where: str) -> None:
+    """Raises CorruptFileError naming the file `where` two columns of one struct have the same name."""
+    seen: set[str] = set()
+    for f in fields:
+        if f.name in seen:
+            raise CorruptFileError(f"{where}: two columns are called {f.name!r}")
+        seen.add(f.name)
+        check_names(f.children, where)
 
 
 def has_ids(fields: Iterable[FileField]) -> bool:

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from icecore.engine.data.avro_source import AvroRows
 from icecore.engine.data.duckdb_source import DuckDBParquet
-from icecore.engine.data.file_field import FileField, file_fields
+from icecore.engine.data.file_field import FileField, check_names, file_fields
 from icecore.engine.data.orc_rows import stripe_batches
 from icecore.engine.data.orc_tail import Stripe, read_tail
 from icecore.engine.data.parquet_tail import read_row_groups
@@ -103,6 +103,7 @@ class ParquetSource:
         self._input = storage.open_input(location)
         self._file = pq.ParquetFile(self._input, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         self.fields = file_fields(self._file.schema_arrow)
+        check_names(self.fields, location)
         if sum(f.leaves for f in self.fields) != self._file.metadata.num_columns:
             raise CorruptFileError(f"{location}: the columns of the Parquet schema can't be told apart")
 
@@ -168,6 +169,7 @@ class OrcSource:
         self._input = storage.open_input(location)
         self._file = pyarrow.orc.ORCFile(self._input)
         self.fields = file_fields(self._file.schema)
+        check_names(self.fields, location)
         self._stripes = self._find_stripes()
 
     def _find_stripes(self) -> tuple[Stripe, ...] | None:
@@ -232,6 +234,7 @@ class AvroSource:
         self.location = location
         self._rows = AvroRows(storage.read_bytes(location), location)
         self.fields = file_fields(self._rows.schema)
+        check_names(self.fields, location)
 
     def batches(self, leaves: frozenset[int], start: int, length: int, batch_rows: int) -> Iterator[FileBatch]:
         """See `Source.batches`."""
