@@ -133,7 +133,7 @@ class Storage:
         with translated(location, "write"):
             path = local_path(target)
             if path is not None:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                self._make_folder(os.path.dirname(path))
                 return pa.OSFile(path, "wb")
             filesystem, inner = self._remote(target)
             return filesystem.open_output_stream(inner)
@@ -158,7 +158,7 @@ class Storage:
                     stream.write(data)
                 return
             folder = os.path.dirname(path)
-            os.makedirs(folder, exist_ok=True)
+            self._make_folder(folder)
             temporary = os.path.join(folder, f".{os.path.basename(path)[:100]}.{uuid.uuid4().hex}.tmp")
             try:
                 with open(temporary, "xb") as f:
@@ -175,16 +175,31 @@ class Storage:
                     os.unlink(temporary)
 
     def sync(self, location: str) -> None:
-        """Makes a local file that was written through `open_output` durable."""
+        """Makes a local file that was written through `open_output` durable, its name in its folder too."""
         path = self.local_path(location)
-        if path is None or not self.durable:
+        if path is not None and self.durable:
+            with translated(location, "sync"):
+                _fsync(path)
+                _fsync(os.path.dirname(path))
+
+    def sync_folder(self, location: str) -> None:
+        """Makes the names of the files that were put into a local folder durable."""
+        path = self.local_path(location)
+        if path is not None and self.durable:
+            with translated(location, "sync"):
+                _fsync(path)
+
+    def _make_folder(self, path: str) -> None:
+        """Makes a folder and those above it; a new folder's name is made durable in the one that holds it."""
+        if os.path.isdir(path):
             return
-        with translated(location, "sync"):
-            fd = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        parent = os.path.dirname(path)
+        if parent and parent != path:
+            self._make_folder(parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
+        if self.durable and parent:
+            _fsync(parent)
 
     def size(self, location: str) -> int:
         """The size of a file in bytes."""
@@ -230,3 +245,11 @@ class Storage:
             filesystem, inner = self._remote(target)
             selector = pyarrow.fs.FileSelector(inner, allow_not_found=True)
             return sorted(i.base_name for i in filesystem.get_file_info(selector) if i.is_file)
+
+
+def _fsync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

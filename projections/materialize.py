@@ -176,6 +176,8 @@ class Materializer:
         return WrittenFile(location, kind, len(data), hashlib.sha256(data).hexdigest(), event.position)
 
     def _move_pointers(self, stream: str, state: TableState, written: list[WrittenFile], storage: Storage) -> None:
+        for folder in sorted({f.location.rsplit("/", 1)[0] for f in written}):
+            storage.sync_folder(folder)
         with self._store.write():
             self._claims.settle(stream)
             head = self._store.row(MODELS, "get_head", stream=stream)

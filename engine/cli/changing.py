@@ -87,8 +87,8 @@ def register(
             table, metadata_location, location_mapping=mapping or None, message=message, author=author
         )
         text = TableText(found)
-        rows = text.total("records") or 0
         if settings.as_json:
             print_json(text.as_dict())
         else:
-            print_text(f"registered {text.name}: {counted(len(found.snapshots()), 'snapshot')}, {counted(rows, 'row')}")
+            files = counted(text.total("data-files") or 0, "data file")
+            print_text(f"registered {text.name}: {counted(len(found.snapshots()), 'snapshot')}, {files}")

@@ -100,7 +100,7 @@ def create_view(
             print_json(text.as_dict())
         else:
             columns = counted(len(made.schema().fields), "column")
-            print_text(f"view {text.name}: {columns}, version {made.metadata.current_version_id}")
+            print_text(f"made {text.name}: a view of {columns}, version {made.metadata.current_version_id}")
 
 
 @click.command()
@@ -108,7 +108,10 @@ def create_view(
 @common_options
 @pass_settings
 def ls(settings: Settings, namespace: str | None) -> None:
-    """List the tables and views of a namespace, or of all."""
+    """List the tables and views of a namespace, or of all.
+
+    The number of rows is left out where delete files are in the way.
+    """
     with settings.read() as catalog:
         if namespace is not None:
             catalog.load_namespace_properties(namespace)
@@ -142,8 +145,7 @@ def describe(settings: Settings, name: str) -> None:
 
 def _table_row(table: Table) -> _Row:
     text = TableText(table)
-    files, records = text.total("data-files"), text.total("records")
-    return text.name, "table", table.format_version, files, records, text.updated_at()
+    return text.name, "table", table.format_version, text.total("data-files"), text.rows(), text.updated_at()
 
 
 def _view_row(view: View) -> _Row:

@@ -41,6 +41,10 @@ class TableText:
         text = (snapshot.summary or {}).get(f"total-{what}")
         return int(text) if text is not None and text.isdigit() else None
 
+    def rows(self) -> int | None:
+        """The rows of the current snapshot; None where that takes reading, as with delete files."""
+        return self.total("records") if self.total("delete-files") == 0 else None
+
     def as_pairs(self) -> dict[str, Any]:
         """What there is to say, name by name, in words."""
         table, schema = self.table, self.table.schema()
@@ -60,7 +64,7 @@ class TableText:
             "branches, tags": [_ref_text(n, r) for n, r in table.refs().items()] or "none",
             "files": self.total("data-files"),
             "delete files": self.total("delete-files"),
-            "rows": self.total("records"),
+            "rows before deletes" if self.total("delete-files") else "rows": self.total("records"),
         }
 
     def as_dict(self) -> dict[str, Any]:
