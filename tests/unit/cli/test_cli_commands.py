@@ -66,8 +66,8 @@ def test_create_like_a_file(run: Run, run_json: RunJson, tmp_path: Path) -> None
 def test_ls_lists_tables_of_one_or_all_namespaces(run: Run, run_json: RunJson, orders: str) -> None:
     """A namespace's own tables and those of namespaces inside it; one without tables gives none."""
     run("create", "other.t", "--schema", "id long", "--create-namespace")
-    assert [t["table"] for t in run_json("ls")] == ["other.t", orders]
-    assert [(t["table"], t["files"], t["rows"], t["format"]) for t in run_json("ls", "shop")] == [(orders, 3, 3, 2)]
+    assert [t["name"] for t in run_json("ls")] == ["other.t", orders]
+    assert [(t["name"], t["files"], t["rows"], t["format"]) for t in run_json("ls", "shop")] == [(orders, 3, 3, 2)]
     assert orders in run("ls").stdout
     assert "'nope'" in run("ls", "nope", code=1).stderr
 
@@ -264,8 +264,8 @@ def test_options_before_and_after_the_command_and_from_the_environment(orders: s
     """A command's own option wins over the program's, which wins over the environment."""
     runner = CliRunner(env={"ICECORE_WAREHOUSE": str(warehouse), "ICECORE_OUTPUT": "json"})
     assert runner.invoke(cli, ["ls"]).stdout.startswith("[")
-    assert runner.invoke(cli, ["--output", "table", "ls"]).stdout.startswith("table")
-    assert runner.invoke(cli, ["--output", "json", "ls", "--output", "table"]).stdout.startswith("table")
+    assert runner.invoke(cli, ["--output", "table", "ls"]).stdout.startswith("name")
+    assert runner.invoke(cli, ["--output", "json", "ls", "--output", "table"]).stdout.startswith("name")
     assert runner.invoke(cli, ["-w", "/nowhere", "ls"]).exit_code == 1
     assert runner.invoke(cli, ["-w", "/nowhere", "ls", "-w", str(warehouse)]).exit_code == 0
 

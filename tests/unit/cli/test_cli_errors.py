@@ -15,7 +15,12 @@ from icecore.engine.cli.main import cli
 Run = Callable[..., Result]
 
 READING = (["ls"], ["describe", "a.b"], ["log"], ["show", "a.b"], ["plan", "a.b"], ["sql", "SELECT 1"], ["verify"])
-WRITING = (["create", "a.b", "--schema", "x int"], ["register", "a.b", "/nowhere.json"], ["rebuild"])
+WRITING = (
+    ["create", "a.b", "--schema", "x int"],
+    ["create-view", "a.v", "--sql", "SELECT 1"],
+    ["register", "a.b", "/nowhere.json"],
+    ["rebuild"],
+)
 
 
 @pytest.mark.parametrize("arguments", [*READING, *WRITING], ids=lambda a: a[0])
@@ -60,6 +65,13 @@ def test_no_warehouse_named(arguments: list[str]) -> None:
         ["create", "shop.t", "--schema", "id long", "--partition", "month(id)"],
         ["create", "shop.t", "--schema", "id long", "--sort", "nope"],
         ["create", "shop.t", "--schema", "id timestamp_ns"],
+        ["create-view", "shop.orders", "--sql", "SELECT 1 AS x", "--replace"],
+        ["create-view", "nope.v", "--sql", "SELECT 1 AS x"],
+        ["create-view", "shop.v", "--sql", "SELECT nope FROM orders"],
+        ["create-view", "shop.v", "--sql", "SELECT * FROM nope"],
+        ["create-view", "shop.v", "--sql", "SELECT * FROM read_csv('/etc/passwd')"],
+        ["create-view", "shop.v", "--sql", "DROP TABLE orders"],
+        ["create-view", "shop.v", "--sql", "SELECT 1 AS x", "--dialect", "nope"],
         ["register", "shop.t", "/nowhere/v1.metadata.json"],
         ["register", "shop.orders", "/nowhere/v1.metadata.json"],
         ["sql", "SELEC 1"],
@@ -89,6 +101,7 @@ def test_errors_are_one_line(run: Run, orders: str, arguments: list[str]) -> Non
         ["create", "shop.t", "--schema", "id long", "--like", __file__],
         ["create", "shop.t", "--schema", "id long", "--property", "k"],
         ["create", "shop.t", "--schema", "id long", "--format-version", "4"],
+        ["create-view", "shop.v"],
         ["append", "shop.orders"],
         ["append", "shop.orders", "/nowhere.csv"],
         ["log", "--since", "yesterday"],
@@ -159,6 +172,6 @@ def test_hostile_names(run: Run, warehouse: Path, tmp_path: Path, name: str) -> 
         shown = run(*arguments).stdout
         assert "\x1b" not in shown
     listed: list[dict[str, Any]] = orjson.loads(run("ls", "-o", "json").stdout)
-    assert [(t["table"], t["rows"]) for t in listed] == [(f"ns.{name}", 1)]
+    assert [(t["name"], t["rows"]) for t in listed] == [(f"ns.{name}", 1)]
     assert all(p.resolve().is_relative_to(warehouse) for p in warehouse.rglob("*"))
     run("verify")
