@@ -113,6 +113,8 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
             yield f"rename to {'.'.join(payload['to'])}"
         case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
             yield f"drop {'.'.join(payload['identifier'])}"
+        case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
+            yield f"undrop {'.'.join(payload['identifier'])}"
         case ev.TABLE_COMMITTED:
             for update in payload["updates"]:
                 if text := describe_update(update):

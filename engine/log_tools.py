@@ -1,0 +1,64 @@
+"""The log as a tool: the part of `Catalog` that undoes, compares and carries away what the log holds."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from icecore.engine.identifiers import IdentifierLike, identifier_tuple
+from icecore.engine.log.store import EventStore
+from icecore.engine.provenance import provenance
+from icecore.engine.repository import Repository
+from icecore.engine.state import TableState
+from icecore.engine.table import Table
+from icecore.engine.undrop import undrop
+from icecore.engine.view import View
+from icecore.engine.view_repository import ViewRepository
+
+
+class CatalogLogTools(ABC):
+    """What `Catalog` can do with its log beyond reading it."""
+
+    actor: str | None
+    _store: EventStore
+    _repository: Repository
+    _views: ViewRepository
+
+    @abstractmethod
+    def _table(self, state: TableState) -> Table: ...
+
+    @abstractmethod
+    def load_view(self, identifier: IdentifierLike) -> View:
+        """Raises NoSuchViewError."""
+
+    def undrop_table(
+        self,
+        identifier: IdentifierLike,
+        *,
+        position: int | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> Table:
+        """Gives the table that was last dropped under a name its name back, with all it held.
+
+        `position` is that of the drop to undo where several tables of that name were dropped. Raises NoSuchTableError,
+        TableAlreadyExistsError where the name is taken, NoSuchNamespaceError where its namespace is gone.
+        """
+        name = identifier_tuple(identifier)
+        who = provenance(self.actor, message=message, author=author)
+        state = self._repository.state(undrop(self._repository, "table", name, position, who))
+        self._repository.follow(state)
+        return self._table(state)
+
+    def undrop_view(
+        self,
+        identifier: IdentifierLike,
+        *,
+        position: int | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> View:
+        """As `undrop_table`. Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        name = identifier_tuple(identifier)
+        who = provenance(self.actor, message=message, author=author)
+        self._views.follow(undrop(self._repository, "view", name, position, who))
+        return self.load_view(name)
