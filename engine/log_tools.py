@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.log.store import EventStore
@@ -13,6 +14,9 @@ from icecore.engine.table import Table
 from icecore.engine.undrop import undrop
 from icecore.engine.view import View
 from icecore.engine.view_repository import ViewRepository
+
+if TYPE_CHECKING:
+    from icecore.projections.diff import CatalogDiff
 
 
 class CatalogLogTools(ABC):
@@ -62,3 +66,13 @@ class CatalogLogTools(ABC):
         who = provenance(self.actor, message=message, author=author)
         self._views.follow(undrop(self._repository, "view", name, position, who))
         return self.load_view(name)
+
+    def diff(self, from_position: int, to_position: int | None = None) -> CatalogDiff:
+        """What the events after one position up to another, the last without one, changed: see `CatalogDiff`.
+
+        Reads the log only. Raises ValidationError where the positions are not in the log or in the wrong order.
+        """
+        from icecore.projections.diff import diff
+
+        to = self._store.head()[0] if to_position is None else to_position
+        return diff(self._store, self._repository, self._views, from_position, to)
