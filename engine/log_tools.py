@@ -76,3 +76,16 @@ class CatalogLogTools(ABC):
 
         to = self._store.head()[0] if to_position is None else to_position
         return diff(self._store, self._repository, self._views, from_position, to)
+
+    def revert(self, position: int, *, message: str | None = None, author: str | None = None) -> int:
+        """Undoes the commit at a position by a new one, whose position is returned; its message says which by default.
+
+        Properties, refs, the current schema, spec and sort order are set back where they are still as the commit left
+        them; files that it added are removed where all are still live, files that it removed come back; renames, drops
+        and creates are undone. All or nothing. Raises CommitConflictError naming the later commits that stand in the
+        way, ValidationError for what has no way back: format upgrades, expired snapshots, deletes by delete files.
+        """
+        from icecore.engine.revert import revert
+
+        who = provenance(self.actor, message=message, author=author)
+        return revert(self._repository, self._views, position, who).position

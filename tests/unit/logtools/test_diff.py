@@ -14,7 +14,7 @@ from icecore.projections.diff import DIFF_SCHEMA, Change
 from icecore.projections.diff_files import FileChanges, file_changes
 
 
-def lines(table: pa.Table) -> list[tuple[str, ...]]:
+def lines(table: pa.Table) -> list[tuple[str | None, ...]]:
     columns = ("kind", "name", "action", "what", "key", "before", "after")
     return [tuple(r[c] for c in columns) for r in table.to_pylist()]
 
