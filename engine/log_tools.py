@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.log.store import EventStore
+from icecore.engine.log.transfer import JSONL, PathOrFile, export_log
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState
@@ -89,3 +90,11 @@ class CatalogLogTools(ABC):
 
         who = provenance(self.actor, message=message, author=author)
         return revert(self._repository, self._views, position, who).position
+
+    def export_log(self, target: PathOrFile, format: str = JSONL) -> int:
+        """Writes the whole log to a path or an open binary file, and returns how many events that are.
+
+        `jsonl` gives CloudEvents 1.0, one a line, `parquet` a table; both hold the envelope and the content files, so
+        that `icecore.import_log` makes the same log of it. Raises ValidationError, CorruptLogError, StorageError.
+        """
+        return export_log(self._store, target, format)

@@ -21,6 +21,9 @@ INSERT INTO event_content (position, row_count, data) VALUES ($position, $row_co
 -- name: content
 SELECT data FROM event_content WHERE position = $position;
 
+-- name: content_with_rows
+SELECT data, row_count FROM event_content WHERE position = $position;
+
 -- name: by_position
 SELECT * FROM event WHERE position = $position;
 
