@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from icecore.engine.events import is_view_stream
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple
-from icecore.engine.log.store import EventStore
+from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.transfer import JSONL, PathOrFile, export_log
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
@@ -98,3 +99,17 @@ class CatalogLogTools(ABC):
         that `icecore.import_log` makes the same log of it. Raises ValidationError, CorruptLogError, StorageError.
         """
         return export_log(self._store, target, format)
+
+    def checkpoint(self) -> int:
+        """Notes the state of every table that changed since its last checkpoint; returns how many those are.
+
+        Opening and loading then replay nothing. Commits note checkpoints of their own now and then; both are caches,
+        which `verify` compares with a replay. Raises ReadOnlyError, WarehouseLockedError.
+        """
+        self._repository.check_writable()
+        done = 0
+        for row in self._store.rows(MODELS, "without_checkpoint"):
+            if not is_view_stream(row["stream"]):
+                self._repository.checkpoint(self._repository.state(row["stream"]))
+                done += 1
+        return done

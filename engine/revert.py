@@ -91,7 +91,7 @@ class _Revert:
     # Names
 
     def _drop(self) -> Event:
-        """Undoes a create or an undrop: nothing may have happened to the table since but that its files were written."""
+        """Undoes a create or an undrop: since then at most the files may have been written."""
         stream = self.event.stream
         kind = ev.VIEW_DROPPED if self._is_view else ev.TABLE_DROPPED
         identifier = tuple(self.event.payload["identifier"])

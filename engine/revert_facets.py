@@ -1,4 +1,4 @@
-"""The way back of a change of metadata: each part that it changed is set back where it is still as the change left it."""
+"""The way back of a change of metadata: each part is set back where it is still as the change left it."""
 
 from __future__ import annotations
 

@@ -42,6 +42,12 @@ SELECT * FROM event WHERE stream = $stream AND stream_version > $after AND posit
 -- name: all
 SELECT * FROM event WHERE position > $after AND position <= $up_to ORDER BY position;
 
+-- name: naming
+-- Commits are by far the most events, and give no names.
+SELECT * FROM event
+WHERE position <= $up_to AND kind NOT IN ('table.committed', 'table.materialized', 'view.committed')
+ORDER BY position;
+
 -- name: filtered
 SELECT * FROM event
 WHERE position > $after AND position <= $up_to
