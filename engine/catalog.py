@@ -16,6 +16,7 @@ from icecore.engine.errors import IcecoreError, ReadOnlyError, StorageError, Val
 from icecore.engine.identifiers import Identifier, IdentifierLike, folder_name, identifier_tuple, namespace_tuple
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.log_tools import CatalogLogTools
 from icecore.engine.provenance import provenance
 from icecore.engine.register import registration_payload
 from icecore.engine.repository import Repository
@@ -59,7 +60,7 @@ def open_catalog(
     return Catalog(path, create=create, read_only=read_only, actor=actor, name=name)
 
 
-class Catalog(CatalogViews):
+class Catalog(CatalogViews, CatalogLogTools):
     """A warehouse. Every change is one event of its log; everything else follows from the log."""
 
     def __init__(

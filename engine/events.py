@@ -10,11 +10,13 @@ Kinds and payloads (all JSON objects):
     table.committed               updates, requirements, snapshots
     table.renamed                 from, to
     table.dropped                 identifier
+    table.undropped               identifier
     table.materialized            (nothing: metadata is written out as of here)
     view.created                  identifier, updates, requirements
     view.committed                updates, requirements
     view.renamed                  from, to
     view.dropped                  identifier
+    view.undropped                identifier
 
 `updates` are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned. `snapshots` says for
 each snapshot id which manifests its list has beyond those of its parent: see `manifest_changes.py`.
@@ -42,11 +44,13 @@ TABLE_REGISTERED = "table.registered"
 TABLE_COMMITTED = "table.committed"
 TABLE_RENAMED = "table.renamed"
 TABLE_DROPPED = "table.dropped"
+TABLE_UNDROPPED = "table.undropped"
 TABLE_MATERIALIZED = "table.materialized"
 VIEW_CREATED = "view.created"
 VIEW_COMMITTED = "view.committed"
 VIEW_RENAMED = "view.renamed"
 VIEW_DROPPED = "view.dropped"
+VIEW_UNDROPPED = "view.undropped"
 
 CATALOG_STREAM = "catalog"
 

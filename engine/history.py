@@ -27,9 +27,8 @@ class CatalogAt:
         self._planner = planner
         self._namespaces: dict[Identifier, dict[str, str]] = {}
         self._streams: dict[Identifier, str] = {}
-        for event in store.events(up_to=position):
-            if event.kind not in (ev.TABLE_COMMITTED, ev.TABLE_MATERIALIZED, ev.VIEW_COMMITTED):
-                self._apply(event.kind, event.stream, event.payload)
+        for event in store.naming_events(position):
+            self._apply(event.kind, event.stream, event.payload)
 
     def _apply(self, kind: str, stream: str, payload: dict[str, object]) -> None:
         def name(key: str) -> Identifier:
@@ -37,7 +36,7 @@ class CatalogAt:
 
         fold_namespaces(self._namespaces, kind, payload)
         match kind:
-            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED:
+            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED | ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
                 self._streams[name("identifier")] = stream
             case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
                 self._streams.pop(name("from"), None)

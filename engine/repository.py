@@ -136,10 +136,10 @@ class Repository:
         """The state after a given number of events of the stream."""
         if version == 0:
             return None
-        state: TableState | None = None
-        known = self._materialized.get(stream)
-        if known is not None and known.stream_version <= version:
-            state = known
+        state = self._materialized.get(stream)
+        if state is None or state.stream_version > version:
+            last = next(self.store.stream_events(stream, version - 1), None)
+            state = None if last is None else self._checkpoint(stream, last.position)
         events = self.store.stream_events(stream, state.stream_version if state else 0)
         return fold(state, (e for e in events if e.stream_version <= version))
 
@@ -438,6 +438,10 @@ class Repository:
         interval = max(CHECKPOINT_EVERY, len(state.metadata.snapshots) // 8)
         if state.stream_version - self._checkpointed.get(state.stream, 0) < interval:
             return
+        self.checkpoint(state)
+
+    def checkpoint(self, state: TableState) -> None:
+        """Notes a state, so that the next process replays from there only. The latest two of a table are kept."""
         with self.store.write():
             self.store.execute(
                 MODELS,

@@ -135,6 +135,8 @@ class TableFold:
                 return evolve(state, identifier=tuple(payload["to"]))
             case ev.TABLE_DROPPED:
                 return evolve(state, dropped=True)
+            case ev.TABLE_UNDROPPED:
+                return evolve(state, identifier=tuple(payload["identifier"]), dropped=False)
             case _:
                 raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
 

@@ -171,6 +171,10 @@ class ViewRepository:
 
     # Files
 
+    def follow(self, stream: str) -> None:
+        """Lets the files follow what was appended to a view's stream. The commit stands whatever happens to them."""
+        self._after(stream)
+
     def _after(self, stream: str) -> ViewState:
         """Lets the files follow a commit, and gives the state. The commit stands whatever happens to them."""
         state = self.state(stream)

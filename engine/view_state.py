@@ -75,6 +75,8 @@ def _next(state: ViewState | None, event: Event) -> ViewState:
             return evolve(at, identifier=tuple(payload["to"]))
         case ev.VIEW_DROPPED:
             return evolve(at, dropped=True)
+        case ev.VIEW_UNDROPPED:
+            return evolve(at, identifier=tuple(payload["identifier"]), dropped=False)
         case _:
             raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
 

@@ -58,10 +58,10 @@ class _Names:
         self._names: dict[str, list[tuple[int, str]]] = {}
         renamed = (ev.TABLE_RENAMED, ev.VIEW_RENAMED)
         kinds = (ev.TABLE_CREATED, ev.TABLE_REGISTERED, ev.VIEW_CREATED, *renamed)
-        for kind in kinds:
-            for event in store.filtered_events(kind=kind):
+        for event in store.naming_events():
+            if event.kind in kinds:
                 payload = event.payload
-                name = ".".join(payload["to"] if kind in renamed else payload["identifier"])
+                name = ".".join(payload["to"] if event.kind in renamed else payload["identifier"])
                 self._names.setdefault(event.stream, []).append((event.position, name))
 
     def at(self, stream: str, position: int) -> str | None:
@@ -113,6 +113,8 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
             yield f"rename to {'.'.join(payload['to'])}"
         case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
             yield f"drop {'.'.join(payload['identifier'])}"
+        case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
+            yield f"undrop {'.'.join(payload['identifier'])}"
         case ev.TABLE_COMMITTED:
             for update in payload["updates"]:
                 if text := describe_update(update):

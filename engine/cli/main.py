@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from icecore.engine.cli import changing, reading, table_commands, warehouse_commands
+from icecore.engine.cli import changing, log_commands, reading, table_commands, warehouse_commands
 from icecore.engine.cli.output import printable
 from icecore.engine.cli.settings import program_options
 from icecore.engine.errors import IcecoreError
@@ -58,6 +58,8 @@ for _command in (
     reading.sql,
     warehouse_commands.verify,
     warehouse_commands.rebuild,
+    log_commands.export,
+    log_commands.import_,
     warehouse_commands.demo,
 ):
     cli.add_command(_command)

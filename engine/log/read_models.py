@@ -63,6 +63,9 @@ class ReadModels:
                 self._rename(event, tuple(payload["from"]), tuple(payload["to"]))
             case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
                 self._forget_name(event, tuple(payload["identifier"]))
+            case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
+                self._put_name(event, tuple(payload["identifier"]))
+                self._share_again(event, tuple(payload["identifier"]))
         if event.stream != ev.CATALOG_STREAM:
             self._advance(event, payload)
 
@@ -237,6 +240,20 @@ class ReadModels:
             catalog=self.catalog_name,
             namespace=dotted(identifier[:-1]),
             name=identifier[-1],
+        )
+
+    def _share_again(self, event: Event, identifier: tuple[str, ...]) -> None:
+        """Gives other engines the pointer back; where nothing is written out yet, it comes with the first file."""
+        head = self._store.row(MODELS, "get_head", stream=event.stream)
+        if head is None or head["metadata_location"] is None:
+            return
+        self._run(
+            "put_iceberg_table",
+            catalog=self.catalog_name,
+            namespace=dotted(identifier[:-1]),
+            name=identifier[-1],
+            metadata_location=head["metadata_location"],
+            iceberg_type="VIEW" if ev.is_view_stream(event.stream) else "TABLE",
         )
 
     def location_in_use(self, location: str) -> bool:

@@ -165,6 +165,11 @@ class EventStore:
         limit = _LAST_POSITION if up_to is None else up_to
         yield from map(Event.from_row, self._iterate("of_stream", stream=stream, after=after_version, up_to=limit))
 
+    def naming_events(self, up_to: int | None = None) -> Iterator[Event]:
+        """The events that are no commits to a table or view: those that give names, take them and shape namespaces."""
+        limit = _LAST_POSITION if up_to is None else up_to
+        yield from map(Event.from_row, self._iterate("naming", up_to=limit))
+
     def filtered_events(self, **conditions: Any) -> Iterator[Event]:
         """Events by any of: after, up_to (positions), stream, actor, kind, since_ms, until_ms."""
         defaults = {"after": 0, "up_to": _LAST_POSITION}

@@ -21,6 +21,9 @@ INSERT INTO event_content (position, row_count, data) VALUES ($position, $row_co
 -- name: content
 SELECT data FROM event_content WHERE position = $position;
 
+-- name: content_with_rows
+SELECT data, row_count FROM event_content WHERE position = $position;
+
 -- name: by_position
 SELECT * FROM event WHERE position = $position;
 
@@ -38,6 +41,12 @@ SELECT * FROM event WHERE stream = $stream AND stream_version > $after AND posit
 
 -- name: all
 SELECT * FROM event WHERE position > $after AND position <= $up_to ORDER BY position;
+
+-- name: naming
+-- Commits are by far the most events, and give no names.
+SELECT * FROM event
+WHERE position <= $up_to AND kind NOT IN ('table.committed', 'table.materialized', 'view.committed')
+ORDER BY position;
 
 -- name: filtered
 SELECT * FROM event

@@ -2,6 +2,7 @@
 
 from icecore.engine.catalog import Catalog, open_catalog
 from icecore.engine.errors import IcecoreError
+from icecore.engine.import_log import import_log
 from icecore.engine.scan import DataScan
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
@@ -26,5 +27,6 @@ __all__ = [
     "TableMetadata",
     "View",
     "ViewMetadata",
+    "import_log",
     "open",
 ]

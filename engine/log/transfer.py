@@ -1,0 +1,165 @@
+"""Carries a log out of one warehouse and into a new one: same positions, ids and hashes, checked on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+from attrs import frozen
+
+from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError, ValidationError
+from icecore.engine.events import GENESIS_HASH, Event
+from icecore.engine.log.content import decode_content
+from icecore.engine.log.export import (
+    FORMATS,
+    JSONL,
+    PARQUET,
+    Record,
+    read_jsonl,
+    read_parquet,
+    records,
+    write_jsonl,
+    write_parquet,
+)
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.store import EVENTS, EventStore
+
+PathOrFile = str | os.PathLike[str] | IO[bytes]
+PARQUET_MAGIC = b"PAR1"
+
+
+@frozen
+class ImportedLog:
+    """What an import brought in: events, and the hash of the last one, which is that of the log it came from."""
+
+    events: int
+    head: str
+
+
+def export_log(store: EventStore, target: PathOrFile, format: str) -> int:
+    """Writes the whole log and returns how many events that are; a file at a path appears whole or not at all.
+
+    Raises ValidationError for an unknown format, CorruptLogError where the chain is broken, StorageError.
+    """
+    if format not in FORMATS:
+        raise ValidationError(f"a log is exported as {' or '.join(FORMATS)}, found {format!r}")
+    checked = verified(records(store))
+    if isinstance(target, (str, os.PathLike)):
+        with _replacing(Path(target)) as out:
+            return _write(store, checked, out, format)
+    return _write(store, checked, target, format)
+
+
+def _write(store: EventStore, found: Iterable[Record], out: IO[bytes], format: str) -> int:
+    if format == PARQUET:
+        return write_parquet(found, out)
+    return write_jsonl(f"urn:uuid:{store.warehouse_value('warehouse-uuid')}", found, out)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file beside the path that takes its place at the end."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(path)
+    except OSError as e:
+        raise StorageError(f"can't write {path}: {e.strerror or e}") from e
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def import_records(store: EventStore, models: ReadModels, source: PathOrFile) -> ImportedLog:
+    """Appends the events of an exported log to an empty one, and brings the read models up, in one transaction.
+
+    Raises ValidationError where the log is not empty, CorruptLogError where the chain is broken, CorruptFileError where
+    the file is no exported log, StorageError. Nothing is stored then.
+    """
+    with _opened(source) as (file, where), store.write():
+        if store.head()[0]:
+            raise ValidationError(f"the log {store.path} is not empty: it has {store.head()[0]} events")
+        count, head = 0, GENESIS_HASH
+        for record in verified(_read(file, where)):
+            _append(store, models, record)
+            count, head = count + 1, record.event.hash
+        if not count:
+            raise ValidationError(f"{where} holds no events")
+    return ImportedLog(count, head)
+
+
+def _append(store: EventStore, models: ReadModels, record: Record) -> None:
+    event = record.event
+    store.execute(EVENTS, "insert", **event.to_row())
+    if record.content is not None:
+        rows = decode_content(record.content, event.position).num_rows
+        store.execute(EVENTS, "insert_content", position=event.position, row_count=rows, data=record.content)
+    try:
+        models.apply(event)
+    except IcecoreError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, orjson.JSONDecodeError) as e:
+        raise CorruptLogError(
+            f"position {event.position}: the {event.kind} event can't be applied: {type(e).__name__} {e}"
+        ) from e
+
+
+def _read(file: IO[bytes], where: str) -> Iterator[Record]:
+    magic = file.read(len(PARQUET_MAGIC))
+    file.seek(0)
+    return read_parquet(file, where) if magic == PARQUET_MAGIC else read_jsonl(file, where)
+
+
+@contextlib.contextmanager
+def _opened(source: PathOrFile) -> Iterator[tuple[IO[bytes], str]]:
+    if not isinstance(source, (str, os.PathLike)):
+        yield source, str(getattr(source, "name", "the exported log"))
+        return
+    with contextlib.ExitStack() as opened:
+        try:
+            file = opened.enter_context(Path(source).open("rb"))
+        except OSError as e:
+            raise StorageError(f"can't read {source}: {e.strerror or e}") from e
+        yield file, str(source)
+
+
+def verified(found: Iterable[Record]) -> Iterator[Record]:
+    """The records as they come. Raises CorruptLogError at the first that does not follow the one before it."""
+    position, previous, time_ms = 0, GENESIS_HASH, -1
+    versions: dict[str, int] = {}
+    for record in found:
+        event = record.event
+        if (problem := _problem(record, position, previous, time_ms, versions)) is not None:
+            raise CorruptLogError(f"position {event.position}: {problem} (event {event.event_id}, {event.kind})")
+        versions[event.stream] = event.stream_version
+        position, previous, time_ms = event.position, event.hash, event.recorded_at_ms
+        yield record
+
+
+def _problem(record: Record, position: int, previous: str, time_ms: int, versions: dict[str, Any]) -> str | None:
+    event: Event = record.event
+    if event.position != position + 1:
+        return f"it follows position {position}"
+    if event.prev_hash != previous:
+        return "it does not follow the event before it: the hashes don't chain"
+    if event.hash != event.computed_hash():
+        return "it was changed after it was written: it has another hash"
+    if event.recorded_at_ms <= time_ms:
+        return "its time is not after that of the event before it"
+    if event.stream_version != versions.get(event.stream, 0) + 1:
+        return f"version {event.stream_version} of {event.stream} follows {versions.get(event.stream, 0)}"
+    if (record.content is None) != (event.content_sha256 is None):
+        return "its content files are missing" if record.content is None else "it has content files it knows nothing of"
+    if record.content is not None and hashlib.sha256(record.content).hexdigest() != event.content_sha256:
+        return "its content files were changed after they were written"
+    return None
+
+
+__all__ = ["FORMATS", "JSONL", "PARQUET", "ImportedLog", "PathOrFile", "export_log", "import_records", "verified"]

@@ -1,0 +1,115 @@
+"""The log as a tool: the part of `Catalog` that undoes, compares and carries away what the log holds."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from icecore.engine.events import is_view_stream
+from icecore.engine.identifiers import IdentifierLike, identifier_tuple
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.log.transfer import JSONL, PathOrFile, export_log
+from icecore.engine.provenance import provenance
+from icecore.engine.repository import Repository
+from icecore.engine.state import TableState
+from icecore.engine.table import Table
+from icecore.engine.undrop import undrop
+from icecore.engine.view import View
+from icecore.engine.view_repository import ViewRepository
+
+if TYPE_CHECKING:
+    from icecore.projections.diff import CatalogDiff
+
+
+class CatalogLogTools(ABC):
+    """What `Catalog` can do with its log beyond reading it."""
+
+    actor: str | None
+    _store: EventStore
+    _repository: Repository
+    _views: ViewRepository
+
+    @abstractmethod
+    def _table(self, state: TableState) -> Table: ...
+
+    @abstractmethod
+    def load_view(self, identifier: IdentifierLike) -> View:
+        """Raises NoSuchViewError."""
+
+    def undrop_table(
+        self,
+        identifier: IdentifierLike,
+        *,
+        position: int | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> Table:
+        """Gives the table that was last dropped under a name its name back, with all it held.
+
+        `position` is that of the drop to undo where several tables of that name were dropped. Raises NoSuchTableError,
+        TableAlreadyExistsError where the name is taken, NoSuchNamespaceError where its namespace is gone.
+        """
+        name = identifier_tuple(identifier)
+        who = provenance(self.actor, message=message, author=author)
+        state = self._repository.state(undrop(self._repository, "table", name, position, who))
+        self._repository.follow(state)
+        return self._table(state)
+
+    def undrop_view(
+        self,
+        identifier: IdentifierLike,
+        *,
+        position: int | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> View:
+        """As `undrop_table`. Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        name = identifier_tuple(identifier)
+        who = provenance(self.actor, message=message, author=author)
+        self._views.follow(undrop(self._repository, "view", name, position, who))
+        return self.load_view(name)
+
+    def diff(self, from_position: int, to_position: int | None = None) -> CatalogDiff:
+        """What the events after one position up to another, the last without one, changed: see `CatalogDiff`.
+
+        Reads the log only. Raises ValidationError where the positions are not in the log or in the wrong order.
+        """
+        from icecore.projections.diff import diff
+
+        to = self._store.head()[0] if to_position is None else to_position
+        return diff(self._store, self._repository, self._views, from_position, to)
+
+    def revert(self, position: int, *, message: str | None = None, author: str | None = None) -> int:
+        """Undoes the commit at a position by a new one, whose position is returned; its message says which by default.
+
+        Properties, refs, the current schema, spec and sort order are set back where they are still as the commit left
+        them; files that it added are removed where all are still live, files that it removed come back; renames, drops
+        and creates are undone. All or nothing. Raises CommitConflictError naming the later commits that stand in the
+        way, ValidationError for what has no way back: format upgrades, expired snapshots, deletes by delete files.
+        """
+        from icecore.engine.revert import revert
+
+        who = provenance(self.actor, message=message, author=author)
+        return revert(self._repository, self._views, position, who).position
+
+    def export_log(self, target: PathOrFile, format: str = JSONL) -> int:
+        """Writes the whole log to a path or an open binary file, and returns how many events that are.
+
+        `jsonl` gives CloudEvents 1.0, one a line, `parquet` a table; both hold the envelope and the content files, so
+        that `icecore.import_log` makes the same log of it. Raises ValidationError, CorruptLogError, StorageError.
+        """
+        return export_log(self._store, target, format)
+
+    def checkpoint(self) -> int:
+        """Notes the state of every table that changed since its last checkpoint; returns how many those are.
+
+        Opening and loading then replay nothing. Commits note checkpoints of their own now and then; both are caches,
+        which `verify` compares with a replay. Raises ReadOnlyError, WarehouseLockedError.
+        """
+        self._repository.check_writable()
+        done = 0
+        for row in self._store.rows(MODELS, "without_checkpoint"):
+            if not is_view_stream(row["stream"]):
+                self._repository.checkpoint(self._repository.state(row["stream"]))
+                done += 1
+        return done

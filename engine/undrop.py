@@ -1,0 +1,61 @@
+"""Gives a dropped table or view its name back: one new event, after which it is what it was before the drop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from icecore.engine import events as ev
+from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError
+from icecore.engine.events import Event, Provenance
+from icecore.engine.identifiers import Identifier
+from icecore.engine.log.read_models import dotted
+from icecore.engine.repository import Repository
+
+_DROPS = {"table": ev.TABLE_DROPPED, "view": ev.VIEW_DROPPED}
+_UNDROPS = {"table": ev.TABLE_UNDROPPED, "view": ev.VIEW_UNDROPPED}
+
+
+def undrop(
+    repository: Repository, kind: str, identifier: Identifier, position: int | None, provenance: Provenance
+) -> str:
+    """Appends the event and returns the stream. `kind` is `table` or `view`; `position` that of the drop to undo.
+
+    Without a position it is the latest drop of that name that was not undone. Raises NoSuchTableError or
+    NoSuchViewError where there is none, TableAlreadyExistsError where the name is taken, NoSuchNamespaceError.
+    """
+    repository.check_writable()
+    drop = _find(repository, kind, identifier, position)
+    payload = {"identifier": list(identifier)}
+
+    def check() -> None:
+        repository.models.check_new_name(identifier)
+        if not _stands(repository, drop):
+            raise ValidationError(f"the {kind} {dotted(identifier)!r} dropped at {drop.position} was undropped already")
+
+    return repository.append_simple(drop.stream, _UNDROPS[kind], payload, provenance, check).stream
+
+
+def _find(repository: Repository, kind: str, identifier: Identifier, position: int | None) -> Event:
+    """The drop to undo: the one at a position, or the latest of the name that stands."""
+    drops = list(_drops_of(repository, kind, identifier))
+    for drop in reversed(drops):
+        if position == drop.position:
+            return drop
+        if position is None and _stands(repository, drop):
+            return drop
+    missing = NoSuchTableError if kind == "table" else NoSuchViewError
+    where = "" if position is None else f" at position {position}"
+    known = f"; it was dropped at {[d.position for d in drops]}" if drops else ""
+    raise missing(f"there is no dropped {kind} {dotted(identifier)!r}{where}{known}")
+
+
+def _drops_of(repository: Repository, kind: str, identifier: Identifier) -> Iterator[Event]:
+    for event in repository.store.filtered_events(kind=_DROPS[kind]):
+        if tuple(event.payload["identifier"]) == identifier:
+            yield event
+
+
+def _stands(repository: Repository, drop: Event) -> bool:
+    """Whether nothing gave the dropped thing a name again, or dropped it once more."""
+    later = repository.store.stream_events(drop.stream, drop.stream_version)
+    return all(e.kind not in (*_DROPS.values(), *_UNDROPS.values()) for e in later)

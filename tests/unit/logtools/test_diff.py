@@ -1,0 +1,141 @@
+"""The difference of two positions, from the log alone."""
+
+from __future__ import annotations
+
+import shutil
+
+import pyarrow as pa
+import pytest
+from core_tables import make_table, rows, store_of
+
+import icecore
+from icecore.engine.errors import ValidationError
+from icecore.projections.diff import DIFF_SCHEMA, Change
+from icecore.projections.diff_files import FileChanges, file_changes
+
+
+def lines(table: pa.Table) -> list[tuple[str | None, ...]]:
+    columns = ("kind", "name", "action", "what", "key", "before", "after")
+    return [tuple(r[c] for c in columns) for r in table.to_pylist()]
+
+
+def test_what_came_went_and_was_renamed(catalog: icecore.Catalog) -> None:
+    """Namespaces, tables and views; a table made anew under its name is another one."""
+    make_table(catalog, "stays")
+    make_table(catalog, "goes").append(rows(1))
+    make_table(catalog, "moves")
+    catalog.create_view("ns.v", "SELECT 1 AS x")
+    catalog.create_namespace("old", {"a": "1"})
+    start = catalog.position
+    catalog.drop_table("ns.goes")
+    make_table(catalog, "goes")
+    make_table(catalog, "passing")
+    catalog.drop_table("ns.passing")
+    catalog.rename_table("ns.moves", "ns.moved")
+    catalog.drop_view("ns.v")
+    catalog.create_view("ns.w", "SELECT 2 AS y", properties={"p": "q"})
+    catalog.drop_namespace("old")
+    catalog.create_namespace("new", {"k": "v"})
+    catalog.update_namespace_properties("ns", updates={"owner": "me"})
+    found = catalog.diff(start)
+    assert [(o.kind, o.name, o.action) for o in found.objects] == [
+        ("namespace", ("new",), "added"),
+        ("namespace", ("ns",), "changed"),
+        ("namespace", ("old",), "removed"),
+        ("table", ("ns", "goes"), "removed"),
+        ("table", ("ns", "goes"), "added"),
+        ("table", ("ns", "moved"), "renamed"),
+        ("view", ("ns", "v"), "removed"),
+        ("view", ("ns", "w"), "added"),
+    ]
+    assert found.namespaces[1].changes == (Change("property", "owner", None, "me"),)
+    text = lines(found.to_arrow())
+    assert ("table", "ns.moved", "renamed", "table", None, "ns.moves", "ns.moved") in text
+    assert ("view", "ns.w", "added", "sql", "duckdb", None, "SELECT 2 AS y") in text
+    assert ("view", "ns.w", "added", "property", "p", None, "q") in text
+    assert found.to_arrow().schema == DIFF_SCHEMA
+
+
+def test_what_changed_of_a_table(catalog: icecore.Catalog) -> None:
+    """Columns by id, spec, sort order, properties, refs and snapshots, each with what it was and is."""
+    table = make_table(catalog, properties={"a": "1", "gone": "x"})
+    table.append(rows(1))
+    first = table.current_snapshot()
+    assert first is not None
+    start = catalog.position
+    with table.update_schema() as update:
+        update.rename_column("name", "title").add_column("extra", "double")
+    with table.update_spec() as spec:
+        spec.add_field("bucket(4, id)")
+    with table.update_sort_order() as order:
+        order.asc("id")
+    table.set_properties({"a": "2"})
+    table.remove_properties("gone")
+    table.manage_snapshots().create_tag(first.snapshot_id, "kept").commit()
+    (found,) = catalog.diff(start).objects
+    changes = {(c.what, c.key): (c.action, c.before, c.after) for c in found.changes}
+    assert changes["column", "title"] == ("changed", "name string", "title string")
+    assert changes["column", "extra"] == ("added", None, "extra double")
+    assert changes["schema", ""] == ("changed", "schema 0", "schema 1")
+    assert changes["spec", ""] == ("changed", "spec 0 []", "spec 1 [id_bucket_4: bucket[4](1)]")
+    assert changes["sort-order", ""][1:] == ("order 0 []", "order 1 [identity(1) asc nulls-first]")
+    assert changes["property", "a"] == ("changed", "1", "2")
+    assert changes["property", "gone"] == ("removed", "x", None)
+    assert changes["ref", "kept"] == ("added", None, f"tag -> {first.snapshot_id}")
+    assert len(changes) == 8 and found.files == () and found.action == "changed"
+
+
+def test_files_and_rows_come_from_the_log_alone(catalog: icecore.Catalog) -> None:
+    """Counts by branch and kind; what came and went between is no difference; not one file is read."""
+    table = make_table(catalog, format_version=2)
+    table.append(rows(1, 2))
+    table.append(rows(3))
+    start = catalog.position
+    table.append(rows(4, 5, 6))
+    table.delete("id = 3")
+    table.append(rows(7))
+    table.delete("id = 7")
+    head = table.current_snapshot()
+    assert head is not None
+    table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()
+    table.append(rows(8), branch="b")
+    table.set_properties({"write.delete.mode": "merge-on-read"})
+    table.delete("id = 1")
+    end = catalog.position
+    shutil.rmtree(catalog.path / "ns")
+    found = catalog.diff(start, end).table(("ns", "t"))
+    assert found is not None
+    assert found.files == (
+        FileChanges("main", "data-files", 1, 3, 1, 1),
+        FileChanges("main", "position-delete-files", 1, 1, 0, 0),
+        FileChanges("b", "data-files", 1, 1, 0, 0),
+    )
+    snapshots = [c for c in found.changes if c.what == "snapshot"]
+    assert [(c.action, c.after) for c in snapshots] == [
+        ("added", o) for o in ("append", "delete", "append", "delete", "append", "delete")
+    ]
+    assert catalog.diff(start, start).is_empty
+    counted = [r for r in catalog.diff(start, end).to_arrow().to_pylist() if r["added_files"] is not None]
+    assert [(r["key"], r["what"], r["added_rows"], r["removed_rows"]) for r in counted] == [
+        ("main", "data-files", 3, 1),
+        ("main", "position-delete-files", 1, 0),
+        ("b", "data-files", 1, 0),
+    ]
+
+
+def test_positions_must_be_in_the_log_and_in_order(catalog: icecore.Catalog) -> None:
+    make_table(catalog)
+    for first, last in ((2, 1), (-1, 1), (0, 3)):
+        with pytest.raises(ValidationError, match=r"the log goes from 0 to 2"):
+            catalog.diff(first, last)
+    assert [o.kind for o in catalog.diff(0, 2).objects] == ["namespace", "table"]
+
+
+def test_snapshots_that_the_log_has_no_files_of_are_counted_by_their_summaries(catalog: icecore.Catalog) -> None:
+    """As another engine makes them: the metadata knows the snapshot, no event holds its files."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    table.append(rows(3))
+    table.delete("id < 3")
+    outside = file_changes(store_of(catalog), (), None, table.metadata)
+    assert outside == (FileChanges(None, "data-files", 2, 3, 1, 2),)

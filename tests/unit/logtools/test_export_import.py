@@ -1,0 +1,191 @@
+"""A log carried away and brought in again is the same log, or is refused."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from core_tables import ids_of, local, make_table, rows, store_of
+
+import icecore
+from icecore.engine.cli.main import cli
+from icecore.engine.errors import CorruptFileError, CorruptLogError, StorageError, ValidationError
+from icecore.engine.log.content import decode_content
+
+
+@pytest.fixture
+def filled(catalog: icecore.Catalog) -> icecore.Catalog:
+    """Tables with rows and deletes, one dropped, one written out by hand, a view; an idempotency key and a message."""
+    table = make_table(catalog, format_version=3)
+    table.append(rows(1, 2), message="grüße, 'quotes' and \n lines")
+    table.append(rows(3))
+    table.delete("id = 2")
+    make_table(catalog, "gone").append(rows(9))
+    catalog.drop_table("ns.gone")
+    later = make_table(catalog, "later", properties={"icecore.materialize": "manual"})
+    later.append(rows(4))
+    catalog.create_view("ns.v", "SELECT id FROM t")
+    return catalog
+
+
+def log_of(catalog: icecore.Catalog) -> list[tuple[Any, bytes | None]]:
+    store = store_of(catalog)
+    return [(e, store.content(e.position)) for e in store.events()]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize("materialize", [True, False])
+def test_an_imported_log_is_the_same_log(filled: icecore.Catalog, tmp_path: Path, form: str, materialize: bool) -> None:
+    """Positions, ids, hashes, payloads and content; the read models follow, other engines read the tables."""
+    file = tmp_path / "log.bin"
+    assert filled.export_log(file, form) == filled.position
+    found = icecore.import_log(file, tmp_path / "copy", materialize=materialize)
+    assert (found.events, found.head) == (filled.position, store_of(filled).head()[1])
+    assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".part")] == []
+    with icecore.open(tmp_path / "copy") as copy:
+        assert log_of(copy) == log_of(filled)
+        assert copy.verify().problems == ()
+        assert ids_of(copy.load_table("ns.t")) == [1, 3] and ids_of(copy.load_table("ns.later")) == [4]
+        assert copy.load_view("ns.v").metadata == filled.load_view("ns.v").metadata
+        assert copy.load_table("ns.t") == filled.load_table("ns.t")
+        assert copy.undrop_table("ns.gone").name() == ("ns", "gone")
+        copy.materialize()
+        copy.load_table("ns.t").append(rows(5))
+        assert ids_of(copy.load_table("ns.t")) == [1, 3, 5] and copy.verify().ok
+
+
+def test_lost_metadata_files_are_written_again_with_the_same_bytes(filled: icecore.Catalog, tmp_path: Path) -> None:
+    folder = local(filled.load_table("ns.t").metadata_location).parent
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    filled.export_log(tmp_path / "log")
+    shutil.rmtree(folder)
+    icecore.import_log(tmp_path / "log", tmp_path / "copy")
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+    with icecore.open(tmp_path / "copy") as copy:
+        assert ids_of(copy.load_table("ns.t")) == [1, 3]
+
+
+def test_json_lines_are_cloud_events(filled: icecore.Catalog) -> None:
+    """CloudEvents 1.0: required attributes, names of lower-case letters and digits, no number beyond 32 bits."""
+    out = io.BytesIO()
+    filled.export_log(out)
+    lines = [orjson.loads(line) for line in out.getvalue().splitlines()]
+    events = list(store_of(filled).events())
+    assert len(lines) == len(events)
+    for line, event in zip(lines, events, strict=True):
+        assert (line["specversion"], line["id"], line["subject"]) == ("1.0", event.event_id, event.stream)
+        assert line["type"] == f"icecore.{event.kind}" and line["source"].startswith("urn:uuid:")
+        assert line["time"].endswith("Z") and line["datacontenttype"] == "application/json"
+        assert line["data"] == event.payload and line["payload"] == event.payload_text
+        assert (line["position"], line["hash"], line["prevhash"]) == (str(event.position), event.hash, event.prev_hash)
+        assert all(k.isalnum() and k.islower() for k in line)
+        assert all(isinstance(v, str) or v < 2**31 for k, v in line.items() if k != "data")
+        content = store_of(filled).content(event.position)
+        assert (None if content is None else base64.b64encode(content).decode()) == line.get("content")
+
+
+def test_parquet_holds_the_content_as_it_is(filled: icecore.Catalog, tmp_path: Path) -> None:
+    filled.export_log(tmp_path / "log.parquet", "parquet")
+    table = pq.read_table(tmp_path / "log.parquet")
+    assert table["position"].to_pylist() == list(range(1, filled.position + 1))
+    with_content = [r for r in table.to_pylist() if r["content"] is not None]
+    assert with_content
+    for row in with_content:
+        assert decode_content(row["content"], row["position"]).num_rows == row["content_rows"]
+
+
+def change(field: str, value: Any) -> Callable[[list[dict[str, Any]]], None]:
+    return lambda found: found[3].update({field: value})
+
+
+DAMAGE: dict[str, tuple[Callable[[list[dict[str, Any]]], Any], type[Exception], str]] = {
+    "an event is missing": (lambda found: found.pop(2), CorruptLogError, "position 4: it follows position 2"),
+    "the start is missing": (lambda found: found.pop(0), CorruptLogError, "position 2: it follows position 0"),
+    "the order changed": (lambda found: found.reverse(), CorruptLogError, "it follows position 0"),
+    "another author": (change("actor", "mallory"), CorruptLogError, "position 4: it was changed after it was written"),
+    "another hash": (change("hash", "0" * 64), CorruptLogError, "position 4: it was changed"),
+    "another previous hash": (change("prevhash", "0" * 64), CorruptLogError, "the hashes don't chain"),
+    "other data": (change("data", {}), CorruptFileError, "line 4: data is not what the payload says"),
+    "no content": (change("content", None), CorruptLogError, "position 4: its content files are missing"),
+    "other content": (change("content", "AAAA"), CorruptLogError, "content files were changed"),
+    "content that is no base64": (change("content", "!"), CorruptFileError, "line 4 is no event"),
+    "content that is no text": (change("content", 4), CorruptFileError, "its content is no text"),
+    "content that nobody knows of": (
+        lambda found: found[0].update(content="AAAA"),
+        CorruptLogError,
+        "position 1: it has content files it knows nothing of",
+    ),
+    "no position": (lambda found: found[1].pop("position"), CorruptFileError, "line 2 is no event: position must be"),
+    "a number for a name": (change("actor", 7), CorruptFileError, "actor must be str, found 7"),
+    "no payload": (change("payload", "{"), CorruptFileError, "its payload is not JSON"),
+    "no CloudEvent": (change("specversion", "0.3"), CorruptFileError, "no CloudEvent"),
+    "nothing": (lambda found: found.clear(), ValidationError, "holds no events"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_broken_log_is_refused_and_nothing_is_left(filled: icecore.Catalog, tmp_path: Path, damage: str) -> None:
+    filled.export_log(tmp_path / "log")
+    found = [orjson.loads(line) for line in (tmp_path / "log").read_bytes().splitlines()]
+    harm, error, text = DAMAGE[damage]
+    harm(found)
+    (tmp_path / "log").write_bytes(b"\n".join(orjson.dumps(f) for f in found))
+    with pytest.raises(error, match=text):
+        icecore.import_log(tmp_path / "log", tmp_path / "copy")
+    assert not (tmp_path / "copy" / "icecore.db").exists()
+
+
+def test_a_warehouse_that_is_not_empty_is_refused_and_stays(filled: icecore.Catalog, tmp_path: Path) -> None:
+    filled.export_log(tmp_path / "log")
+    before = log_of(filled)
+    with pytest.raises(ValidationError, match="is not empty: its log has"):
+        icecore.import_log(tmp_path / "log", filled.path)
+    assert log_of(filled) == before and filled.verify().ok
+    icecore.open(tmp_path / "empty", name="mine").close()
+    icecore.import_log(tmp_path / "log", tmp_path / "empty")
+    with icecore.open(tmp_path / "empty") as empty:
+        assert empty.name == "mine" and log_of(empty) == before
+
+
+def test_files_that_are_no_log_are_refused(filled: icecore.Catalog, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello\n")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    (tmp_path / "torn.parquet").write_bytes(b"PAR1 and no more")
+    for name, error, text in (
+        ("text", CorruptFileError, "line 1 is no event"),
+        ("other.parquet", CorruptFileError, "lacks the columns"),
+        ("torn.parquet", CorruptFileError, "can't be read as Parquet"),
+        ("missing", StorageError, "can't read"),
+    ):
+        with pytest.raises(error, match=text):
+            icecore.import_log(tmp_path / name, tmp_path / "copy")
+    with pytest.raises(ValidationError, match="exported as jsonl or parquet, found 'xml'"):
+        filled.export_log(tmp_path / "log", "xml")
+    with pytest.raises(StorageError, match="can't write"):
+        filled.export_log(tmp_path / "no" / "such" / "folder")
+
+
+@pytest.mark.parametrize("file", ["log.jsonl", "log.parquet"])
+def test_the_commands_are_thin_over_it(filled: icecore.Catalog, tmp_path: Path, file: str) -> None:
+    target, copy = str(tmp_path / file), str(tmp_path / "copy")
+    done = CliRunner().invoke(cli, ["-w", str(filled.path), "export", target])
+    assert done.exit_code == 0, done.output
+    assert f"wrote {filled.position} events to" in done.output.replace("\n", " ")
+    done = CliRunner().invoke(cli, ["-w", copy, "-o", "json", "import", target, "--name", "mine"])
+    assert done.exit_code == 0, done.output
+    head = store_of(filled).head()[1]
+    assert json.loads(done.output) == {"warehouse": copy, "events": filled.position, "head": head}
+    done = CliRunner().invoke(cli, ["-w", copy, "import", target])
+    assert done.exit_code == 1 and "is not empty" in done.output
+    with icecore.open(copy) as made:
+        assert made.name == "mine" and made.verify().ok

@@ -1,0 +1,275 @@
+"""Revert: a commit is undone by another one, or refused with the commits that stand in the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
+
+import icecore
+from icecore.engine.errors import (
+    CommitConflictError,
+    NamespaceNotEmptyError,
+    NoSuchTableError,
+    ReadOnlyError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
+
+
+def data_files(table: icecore.Table) -> dict[str, tuple[int | None, int | None]]:
+    """Data sequence number and first row id of the live data files by path."""
+    head = table.current_snapshot()
+    assert head is not None
+    repository = table._repository
+    found = {}
+    for listed in repository.list_manifests(table.state, head):
+        for row in repository.entries.live(table.state.stream, listed, repository.storage).to_pylist():
+            if row["content"] == 0:
+                found[row["file_path"]] = (row["sequence_number"], row["first_row_id"])
+    return found
+
+
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_an_append_is_undone_and_the_undoing_too(
+    catalog: icecore.Catalog, warehouse: Path, format_version: int
+) -> None:
+    """The files of the append go, later ones stay; the new commit names the old one as its cause (SP3, RL3)."""
+    table = make_table(catalog, format_version=format_version)
+    table.append(rows(1))
+    table.append(rows(2, 3), message="wrong day")
+    wrong = catalog.position
+    table.append(rows(4))
+    files = data_files(table)
+    at = catalog.revert(wrong)
+    event = store_of(catalog).event_at(at)
+    assert at == catalog.position and event.provenance.message == f"revert position {wrong}: wrong day"
+    assert event.provenance.causation_id == store_of(catalog).event_at(wrong).event_id
+    assert ids_of(table.refresh()) == [1, 4] == peer_ids(warehouse)
+    head = table.current_snapshot()
+    assert head is not None and head.summary is not None
+    assert (head.summary["operation"], head.summary["total-records"]) == ("delete", "2")
+    catalog.revert(at)
+    assert ids_of(table.refresh()) == [1, 2, 3, 4] == peer_ids(warehouse)
+    assert data_files(table) == files
+    assert catalog.verify().ok
+    catalog.rebuild()
+    assert catalog.verify().ok and peer_ids(warehouse) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_deletes_and_overwrites_are_undone(catalog: icecore.Catalog, warehouse: Path, format_version: int) -> None:
+    """What was removed is back with its own sequence numbers and row ids, what took its place is gone."""
+    table = make_table(catalog, format_version=format_version)
+    table.append(rows(1, 2, 3))
+    table.append(rows(4))
+    files = data_files(table)
+    table.delete("id = 2", message="one row of a file")
+    deleted = catalog.position
+    table.append(rows(9))
+    catalog.revert(deleted)
+    assert ids_of(table.refresh()) == [1, 2, 3, 4, 9] == peer_ids(warehouse)
+    table.delete("id = 9")
+    assert data_files(table) == files
+    table.overwrite(rows(7), "id >= 3")
+    catalog.revert(catalog.position, message="as it was", author="boss")
+    assert ids_of(table.refresh()) == [1, 2, 3, 4] == peer_ids(warehouse)
+    last = catalog.log(limit=1).to_pylist()[0]
+    assert (last["message"], last["actor"], last["operation"]) == ("as it was", "boss", "overwrite")
+    table.delete("id > 0")
+    catalog.revert(catalog.position)
+    assert ids_of(table.refresh()) == [1, 2, 3, 4] == peer_ids(warehouse)
+    assert data_files(table) == files and catalog.verify().ok
+
+
+def test_a_file_that_comes_back_meets_the_deletes_that_it_had(catalog: icecore.Catalog) -> None:
+    """An equality delete from before the removal still applies after the revert; newer data is not touched (SP3)."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    with table.transaction() as changes:
+        changes.delete_keys(rows(1).select(["id"]), ["id"])
+    table.append(rows(1))
+    assert ids_of(table) == [1, 2]
+    table.delete("id > 0", message="all")
+    removal = catalog.position
+    event = store_of(catalog).event_at(removal)
+    assert event.content_sha256 is not None
+    catalog.revert(removal)
+    assert ids_of(table.refresh()) == [1, 2] and catalog.verify().ok
+
+
+def test_later_commits_that_stand_in_the_way_are_named(catalog: icecore.Catalog) -> None:
+    """Nothing is written then: files that left, files that came back, other delete files, other properties."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    appended = catalog.position
+    table.delete("id = 1", message="cow")
+    rewritten = catalog.position
+    end = catalog.position
+    with pytest.raises(CommitConflictError, match=rf"added left main since; later .*position {rewritten} by tester"):
+        catalog.revert(appended)
+    table.set_properties({"write.delete.mode": "merge-on-read"})
+    table.append(rows(5, 6))
+    table.delete("id = 5")
+    by_position = catalog.position
+    with pytest.raises(ValidationError, match="it added or removed delete files"):
+        catalog.revert(by_position)
+    with pytest.raises(CommitConflictError, match=rf"other delete files than then.*position {by_position} by tester"):
+        catalog.revert(rewritten)
+    assert catalog.position == end + 3 and ids_of(table.refresh()) == [2, 6]
+    catalog.revert(by_position - 1)
+    assert ids_of(table.refresh()) == [2]
+    catalog.revert(rewritten)
+    assert ids_of(table.refresh()) == [1, 2]
+    with pytest.raises(CommitConflictError, match="added left main since"):
+        catalog.revert(rewritten)
+    assert catalog.verify().ok
+
+
+def test_a_file_that_is_gone_from_storage_does_not_come_back(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    (path,) = data_files(table)
+    table.delete("id = 1")
+    local(path).unlink()
+    with pytest.raises(CommitConflictError, match="was deleted from storage"):
+        catalog.revert(catalog.position)
+
+
+def test_metadata_is_set_back_part_by_part(catalog: icecore.Catalog) -> None:
+    """Schema, spec, order, properties, refs and statistics; each only while it is as the commit left it (T8, PT2)."""
+    table = make_table(catalog, properties={"a": "1", "b": "1"})
+    table.append(rows(1))
+    first = table.current_snapshot()
+    assert first is not None
+    before = table.metadata
+    with table.transaction() as changes:
+        changes.update_schema().add_column("extra", "double").rename_column("name", "title").commit()
+        changes.update_spec().add_field("bucket(4, id)").commit()
+        changes.update_sort_order().asc("title").commit()
+        changes.set_properties({"a": "2", "c": "3"})
+        changes.remove_properties("b")
+        changes.manage_snapshots().create_tag(first.snapshot_id, "tagged").commit()
+    shaped = catalog.position
+    table.append(rows(2).rename_columns(["id", "title"]))
+    catalog.revert(shaped)
+    after = table.refresh().metadata
+    for name in ("current_schema_id", "default_spec_id", "default_sort_order_id", "properties"):
+        assert getattr(after, name) == getattr(before, name)
+    assert set(after.refs) == {"main"} and ids_of(table) == [1, 2]
+    assert table.scan().to_arrow().column_names == ["id", "name"]
+    with pytest.raises(CommitConflictError, match="nothing of it is left to undo"):
+        catalog.revert(shaped)
+    table.set_properties({"a": "5"})
+    changed = catalog.position
+    table.set_properties({"a": "6"})
+    with pytest.raises(CommitConflictError, match=rf"properties \['a'\] were changed again; .*position {changed + 1}"):
+        catalog.revert(changed)
+    with table.update_schema() as update:
+        update.add_column("late", "string")
+    added = catalog.position
+    with table.update_sort_order() as order:
+        order.asc("late")
+    with pytest.raises(CommitConflictError, match=rf"no column with id .*position {added + 1} by tester"):
+        catalog.revert(added)
+    assert catalog.verify().ok
+
+
+def test_refs_go_back_where_they_were(catalog: icecore.Catalog) -> None:
+    """A rollback is undone while main stays there; a branch that moved on is not taken away."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    first = table.current_snapshot()
+    table.append(rows(2))
+    assert first is not None
+    table.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    rollback = catalog.position
+    catalog.revert(rollback)
+    assert ids_of(table.refresh()) == [1, 2]
+    table.manage_snapshots().create_branch(first.snapshot_id, "b").commit()
+    created = catalog.position
+    table.append(rows(3), branch="b")
+    with pytest.raises(CommitConflictError, match=r"the ref 'b' was changed again"):
+        catalog.revert(created)
+    catalog.revert(created + 1)
+    assert ids_of(table.refresh(), ref="b") == [1] and ids_of(table) == [1, 2]
+    table.manage_snapshots().remove_branch("b").commit()
+    catalog.revert(catalog.position)
+    assert ids_of(table.refresh(), ref="b") == [1] and catalog.verify().ok
+
+
+def test_names_are_undone(catalog: icecore.Catalog) -> None:
+    """Create, rename, drop, undrop, of tables and views."""
+    make_table(catalog).append(rows(1))
+    view = catalog.create_view("ns.v", "SELECT 1 AS x")
+    created_view = catalog.position
+    catalog.rename_table("ns.t", "ns.u")
+    renamed = catalog.position
+    catalog.revert(renamed)
+    assert ids_of(catalog.load_table("ns.t")) == [1]
+    catalog.revert(catalog.position)
+    assert catalog.table_exists("ns.u")
+    catalog.drop_table("ns.u")
+    dropped = catalog.position
+    with pytest.raises(CommitConflictError, match=rf"not called ns.u any more; .*position {dropped} by tester"):
+        catalog.revert(renamed)
+    catalog.revert(dropped)
+    catalog.revert(catalog.position)
+    assert not catalog.table_exists("ns.u")
+    make_table(catalog, "u")
+    created = catalog.position
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.revert(dropped + 2)
+    catalog.revert(created)
+    with pytest.raises(CommitConflictError, match=r"ns.t was changed since"):
+        catalog.revert(2)
+    with pytest.raises(NoSuchTableError, match="was dropped"):
+        catalog.revert(3)
+    view.replace("SELECT 2 AS x")
+    catalog.revert(catalog.position)
+    assert catalog.load_view("ns.v").sql_for("duckdb").sql == "SELECT 1 AS x"
+    with pytest.raises(CommitConflictError, match=r"ns.v was changed since"):
+        catalog.revert(created_view)
+    catalog.rename_view("ns.v", "ns.w")
+    catalog.revert(catalog.position)
+    catalog.drop_view("ns.v")
+    catalog.revert(catalog.position)
+    catalog.load_view("ns.v").set_properties({"k": "v"})
+    catalog.revert(catalog.position)
+    assert catalog.load_view("ns.v").properties == {} and catalog.verify().ok
+
+
+def test_namespaces_are_undone(catalog: icecore.Catalog) -> None:
+    catalog.create_namespace("n", {"a": "1"})
+    created = catalog.position
+    catalog.update_namespace_properties("n", ["a"], {"b": "2"})
+    updated = catalog.position
+    with pytest.raises(CommitConflictError, match=rf"namespace n was changed since.*position {updated} by tester"):
+        catalog.revert(created)
+    catalog.revert(updated)
+    assert catalog.load_namespace_properties("n") == {"a": "1"}
+    with pytest.raises(CommitConflictError, match="or is as it was before"):
+        catalog.revert(updated)
+    catalog.revert(created)
+    assert ("n",) not in catalog.list_namespaces()
+    catalog.revert(catalog.position)
+    assert catalog.load_namespace_properties("n") == {"a": "1"}
+    catalog.create_table("n.t", rows().schema)
+    with pytest.raises(NamespaceNotEmptyError):
+        catalog.revert(created)
+    assert catalog.verify().ok
+
+
+def test_what_has_no_way_back_is_refused(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    table.upgrade(3)
+    end = catalog.position
+    with pytest.raises(ValidationError, match="an upgrade of the format version has no way back"):
+        catalog.revert(end)
+    for position in (0, end + 1):
+        with pytest.raises(ValidationError, match=f"no commit at position {position}: the log goes from 1 to {end}"):
+            catalog.revert(position)
+    with icecore.open(catalog.path, read_only=True) as reader, pytest.raises(ReadOnlyError):
+        reader.revert(end)
+    assert catalog.position == end
