@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -10,8 +11,9 @@ from icecore.engine.changes import changed_properties, evolved_schema, evolved_s
 from icecore.engine.data.incoming import to_arrow
 from icecore.engine.data.write import write_data_files
 from icecore.engine.decide import ChangeMetadata, Command, ProduceSnapshot
+from icecore.engine.dry_run import DryRun, paths_of
 from icecore.engine.equality_deletes import write_key_deletes
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import MissingFileError, ValidationError
 from icecore.engine.events import Provenance
 from icecore.engine.existing_files import describe_existing_files
 from icecore.engine.expression.nodes import TRUE, Expression
@@ -20,7 +22,7 @@ from icecore.engine.ids import new_snapshot_id
 from icecore.engine.manage_snapshots import ManageSnapshots
 from icecore.engine.metadata_builder import MetadataBuilder, Update
 from icecore.engine.removal import FilterRemoval, plan_removal
-from icecore.engine.repository import Repository
+from icecore.engine.repository import Repository, TablePart
 from icecore.engine.requirements import Requirement, requirements_for
 from icecore.engine.schema_update import SchemaOp, UpdateSchema
 from icecore.engine.sort_update import UpdateSortOrder
@@ -56,6 +58,7 @@ class Transaction:
         state: TableState,
         provenance: Provenance,
         committed: Callable[[TableState], None],
+        dry_run: bool = False,
     ) -> None:
         self._repository = repository
         self._planner = planner
@@ -70,6 +73,14 @@ class Transaction:
         self._snapshot_ids: set[int] = set()
         self._reshaping: list[Update] = []
         self._requirements: list[Requirement] = []
+        self._is_dry = dry_run
+        self._written: list[str] = []
+        self._outcome: DryRun | None = None
+
+    @property
+    def outcome(self) -> DryRun | None:
+        """What a dry run found, once it ended; None of a transaction that is none."""
+        return self._outcome
 
     @property
     def metadata(self) -> TableMetadata:
@@ -166,6 +177,7 @@ class Transaction:
         """Deletes the rows that equal one of `keys` in the key columns, by equality delete files: nothing is read."""
         self._check_branch(branch)
         files = [] if self._answered else write_key_deletes(keys, key_columns, self._metadata, self._storage)
+        self._written += [f.file_path for f in files]
         self.row_delta((), files, branch=branch, snapshot_properties=snapshot_properties)
 
     def delete(
@@ -205,15 +217,33 @@ class Transaction:
         removal = FilterRemoval(
             row_filter, branch, self._new_snapshot_id(), tuple(added), dict(snapshot_properties or {})
         )
-        self._rely_on_shape()
-        metadata = self._metadata if self._reshaping else None
-        self._commands.append(
-            lambda state: plan_removal(
-                self._repository, self._planner, state, metadata or state.metadata, removal, self._storage
+        self._plan(
+            lambda state, metadata: plan_removal(
+                self._repository, self._planner, state, metadata, removal, self._storage
             )
         )
 
+    def _plan(self, plan: Callable[[TableState, TableMetadata], ProduceSnapshot]) -> None:
+        """Adds a command that is planned on the latest state, and on what this transaction makes of its metadata.
+
+        All files that it adds are written by it or by this transaction.
+        """
+        self._rely_on_shape()
+        reshaped = self._metadata if self._reshaping else None
+
+        def prepare(state: TableState) -> Command:
+            command = plan(state, reshaped or state.metadata)
+            self._written += paths_of(command.added, ManifestEntryStatus.ADDED)
+            return command
+
+        self._commands.append(prepare)
+
     def _write(self, data: Any) -> list[ContentFile]:
+        files = self._write_files(data)
+        self._written += [f.file_path for f in files]
+        return files
+
+    def _write_files(self, data: Any) -> list[ContentFile]:
         metadata = self._metadata
         if self._answered is not None:
             return []
@@ -314,21 +344,51 @@ class Transaction:
     # The end
 
     def commit(self) -> None:
-        """Makes the commit. Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then."""
+        """Makes the commit. Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then.
+
+        A dry run makes none: it sets `outcome`, and deletes the files that it wrote.
+        """
+        if self._is_dry:
+            self._end_dry_run()
+            return
         if self._answered is not None:
             self._committed(self._repository.state(self._answered.stream))
             return
         if not self._commands:
             return
-        prepared = self._commands
-        result = self._repository.commit(
-            self._stream,
-            lambda state: [prepare(state) for prepare in prepared],
-            self._provenance,
-            requirements=self._requirements,
+        part = self.part()
+        result = self._repository.commit(part.stream, part.prepare, self._provenance, requirements=part.requirements)
+        self.end(result.state)
+
+    def part(self) -> TablePart:
+        """What a commit, of this table or of several, does to this table."""
+        prepared = tuple(self._commands)
+        return TablePart(
+            self._stream, lambda state: [prepare(state) for prepare in prepared], tuple(self._requirements)
         )
+
+    def end(self, state: TableState) -> None:
+        """Takes in that the commit was made."""
         self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
-        self._committed(result.state)
+        self._committed(state)
+
+    def _end_dry_run(self) -> None:
+        part = self.part()
+        try:
+            if self._answered is not None:
+                self._outcome = DryRun(self._answered.payload, self._metadata, is_done=True)
+            else:
+                self._outcome = self._repository.dry_run(part.stream, part.prepare, requirements=part.requirements)
+        finally:
+            self._forget_files()
+
+    def _forget_files(self) -> None:
+        """Deletes the files that were written for a commit that is never made."""
+        self._commands = []
+        for path in dict.fromkeys(self._written):
+            with contextlib.suppress(MissingFileError):
+                self._storage.delete(path)
+        self._written = []
 
     def __enter__(self) -> Transaction:
         return self
@@ -336,6 +396,8 @@ class Transaction:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.commit()
+        elif self._is_dry:
+            self._forget_files()
 
 
 def is_spark(data: Any) -> bool:
