@@ -37,6 +37,7 @@ from icecore.engine.state import Identifier, TableState, metadata_folder
 from icecore.engine.statistics import distinct_values, sketched_columns, write_statistics
 from icecore.engine.transaction import Transaction
 from icecore.engine.update_statistics import UpdateStatistics
+from icecore.engine.upsert import UpsertResult
 from icecore.projections.planner import Planner
 
 Filter = str | Expression | None
@@ -208,6 +209,54 @@ class Table:
         with self._transaction(message, author, idempotency_key, dry_run) as transaction:
             transaction.overwrite(data, overwrite_filter, branch=branch, snapshot_properties=snapshot_properties)
         return transaction.outcome
+
+    def dynamic_partition_overwrite(
+        self,
+        data: Any,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
+    ) -> DryRun | None:
+        """Replaces the partitions that the data has, and leaves all others as they are, in one commit.
+
+        Raises ValidationError for an unpartitioned table.
+        """
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
+            transaction.dynamic_partition_overwrite(data, branch=branch, snapshot_properties=snapshot_properties)
+        return transaction.outcome
+
+    def upsert(
+        self,
+        data: Any,
+        join_cols: Sequence[str] | None = None,
+        *,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> UpsertResult:
+        """Updates the rows whose keys the data has and inserts the others, in one commit.
+
+        The keys are `join_cols`, else the identifier fields; null equals null. Rows that would stay the same are not
+        written again. Raises ValidationError where a key is twice in the data, or a key to update twice in the table.
+        """
+        with self._transaction(message, author, idempotency_key) as transaction:
+            upsert = transaction.upsert(
+                data,
+                join_cols,
+                when_matched_update_all=when_matched_update_all,
+                when_not_matched_insert_all=when_not_matched_insert_all,
+                branch=branch,
+                snapshot_properties=snapshot_properties,
+            )
+        return upsert.result
 
     def delete(
         self,

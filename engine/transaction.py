@@ -7,11 +7,15 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from icecore.engine.changes import changed_properties, evolved_schema, evolved_sort_order, evolved_spec
+from icecore.engine.cherry_pick import plan_cherry_pick
 from icecore.engine.data.incoming import to_arrow
 from icecore.engine.data.write import write_data_files
 from icecore.engine.decide import ChangeMetadata, Command, ProduceSnapshot
 from icecore.engine.dry_run import DryRun, paths_of
+from icecore.engine.dynamic_overwrite import PartitionOverwrite, plan_dynamic_overwrite
 from icecore.engine.equality_deletes import write_key_deletes
 from icecore.engine.errors import MissingFileError, ValidationError
 from icecore.engine.events import Provenance
@@ -19,9 +23,10 @@ from icecore.engine.existing_files import describe_existing_files
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.ids import new_snapshot_id
-from icecore.engine.manage_snapshots import ManageSnapshots
+from icecore.engine.manage_snapshots import CherryPick, ManageSnapshots, RefChange
 from icecore.engine.metadata_builder import MetadataBuilder, Update
-from icecore.engine.removal import FilterRemoval, plan_removal
+from icecore.engine.ref_updates import forwarded
+from icecore.engine.removal import FilterRemoval, Target, plan_removal
 from icecore.engine.repository import Repository, TablePart
 from icecore.engine.requirements import Requirement, requirements_for
 from icecore.engine.schema_update import SchemaOp, UpdateSchema
@@ -35,6 +40,8 @@ from icecore.engine.state import TableState, data_folder
 from icecore.engine.storage import Storage
 from icecore.engine.terms import SortTerm
 from icecore.engine.update_statistics import UpdateStatistics
+from icecore.engine.upsert import Upsert, plan_upsert, result_of
+from icecore.engine.write_audit_publish import branch_for
 from icecore.projections.planner import Planner
 
 Prepared = Callable[[TableState], Command]
@@ -75,6 +82,8 @@ class Transaction:
         self._requirements: list[Requirement] = []
         self._is_dry = dry_run
         self._written: list[str] = []
+        # Branches that `wap.branch` names, to be made from main by this transaction.
+        self._audited: set[str] = set()
         self._outcome: DryRun | None = None
 
     @property
@@ -97,7 +106,7 @@ class Transaction:
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Writes the data into new files, to be appended. Raises ValidationError where it does not fit the schema."""
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         self.append_files(self._write(data), branch=branch, snapshot_properties=snapshot_properties)
 
     def append_files(
@@ -108,7 +117,7 @@ class Transaction:
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Appends data files that were written already."""
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         added = files_to_arrow(files, self._metadata.specs, self._metadata.all_fields, status=ManifestEntryStatus.ADDED)
         command = ProduceSnapshot(
             Operation.APPEND, self._new_snapshot_id(), branch, added=added, summary=snapshot_properties or {}
@@ -127,7 +136,7 @@ class Transaction:
 
         The table gets a name mapping where it has none, since such files may lack field ids.
         """
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         if DEFAULT_NAME_MAPPING not in self._metadata.properties:
             mapping = NameMapping.of_fields(self._metadata.schema().fields)
             self.set_properties({DEFAULT_NAME_MAPPING: mapping.to_json()})
@@ -149,7 +158,7 @@ class Transaction:
         The deletes apply to what is there before, not to the data files that come with them. Raises ValidationError for
         deletes by position: those name files that another commit may replace, so they come from `delete`.
         """
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         deletes, added = tuple(delete_files), tuple(data_files)
         for f in deletes:
             if f.content is not DataFileContent.EQUALITY_DELETES:
@@ -175,7 +184,7 @@ class Transaction:
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Deletes the rows that equal one of `keys` in the key columns, by equality delete files: nothing is read."""
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         files = [] if self._answered else write_key_deletes(keys, key_columns, self._metadata, self._storage)
         self._written += [f.file_path for f in files]
         self.row_delta((), files, branch=branch, snapshot_properties=snapshot_properties)
@@ -199,8 +208,68 @@ class Transaction:
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Replaces the rows that match, all rows without a filter, by the data."""
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         self._remove(overwrite_filter or TRUE, self._write(data), branch, snapshot_properties)
+
+    def dynamic_partition_overwrite(
+        self,
+        data: Any,
+        *,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Replaces the partitions that the data has, by the default spec, and leaves all others as they are.
+
+        Raises ValidationError for an unpartitioned table.
+        """
+        branch = self._branch(branch, snapshot_properties)
+        if self._metadata.spec().is_unpartitioned:
+            raise ValidationError(
+                "a dynamic partition overwrite needs a partitioned table; overwrite() replaces it all"
+            )
+        self._check_first_change()
+        added = tuple(self._write(data))
+        overwrite = PartitionOverwrite(Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {})), added)
+        self._plan(
+            lambda state, metadata: plan_dynamic_overwrite(
+                self._repository, self._planner, state, metadata, overwrite, self._storage
+            )
+        )
+
+    def upsert(
+        self,
+        data: Any,
+        join_cols: Sequence[str] | None = None,
+        *,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+    ) -> Upsert:
+        """Updates the rows whose keys the data has and inserts the others; the answer's `result` is set at commit.
+
+        The keys are `join_cols`, else the identifier fields. Rows that would stay the same are not written. Raises
+        ValidationError where a key comes twice in the data, and at commit where a key to update is twice in the table.
+        """
+        branch = self._branch(branch, snapshot_properties)
+        self._check_first_change()
+        target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        upsert = Upsert.of(
+            data, join_cols, self._metadata.schema(), target, when_matched_update_all, when_not_matched_insert_all
+        )
+        if self._answered is not None:
+            upsert.result = result_of(self._answered.payload)
+        self._plan(
+            lambda state, metadata: plan_upsert(self._repository, self._planner, state, metadata, upsert, self._storage)
+        )
+        return upsert
+
+    def _check_first_change(self) -> None:
+        if self._snapshot_ids:
+            raise ValidationError(
+                "a delete, overwrite, upsert or cherry-pick can't see a transaction's other changes of rows, so it "
+                "must be the first of them"
+            )
 
     def _remove(
         self,
@@ -209,11 +278,8 @@ class Transaction:
         branch: str,
         snapshot_properties: Mapping[str, str] | None,
     ) -> None:
-        self._check_branch(branch)
-        if self._snapshot_ids:
-            raise ValidationError(
-                "a delete or overwrite must be the first change of rows in a transaction: it can't see the others yet"
-            )
+        branch = self._branch(branch, snapshot_properties)
+        self._check_first_change()
         removal = FilterRemoval(
             row_filter, branch, self._new_snapshot_id(), tuple(added), dict(snapshot_properties or {})
         )
@@ -232,6 +298,10 @@ class Transaction:
         reshaped = self._metadata if self._reshaping else None
 
         def prepare(state: TableState) -> Command:
+            metadata = state.metadata
+            if MAIN_BRANCH in metadata.refs and (missing := self._audited - metadata.refs.keys()):
+                refs = {**metadata.refs, **dict.fromkeys(missing, metadata.refs[MAIN_BRANCH])}
+                state = evolve(state, metadata=evolve(metadata, refs=refs))
             command = plan(state, reshaped or state.metadata)
             self._written += paths_of(command.added, ManifestEntryStatus.ADDED)
             return command
@@ -273,7 +343,7 @@ class Transaction:
         )
 
     def _rely_on_shape(self) -> None:
-        """Notes that files have the ids which this transaction gave out: another writer must not take them meanwhile."""
+        """Notes that files have ids which this transaction gave out: another writer must not take them meanwhile."""
         self._requirements = requirements_for(self._state.metadata, self._reshaping)
 
     @property
@@ -285,6 +355,19 @@ class Transaction:
         snapshot_id = new_snapshot_id(taken)
         self._snapshot_ids.add(snapshot_id)
         return snapshot_id
+
+    def _branch(self, branch: str, snapshot_properties: Mapping[str, str] | None) -> str:
+        """The branch that a change of rows goes to; one that `wap.branch` names is made where there is none."""
+        wanted = branch_for(self._metadata, branch, snapshot_properties or {})
+        if wanted != branch and wanted not in self._metadata.refs:
+            self._audited.add(wanted)
+            self.add(
+                ChangeMetadata(
+                    lambda m: [] if wanted in m.refs else forwarded(m, wanted, MAIN_BRANCH, only_forward=False)
+                )
+            )
+        self._check_branch(wanted)
+        return wanted
 
     def _check_branch(self, branch: str) -> None:
         self._metadata.snapshot_by_ref(branch)
@@ -324,9 +407,21 @@ class Transaction:
     def change_sort_order(self, terms: Sequence[SortTerm | str]) -> None:
         self.add(evolved_sort_order(terms))
 
-    def change_refs(self, ops: Sequence[ChangeMetadata]) -> None:
+    def change_refs(self, ops: Sequence[RefChange]) -> None:
         for op in ops:
-            self.add(op)
+            match op:
+                case ChangeMetadata():
+                    self.add(op)
+                case CherryPick():
+                    self._cherry_pick(op)
+
+    def _cherry_pick(self, pick: CherryPick) -> None:
+        self._check_first_change()
+        if self._metadata.refs != self._state.metadata.refs:
+            raise ValidationError("a cherry-pick must be a transaction's first change of refs")
+        pick.source(self._metadata)
+        snapshot_id = self._new_snapshot_id()
+        self._commands.append(lambda state: plan_cherry_pick(self._repository, state, pick, snapshot_id))
 
     def change_statistics(self, ops: Sequence[ChangeMetadata]) -> None:
         for op in ops:
