@@ -455,6 +455,11 @@ class Transaction:
         result = self._repository.commit(part.stream, part.prepare, self._provenance, requirements=part.requirements)
         self.end(result.state)
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._commands)
+
     def part(self) -> TablePart:
         """What a commit, of this table or of several, does to this table."""
         prepared = tuple(self._commands)
