@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from icecore.engine import events as ev
+from icecore.engine.catalog_transaction import CatalogTransaction
 from icecore.engine.create import creation_updates
 from icecore.engine.errors import IcecoreError, ReadOnlyError, StorageError, ValidationError
 from icecore.engine.identifiers import Identifier, IdentifierLike, folder_name, identifier_tuple, namespace_tuple
@@ -19,6 +20,7 @@ from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log_tools import CatalogLogTools
 from icecore.engine.provenance import provenance
 from icecore.engine.register import registration_payload
+from icecore.engine.replace import replaced_table
 from icecore.engine.repository import Repository
 from icecore.engine.requirements import ASSERT_CREATE
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
@@ -212,6 +214,40 @@ class Catalog(CatalogViews, CatalogLogTools):
         )
         return self._table(state)
 
+    def replace_table(
+        self,
+        identifier: IdentifierLike,
+        schema: Schema | pa.Schema,
+        *,
+        partition_spec: PartitionSpec | Sequence[str] | None = None,
+        sort_order: SortOrder | Sequence[str] | None = None,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        format_version: int | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> Table:
+        """Makes a table empty under a new schema, spec and order; its uuid, snapshots and properties stay.
+
+        Columns that keep their name and type keep their id. Raises NoSuchTableError, ValidationError.
+        """
+        table = self.load_table(identifier)
+        where = None if location is None else to_uri(location).rstrip("/")
+        change = replaced_table(
+            schema, partition_spec, sort_order, where, _checked_properties(properties), format_version
+        )
+        with table.transaction(message=message, author=author) as transaction:
+            transaction.add(change)
+        return table
+
+    def create_or_replace_table(self, identifier: IdentifierLike, schema: Schema | pa.Schema, **options: Any) -> Table:
+        """Replaces the table where there is one, else makes it; with the options of both.
+
+        Raises NoSuchNamespaceError, ValidationError, TableAlreadyExistsError where a view has the name.
+        """
+        exists = self.table_exists(identifier)
+        return (self.replace_table if exists else self.create_table)(identifier, schema, **options)
+
     def _new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
         if location is not None:
             return to_uri(location).rstrip("/")
@@ -305,6 +341,14 @@ class Catalog(CatalogViews, CatalogLogTools):
             stream, ev.TABLE_REGISTERED, payload, name, provenance(self.actor, message=message, author=author)
         )
         return self._table(state)
+
+    def transaction(
+        self, *, message: str | None = None, author: str | None = None, idempotency_key: str | None = None
+    ) -> CatalogTransaction:
+        """Changes to several tables as one commit: all or nothing, made when the `with` block ends well."""
+        self._repository.check_writable()
+        who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
+        return CatalogTransaction(self._repository, self._planner, who, self.load_table)
 
     def materialize(self, identifier: IdentifierLike | None = None, *, message: str | None = None) -> None:
         """Writes out the files of one table, or of all, whose commits are materialized by hand."""

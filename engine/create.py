@@ -30,7 +30,7 @@ def creation_updates(
     """The updates of a new table, in the order in which they must be applied. Raises ValidationError."""
     if format_version not in SUPPORTED_FORMAT_VERSIONS:
         raise UnsupportedFormatVersionError(f"format version must be 1, 2 or 3, found {format_version}")
-    fresh, spec, order = _fresh(schema, partition_spec, sort_order, format_version)
+    fresh, spec, order = fresh_parts(schema, partition_spec, sort_order, format_version)
     check_format_version(fresh, format_version)
     check_properties(properties)
     spec.check(fresh)
@@ -51,7 +51,7 @@ def creation_updates(
     ]
 
 
-def _fresh(
+def fresh_parts(
     schema: Schema | pa.Schema,
     partition_spec: PartitionSpec | Sequence[str] | None,
     sort_order: SortOrder | Sequence[str] | None,

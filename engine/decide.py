@@ -25,6 +25,7 @@ from icecore.engine.spec.content_file import DataFileContent, ManifestContent, M
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation, Snapshot, SnapshotRef, SnapshotRefType
 from icecore.engine.state import check_properties, metadata_folder
+from icecore.engine.write_audit_publish import is_staged
 
 MANIFEST_TARGET_SIZE = "commit.manifest.target-size-bytes"
 DEFAULT_MANIFEST_TARGET_SIZE = 8 * 1024 * 1024
@@ -52,7 +53,7 @@ class ProduceSnapshot:
 
     `is_planned` says that added delete files and removals were planned on the head `base_snapshot_id`; where the head
     has moved since, the command has to be planned again. `summary` holds extra properties. A command that changes
-    nothing and has no properties makes no snapshot.
+    nothing and has no properties makes no snapshot. One that is staged for audit moves no branch.
     """
 
     operation: Operation
@@ -204,12 +205,10 @@ class _Deciding:
             first_row_id=first_row_id,
             added_rows=added_rows,
         )
-        self.update(
-            [
-                {"action": "add-snapshot", "snapshot": snapshot.to_dict(metadata.format_version)},
-                set_ref(command.branch, self._moved(command.branch, command.snapshot_id)),
-            ]
-        )
+        updates = [{"action": "add-snapshot", "snapshot": snapshot.to_dict(metadata.format_version)}]
+        if not is_staged(metadata, command.branch, command.summary):
+            updates.append(set_ref(command.branch, self._moved(command.branch, command.snapshot_id)))
+        self.update(updates)
 
     @property
     def _folder(self) -> str:

@@ -5,22 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from icecore.engine.decide import ChangeMetadata, set_ref
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.ref_updates import forwarded, renamed, replaced, retained
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRef, SnapshotRefType
+from icecore.engine.write_audit_publish import staged_snapshot
 
 Updates = list[dict[str, Any]]
+
+
+@frozen
+class CherryPick:
+    """A snapshot to be picked, by its id or by the `wap.id` it was staged under."""
+
+    snapshot_id: int | None = None
+    wap_id: str | None = None
+
+    def source(self, metadata: TableMetadata) -> Snapshot:
+        """Raises NoSuchSnapshotError, ValidationError."""
+        if self.snapshot_id is not None:
+            return metadata.find_snapshot(self.snapshot_id)
+        return staged_snapshot(metadata, self.wap_id or "")
+
+
+RefChange = ChangeMetadata | CherryPick
 
 
 class ManageSnapshots:
     """Gathers changes of refs; `commit()`, or the end of a `with` block, makes them one commit."""
 
-    def __init__(self, commit: Callable[[tuple[ChangeMetadata, ...]], None]) -> None:
+    def __init__(self, commit: Callable[[tuple[RefChange, ...]], None]) -> None:
         self._commit = commit
-        self._ops: list[ChangeMetadata] = []
+        self._ops: list[RefChange] = []
 
     def create_tag(self, snapshot_id: int, tag_name: str, max_ref_age_ms: int | None = None) -> ManageSnapshots:
         """Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
@@ -57,9 +76,9 @@ class ManageSnapshots:
                 found = metadata.snapshot_by_ref(ref_name)
                 if found is None:
                     raise NoSuchSnapshotError(f"the branch {ref_name!r} has no snapshot yet")
-                return _move_main(metadata, found.snapshot_id)
+                return move_main(metadata, found.snapshot_id)
             assert snapshot_id is not None, "one of both was given"
-            return _move_main(metadata, snapshot_id)
+            return move_main(metadata, snapshot_id)
 
         return self._add(updates_for)
 
@@ -70,7 +89,7 @@ class ManageSnapshots:
             metadata.find_snapshot(snapshot_id)
             if not metadata.is_ancestor(snapshot_id, metadata.current_snapshot_id):
                 raise ValidationError(f"snapshot {snapshot_id} is not an ancestor of the current snapshot")
-            return _move_main(metadata, snapshot_id)
+            return move_main(metadata, snapshot_id)
 
         return self._add(updates_for)
 
@@ -80,10 +99,56 @@ class ManageSnapshots:
         def updates_for(metadata: TableMetadata) -> Updates:
             for snapshot in metadata.ancestors(metadata.current_snapshot_id):
                 if snapshot.timestamp_ms < timestamp_ms:
-                    return _move_main(metadata, snapshot.snapshot_id)
+                    return move_main(metadata, snapshot.snapshot_id)
             raise NoSuchSnapshotError(f"no ancestor of the current snapshot is older than {timestamp_ms} ms")
 
         return self._add(updates_for)
+
+    def cherry_pick(self, snapshot_id: int) -> ManageSnapshots:
+        """Makes the changes of a snapshot on main: fast-forward where possible, else by a snapshot of its own.
+
+        Raises at commit, as `publish` does: ValidationError where that can't be, NoSuchSnapshotError.
+        """
+        self._ops.append(CherryPick(snapshot_id))
+        return self
+
+    def publish(self, wap_id: str) -> ManageSnapshots:
+        """Makes the changes on main that were staged under a `wap.id`; once only."""
+        self._ops.append(CherryPick(wap_id=wap_id))
+        return self
+
+    def fast_forward(self, branch_name: str, to: str) -> ManageSnapshots:
+        """Points a branch at the snapshot of another ref that has the branch's head as an ancestor."""
+        return self._add(lambda m: forwarded(m, branch_name, to, only_forward=True))
+
+    def replace_branch(
+        self, branch_name: str, snapshot_id: int | None = None, ref_name: str | None = None
+    ) -> ManageSnapshots:
+        """Points a branch at any snapshot, by id or ref."""
+        if (snapshot_id is None) == (ref_name is None):
+            raise ValidationError("replace_branch takes a snapshot_id or a ref_name")
+        if ref_name is not None:
+            return self._add(lambda m: forwarded(m, branch_name, ref_name, only_forward=False))
+        assert snapshot_id is not None, "one of both was given"
+        return self._add(lambda m: replaced(m, branch_name, SnapshotRefType.BRANCH, snapshot_id))
+
+    def replace_tag(self, tag_name: str, snapshot_id: int) -> ManageSnapshots:
+        """Points a tag at another snapshot."""
+        return self._add(lambda m: replaced(m, tag_name, SnapshotRefType.TAG, snapshot_id))
+
+    def rename_branch(self, branch_name: str, new_name: str) -> ManageSnapshots:
+        """Raises ValidationError at commit for main, or where the new name is taken."""
+        return self._add(lambda m: renamed(m, branch_name, new_name))
+
+    def set_min_snapshots_to_keep(self, branch_name: str, min_snapshots_to_keep: int) -> ManageSnapshots:
+        return self._add(lambda m: retained(m, branch_name, min_snapshots_to_keep=min_snapshots_to_keep))
+
+    def set_max_snapshot_age_ms(self, branch_name: str, max_snapshot_age_ms: int) -> ManageSnapshots:
+        return self._add(lambda m: retained(m, branch_name, max_snapshot_age_ms=max_snapshot_age_ms))
+
+    def set_max_ref_age_ms(self, ref_name: str, max_ref_age_ms: int) -> ManageSnapshots:
+        """Of a branch or a tag."""
+        return self._add(lambda m: retained(m, ref_name, max_ref_age_ms=max_ref_age_ms))
 
     def commit(self) -> None:
         self._commit(tuple(self._ops))
@@ -119,7 +184,8 @@ def _remove_ref(metadata: TableMetadata, name: str, kind: SnapshotRefType) -> Up
     return [{"action": "remove-snapshot-ref", "ref-name": name}]
 
 
-def _move_main(metadata: TableMetadata, snapshot_id: int) -> Updates:
+def move_main(metadata: TableMetadata, snapshot_id: int) -> Updates:
+    """Points main at a snapshot; its retention stays. Raises NoSuchSnapshotError."""
     metadata.find_snapshot(snapshot_id)
     main = metadata.refs.get(MAIN_BRANCH)
     moved = SnapshotRef(snapshot_id, SnapshotRefType.BRANCH) if main is None else evolve(main, snapshot_id=snapshot_id)

@@ -26,6 +26,7 @@ from icecore.engine.state import data_folder
 from icecore.engine.storage import Storage
 
 DELETE_MODE = "write.delete.mode"
+UPDATE_MODE = "write.update.mode"
 COPY_ON_WRITE = "copy-on-write"
 MERGE_ON_READ = "merge-on-read"
 DELETE_GRANULARITY = "write.delete.granularity"
@@ -41,11 +42,15 @@ class Selected:
     live_rows: int
 
 
-def merges_on_read(metadata: TableMetadata) -> bool:
-    """Whether the table wants deletes by position; v1 has no delete files (D1)."""
-    mode = metadata.properties.get(DELETE_MODE, COPY_ON_WRITE).lower()
+def merges_on_read(metadata: TableMetadata, *keys: str) -> bool:
+    """Whether the table wants deletes by position; v1 has no delete files (D1).
+
+    The first of the properties that is set says it, `write.delete.mode` the last. Raises ValidationError.
+    """
+    key = next((k for k in keys if k in metadata.properties), DELETE_MODE)
+    mode = metadata.properties.get(key, COPY_ON_WRITE).lower()
     if mode not in (COPY_ON_WRITE, MERGE_ON_READ):
-        raise ValidationError(f"{DELETE_MODE} must be {COPY_ON_WRITE} or {MERGE_ON_READ}, found {mode!r}")
+        raise ValidationError(f"{key} must be {COPY_ON_WRITE} or {MERGE_ON_READ}, found {mode!r}")
     return mode == MERGE_ON_READ and metadata.format_version >= 2
 
 

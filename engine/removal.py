@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from icecore.engine.copy_on_write import survivors, write_again
-from icecore.engine.data.read import DeleteCache
-from icecore.engine.decide import Command, ManifestRemoval, ProduceSnapshot
+from icecore.engine.copy_on_write import lineage_schema, survivors, write_again
+from icecore.engine.data.read import DeleteCache, read_task
+from icecore.engine.decide import ManifestRemoval, ProduceSnapshot
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.merge_on_read import Positions, merges_on_read, select_rows, write_deletes
+from icecore.engine.name_mapping import table_name_mapping
 from icecore.engine.repository import Repository
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.reserved import POS, with_columns
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.state import TableState
 from icecore.engine.storage import Storage
@@ -44,7 +48,7 @@ def plan_removal(
     metadata: TableMetadata,
     removal: FilterRemoval,
     storage: Storage,
-) -> Command:
+) -> ProduceSnapshot:
     """The command for the head of the branch as it is now; where the branch moves, this is called again.
 
     Files whose rows all match are removed. Of files of which some rows may match, the rows are found by reading; then
@@ -52,65 +56,141 @@ def plan_removal(
     the state's, or what the transaction made of it: the filter is over its schema, which new files have.
     """
     snapshot = state.metadata.snapshot_by_ref(removal.branch)
-    effects = _Effects()
+    effects = Effects(merges_on_read(metadata))
     if snapshot is not None:
         tasks = planner.tasks(state, snapshot, removal.row_filter, metadata.schema())
-        effects = _effects(tasks, metadata, storage)
-    added = [*removal.added, *effects.added]
+        _remove_selected(tasks, effects, metadata, storage)
+    target = Target(removal.branch, removal.snapshot_id, removal.summary)
+    return produce(repository, state, metadata, target, removal.added, effects)
+
+
+@frozen
+class Target:
+    """Where a snapshot is to be made, and the properties that it is given."""
+
+    branch: str
+    snapshot_id: int
+    summary: Mapping[str, str] = field(factory=dict)
+
+    def with_summary(self, properties: Mapping[str, str]) -> Target:
+        """The target with more properties."""
+        return evolve(self, summary={**self.summary, **properties})
+
+
+def produce(
+    repository: Repository,
+    state: TableState,
+    metadata: TableMetadata,
+    target: Target,
+    added: Sequence[ContentFile],
+    effects: Effects,
+    operation: Operation | None = None,
+) -> ProduceSnapshot:
+    """The command that makes a snapshot of the effects on the branch's head and of files that come beside them."""
+    snapshot = state.metadata.snapshot_by_ref(target.branch)
+    adds_data = bool(added or any(f.content is DataFileContent.DATA for f in effects.added))
     return ProduceSnapshot(
-        _operation(effects, bool(removal.added or any(f.content is DataFileContent.DATA for f in effects.added))),
-        removal.snapshot_id,
-        removal.branch,
-        added=files_to_arrow(added, metadata.specs, metadata.all_fields, status=ManifestEntryStatus.ADDED),
-        removals=_removals(repository, state, snapshot, effects),
+        operation or _operation(effects, adds_data),
+        target.snapshot_id,
+        target.branch,
+        added=files_to_arrow(
+            [*added, *effects.added], metadata.specs, metadata.all_fields, status=ManifestEntryStatus.ADDED
+        ),
+        removals=removals_of(repository, state, snapshot, effects),
         is_planned=True,
         base_snapshot_id=snapshot.snapshot_id if snapshot else None,
-        summary=removal.summary,
+        summary=target.summary,
     )
 
 
 @define
-class _Effects:
-    """Data files that go, data files whose position deletes are replaced by a vector, and files that come."""
+class Effects:
+    """Data files that go, data files whose position deletes are replaced by a vector, and files that come.
 
+    `by_position` says that rows of a file that stays are deleted by position; else the file is written again.
+    """
+
+    by_position: bool
     gone: list[str] = field(factory=list)
     superseded: list[str] = field(factory=list)
     added: list[ContentFile] = field(factory=list)
+    selected: list[tuple[FileScanTask, Positions]] = field(factory=list)
+
+    def live_rows(
+        self, task: FileScanTask, metadata: TableMetadata, storage: Storage, deletes: DeleteCache
+    ) -> pa.Table | None:
+        """All live rows of a file with their places, and with the lineage that they have; None where it has none."""
+        batches = read_task(
+            task,
+            projection=with_columns(lineage_schema(metadata.schema(), metadata, task), POS),
+            table_schema=metadata.schema(),
+            specs=metadata.specs,
+            storage=storage,
+            name_mapping=table_name_mapping(metadata),
+            deletes=deletes,
+        )
+        found = list(batches)
+        return pa.Table.from_batches(found) if found else None
+
+    def take(
+        self,
+        task: FileScanTask,
+        rows: pa.Table,
+        mask: npt.NDArray[np.bool_],
+        metadata: TableMetadata,
+        storage: Storage,
+    ) -> None:
+        """Takes the masked ones of a file's live rows, as `live_rows` gives them, out of the table."""
+        if not mask.any():
+            return
+        if mask.all():
+            self.gone.append(task.file.file_path)
+        elif self.by_position:
+            self.selected.append((task, rows[POS.name].to_numpy()[mask].astype(np.int64)))
+        else:
+            self.gone.append(task.file.file_path)
+            self.added += write_again(rows.filter(pa.array(~mask)).drop_columns([POS.name]), metadata, storage)
+
+    def write(self, metadata: TableMetadata, storage: Storage, deletes: DeleteCache) -> None:
+        """Writes the delete files of all rows that are deleted by position."""
+        if not self.selected:
+            return
+        self.added += write_deletes(self.selected, metadata, storage, deletes)
+        if metadata.format_version >= 3:
+            self.superseded += [task.file.file_path for task, _ in self.selected]
+        self.selected = []
 
 
-def _effects(tasks: Iterable[FileScanTask], metadata: TableMetadata, storage: Storage) -> _Effects:
-    effects, deletes = _Effects(), DeleteCache()
-    by_position = merges_on_read(metadata)
-    selected: list[tuple[FileScanTask, Positions]] = []
+def _remove_selected(
+    tasks: Iterable[FileScanTask], effects: Effects, metadata: TableMetadata, storage: Storage
+) -> None:
+    deletes = DeleteCache()
     for task in tasks:
         if task.residual == TRUE:
             effects.gone.append(task.file.file_path)
-        elif by_position:
+        elif effects.by_position:
             found = select_rows(task, metadata, storage, deletes)
             if len(found.positions) == found.live_rows:
                 effects.gone.append(task.file.file_path)
             elif len(found.positions):
-                selected.append((task, found.positions))
+                effects.selected.append((task, found.positions))
         elif (rows := survivors(task, metadata, storage, deletes)) is not None:
             effects.gone.append(task.file.file_path)
             if rows.num_rows:
                 effects.added += write_again(rows, metadata, storage)
-    if selected:
-        effects.added += write_deletes(selected, metadata, storage, deletes)
-        if metadata.format_version >= 3:
-            effects.superseded += [task.file.file_path for task, _ in selected]
-    return effects
+    effects.write(metadata, storage, deletes)
 
 
-def _operation(effects: _Effects, adds_data: bool) -> Operation:
-    """What the snapshot does (L4): a delete only removes files or adds deletes."""
-    if adds_data:
-        return Operation.OVERWRITE if effects.gone or effects.superseded else Operation.APPEND
-    return Operation.DELETE
+def _operation(effects: Effects, adds_data: bool) -> Operation:
+    """What the snapshot does (L4): an append only adds data, a delete only removes files or adds deletes."""
+    if not adds_data:
+        return Operation.DELETE
+    adds_deletes = any(f.content is not DataFileContent.DATA for f in effects.added)
+    return Operation.OVERWRITE if effects.gone or effects.superseded or adds_deletes else Operation.APPEND
 
 
-def _removals(
-    repository: Repository, state: TableState, snapshot: Snapshot | None, effects: _Effects
+def removals_of(
+    repository: Repository, state: TableState, snapshot: Snapshot | None, effects: Effects
 ) -> tuple[ManifestRemoval, ...]:
     """For each manifest that holds a file to be removed: its live entries, split.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -14,9 +15,12 @@ import orjson
 from attrs import define, evolve, field, frozen
 
 from icecore.engine import events as ev
+from icecore.engine.conflict_text import changes, describe
 from icecore.engine.decide import Command, Context, Decision, StaleRemovals, decide
+from icecore.engine.dry_run import DryRun, dry_run_of
 from icecore.engine.errors import (
     CommitConflictError,
+    CommitFailedError,
     CorruptLogError,
     IcecoreError,
     NoSuchTableError,
@@ -25,13 +29,13 @@ from icecore.engine.errors import (
 )
 from icecore.engine.events import Event, Provenance
 from icecore.engine.formats.manifest_list_avro import read_manifest_list
-from icecore.engine.ids import new_event_id
-from icecore.engine.log.content import encode_content
+from icecore.engine.ids import new_event_id, now_ms
+from icecore.engine.log.content import decode_content, encode_content
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.manifest_summary import summarize
-from icecore.engine.requirements import Requirement, check
+from icecore.engine.requirements import Requirement, failures
 from icecore.engine.spec.content_file import ManifestContent, ManifestFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
@@ -55,6 +59,7 @@ Prepare = Callable[[TableState], Sequence[Command]]
 MANUAL = "manual"
 CHECKPOINT_EVERY = 64
 MAX_ATTEMPTS = 20
+SEARCHED_COMMITS = 100
 
 
 class MaterializationWarning(UserWarning):
@@ -67,6 +72,15 @@ class CommitResult:
 
     state: TableState
     event: Event | None
+
+
+@frozen
+class TablePart:
+    """What a commit over several tables does to one of them."""
+
+    stream: str
+    prepare: Prepare
+    requirements: tuple[Requirement, ...] = ()
 
 
 @define
@@ -257,6 +271,69 @@ class Repository:
             f"the last commit there was {self._last_commit(stream)}"
         )
 
+    def commit_all(self, parts: Sequence[TablePart], provenance: Provenance) -> tuple[CommitResult, ...]:
+        """Commits to several tables in one SQLite transaction with one transaction id: all or nothing.
+
+        Where one part lost a race all are prepared again. The first event carries the idempotency key. Raises as
+        `commit` does.
+        """
+        for attempt in range(MAX_ATTEMPTS):
+            states = [self.state(p.stream) for p in parts]
+            prepared = [p.prepare(state) for p, state in zip(parts, states, strict=True)]
+            try:
+                results = self._try_all(parts, states, prepared, provenance)
+            except StaleRemovals:
+                time.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
+                continue
+            for result in results:
+                self.follow(result.state)
+            return results
+        moved = "; ".join(f"{dotted(s.identifier)} by {self._last_commit(s.stream)}" for s in states)
+        raise CommitConflictError(f"the branches kept moving during {MAX_ATTEMPTS} attempts, last {moved}")
+
+    def _try_all(
+        self,
+        parts: Sequence[TablePart],
+        states: Sequence[TableState],
+        prepared: Sequence[Sequence[Command]],
+        provenance: Provenance,
+    ) -> tuple[CommitResult, ...]:
+        results = []
+        try:
+            with self.store.write() as transaction:
+                done = self.already(provenance)
+                if done is not None:
+                    return tuple(CommitResult(self.state(p.stream), None) for p in parts)
+                for part, state, commands in zip(parts, states, prepared, strict=True):
+                    result = self._commit_inside(transaction, state, commands, provenance, part.requirements)
+                    results.append(result)
+                    if result.event is not None:
+                        provenance = evolve(provenance, idempotency_key=None)
+        except BaseException:
+            # Versions of file system tables that were made before another table's part was refused.
+            with contextlib.suppress(IcecoreError):
+                self.materializer.settle_claims()
+            raise
+        for result in results:
+            self._states[result.state.stream] = result.state
+        return tuple(results)
+
+    def dry_run(self, stream: str, prepare: Prepare, *, requirements: Sequence[Requirement] = ()) -> DryRun:
+        """Decides on the latest state and stores nothing. Raises ValidationError, NoSuchTableError.
+
+        What a commit would be refused for because of others is among the outcome's conflicts.
+        """
+        state = self.live_state(stream)
+        commands = prepare(state)
+        conflicts = [self._failure(state, r, text) for r, text in failures(state.metadata, requirements)]
+        try:
+            self.check_pointer(state)
+        except CommitConflictError as e:
+            conflicts.append(str(e))
+        context = self._context(max(now_ms(), self.store.head()[2] + 1), state)
+        decision = decide(state.metadata, commands, context)
+        return dry_run_of(state.metadata, decision, context.recorded_at_ms, conflicts)
+
     def _try_commit(
         self,
         base: TableState,
@@ -268,23 +345,35 @@ class Repository:
             done = self.already(provenance)
             if done is not None:
                 return CommitResult(self.state(done.stream), done)
-            state = self._forward(base)
-            if state.dropped:
-                raise NoSuchTableError(f"the table {dotted(state.identifier)!r} was dropped")
-            self.check_pointer(state)
-            check(state.metadata, requirements)
-            context = self._context(transaction, state)
-            decision = decide(state.metadata, commands, context)
-            if decision.is_empty:
-                return CommitResult(state, None)
-            event, after = self._append_decision(transaction, state, context, decision, provenance)
-        self._states[state.stream] = after
+            result = self._commit_inside(transaction, base, commands, provenance, requirements)
+        self._states[base.stream] = result.state
+        return result
+
+    def _commit_inside(
+        self,
+        transaction: WriteTransaction,
+        base: TableState,
+        commands: Sequence[Command],
+        provenance: Provenance,
+        requirements: Sequence[Requirement],
+    ) -> CommitResult:
+        state = self._forward(base)
+        if state.dropped:
+            raise NoSuchTableError(f"the table {dotted(state.identifier)!r} was dropped")
+        self.check_pointer(state)
+        for requirement, text in failures(state.metadata, requirements):
+            raise CommitFailedError(self._failure(state, requirement, text))
+        context = self._context(transaction.next_recorded_at_ms(), state)
+        decision = decide(state.metadata, commands, context)
+        if decision.is_empty:
+            return CommitResult(state, None)
+        event, after = self._append_decision(transaction, state, context, decision, provenance)
         return CommitResult(after, event)
 
-    def _context(self, transaction: WriteTransaction, state: TableState) -> Context:
+    def _context(self, recorded_at_ms: int, state: TableState) -> Context:
         return Context(
             new_event_id(),
-            transaction.next_recorded_at_ms(),
+            recorded_at_ms,
             lambda snapshot_id: self._complete_list(state, state.metadata.find_snapshot(snapshot_id)),
             lambda snapshot_id: self.models.has_list(state.stream, snapshot_id),
         )
@@ -371,9 +460,18 @@ class Repository:
             )
 
     def _last_commit(self, stream: str) -> str:
-        state = self.state(stream)
-        event = self.store.event_at(state.position)
-        return f"position {event.position} by {event.provenance.actor or 'unknown'}"
+        return self._describe(self.store.event_at(self.state(stream).position))
+
+    def _failure(self, state: TableState, requirement: Mapping[str, Any], text: str) -> str:
+        """A requirement that does not hold, with the newest commit that changed what it is about."""
+        newest = max(0, state.stream_version - SEARCHED_COMMITS)
+        events = [e for e in self.store.stream_events(state.stream, newest) if changes(e, requirement)]
+        by = f"; it was changed by {self._describe(events[-1])}" if events else ""
+        return f"{dotted(state.identifier)}: {text}{by}"
+
+    def _describe(self, event: Event) -> str:
+        data = self.store.content(event.position)
+        return describe(event, None if data is None else decode_content(data, event.position))
 
     # Projections
 

@@ -5,7 +5,7 @@ Spec: the REST catalog's TableRequirement; derived as the Java library does (C4)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from icecore.engine.errors import CommitFailedError, ValidationError
@@ -72,17 +72,26 @@ def _branches(base: TableMetadata) -> list[Requirement]:
 
 def check(metadata: TableMetadata | None, requirements: Iterable[Mapping[str, Any]]) -> None:
     """Raises CommitFailedError for the first requirement that is not met, ValidationError for an unknown one."""
+    for _, failure in failures(metadata, requirements):
+        raise CommitFailedError(failure)
+
+
+def failures(
+    metadata: TableMetadata | None, requirements: Iterable[Mapping[str, Any]]
+) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Each requirement that is not met, with what is wrong. Raises ValidationError for an unknown one."""
     for requirement in requirements:
         kind = get(requirement, "type", str, "requirement")
         if kind == "assert-create":
             if metadata is not None:
-                raise CommitFailedError("the table exists already")
+                yield requirement, "the table exists already"
             continue
         if metadata is None:
-            raise CommitFailedError("the table does not exist")
+            yield requirement, "the table does not exist"
+            continue
         expected, found, what = _compare(metadata, kind, requirement)
         if expected != found:
-            raise CommitFailedError(f"{what} was expected to be {expected}, but is {found}")
+            yield requirement, f"{what} was expected to be {expected}, but is {found}"
 
 
 def _compare(metadata: TableMetadata, kind: str, requirement: Mapping[str, Any]) -> tuple[Any, Any, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from icecore.engine.changes import changed_properties, upgraded
+from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.log.read_models import dotted
@@ -36,6 +37,7 @@ from icecore.engine.state import Identifier, TableState, metadata_folder
 from icecore.engine.statistics import distinct_values, sketched_columns, write_statistics
 from icecore.engine.transaction import Transaction
 from icecore.engine.update_statistics import UpdateStatistics
+from icecore.engine.upsert import UpsertResult
 from icecore.projections.planner import Planner
 
 Filter = str | Expression | None
@@ -170,7 +172,7 @@ class Table:
             if listed.manifest.has_live_files:
                 yield self._repository.entries.live(self._state.stream, listed, storage)
 
-    # Changing rows
+    # Changing rows. With `dry_run` nothing is stored, and the result says what the commit would be.
 
     def append(
         self,
@@ -181,13 +183,15 @@ class Table:
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
-    ) -> None:
+        dry_run: bool = False,
+    ) -> DryRun | None:
         """Appends Arrow, pandas, polars or Spark data as one commit. Columns are matched by name.
 
         Raises ValidationError where the data does not fit the schema, NoSuchSnapshotError for an unknown branch.
         """
-        with self._transaction(message, author, idempotency_key) as transaction:
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
             transaction.append(data, branch=branch, snapshot_properties=snapshot_properties)
+        return transaction.outcome
 
     def overwrite(
         self,
@@ -199,10 +203,60 @@ class Table:
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
-    ) -> None:
+        dry_run: bool = False,
+    ) -> DryRun | None:
         """Replaces the rows that match the filter, all rows without one, by the data, in one commit."""
-        with self._transaction(message, author, idempotency_key) as transaction:
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
             transaction.overwrite(data, overwrite_filter, branch=branch, snapshot_properties=snapshot_properties)
+        return transaction.outcome
+
+    def dynamic_partition_overwrite(
+        self,
+        data: Any,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
+    ) -> DryRun | None:
+        """Replaces the partitions that the data has, and leaves all others as they are, in one commit.
+
+        Raises ValidationError for an unpartitioned table.
+        """
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
+            transaction.dynamic_partition_overwrite(data, branch=branch, snapshot_properties=snapshot_properties)
+        return transaction.outcome
+
+    def upsert(
+        self,
+        data: Any,
+        join_cols: Sequence[str] | None = None,
+        *,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> UpsertResult:
+        """Updates the rows whose keys the data has and inserts the others, in one commit.
+
+        The keys are `join_cols`, else the identifier fields; null equals null. Rows that would stay the same are not
+        written again. Raises ValidationError where a key is twice in the data, or a key to update twice in the table.
+        """
+        with self._transaction(message, author, idempotency_key) as transaction:
+            upsert = transaction.upsert(
+                data,
+                join_cols,
+                when_matched_update_all=when_matched_update_all,
+                when_not_matched_insert_all=when_not_matched_insert_all,
+                branch=branch,
+                snapshot_properties=snapshot_properties,
+            )
+        return upsert.result
 
     def delete(
         self,
@@ -213,10 +267,12 @@ class Table:
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
-    ) -> None:
+        dry_run: bool = False,
+    ) -> DryRun | None:
         """Deletes the rows that match the filter: whole files where all their rows do, else the file is rewritten."""
-        with self._transaction(message, author, idempotency_key) as transaction:
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
             transaction.delete(delete_filter, branch=branch, snapshot_properties=snapshot_properties)
+        return transaction.outcome
 
     def delete_keys(
         self,
@@ -228,14 +284,16 @@ class Table:
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
-    ) -> None:
+        dry_run: bool = False,
+    ) -> DryRun | None:
         """Deletes the rows that equal one of `keys` in the key columns, the identifier fields unless named.
 
         Equality delete files are written and nothing is read, so this is quick to write and slow to read. Raises
         ValidationError for a v1 table, and where the keys don't tell the partition.
         """
-        with self._transaction(message, author, idempotency_key) as transaction:
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
             transaction.delete_keys(keys, key_columns, branch=branch, snapshot_properties=snapshot_properties)
+        return transaction.outcome
 
     def add_files(
         self,
@@ -247,18 +305,20 @@ class Table:
         check_duplicate_files: bool = True,
         snapshot_properties: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
-    ) -> None:
+        dry_run: bool = False,
+    ) -> DryRun | None:
         """Adds Parquet files that lie somewhere already, as they are.
 
         Raises ValidationError where a file's schema or partition does not fit, or it is in the table already.
         """
-        with self._transaction(message, author, idempotency_key) as transaction:
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
             transaction.add_files(
                 file_paths,
                 branch=branch,
                 check_duplicate_files=check_duplicate_files,
                 snapshot_properties=snapshot_properties,
             )
+        return transaction.outcome
 
     def append_files(
         self,
@@ -269,10 +329,12 @@ class Table:
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
-    ) -> None:
+        dry_run: bool = False,
+    ) -> DryRun | None:
         """Appends data files that a writer described already."""
-        with self._transaction(message, author, idempotency_key) as transaction:
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
             transaction.append_files(files, branch=branch, snapshot_properties=snapshot_properties)
+        return transaction.outcome
 
     # Changing metadata
 
@@ -371,15 +433,25 @@ class Table:
         self._commit_with(message, author, lambda t: t.add(upgraded(format_version)))
 
     def transaction(
-        self, *, message: str | None = None, author: str | None = None, idempotency_key: str | None = None
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
     ) -> Transaction:
-        """Several changes as one commit and one event: all or nothing, made when the `with` block ends well."""
-        return self._transaction(message, author, idempotency_key)
+        """Several changes as one commit and one event: all or nothing, made when the `with` block ends well.
 
-    def _transaction(self, message: str | None, author: str | None, idempotency_key: str | None) -> Transaction:
+        A dry run stores nothing, and says in `outcome` what the commit would be.
+        """
+        return self._transaction(message, author, idempotency_key, dry_run)
+
+    def _transaction(
+        self, message: str | None, author: str | None, idempotency_key: str | None, dry_run: bool = False
+    ) -> Transaction:
         self._repository.check_writable()
         who = provenance(self._actor, message=message, author=author, idempotency_key=idempotency_key)
-        return Transaction(self._repository, self._planner, self._state, who, self._committed)
+        return Transaction(self._repository, self._planner, self._state, who, self._committed, dry_run)
 
     def _commit_with(self, message: str | None, author: str | None, change: Callable[[Transaction], None]) -> None:
         with self._transaction(message, author, None) as transaction:

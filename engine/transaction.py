@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from icecore.engine.changes import changed_properties, evolved_schema, evolved_sort_order, evolved_spec
+from icecore.engine.cherry_pick import plan_cherry_pick
 from icecore.engine.data.incoming import to_arrow
 from icecore.engine.data.write import write_data_files
 from icecore.engine.decide import ChangeMetadata, Command, ProduceSnapshot
+from icecore.engine.dry_run import DryRun, paths_of
+from icecore.engine.dynamic_overwrite import PartitionOverwrite, plan_dynamic_overwrite
 from icecore.engine.equality_deletes import write_key_deletes
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import MissingFileError, ValidationError
 from icecore.engine.events import Provenance
 from icecore.engine.existing_files import describe_existing_files
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.ids import new_snapshot_id
-from icecore.engine.manage_snapshots import ManageSnapshots
+from icecore.engine.manage_snapshots import CherryPick, ManageSnapshots, RefChange
 from icecore.engine.metadata_builder import MetadataBuilder, Update
-from icecore.engine.removal import FilterRemoval, plan_removal
-from icecore.engine.repository import Repository
+from icecore.engine.ref_updates import forwarded
+from icecore.engine.removal import FilterRemoval, Target, plan_removal
+from icecore.engine.repository import Repository, TablePart
 from icecore.engine.requirements import Requirement, requirements_for
 from icecore.engine.schema_update import SchemaOp, UpdateSchema
 from icecore.engine.sort_update import UpdateSortOrder
@@ -33,6 +40,8 @@ from icecore.engine.state import TableState, data_folder
 from icecore.engine.storage import Storage
 from icecore.engine.terms import SortTerm
 from icecore.engine.update_statistics import UpdateStatistics
+from icecore.engine.upsert import Upsert, plan_upsert, result_of
+from icecore.engine.write_audit_publish import branch_for
 from icecore.projections.planner import Planner
 
 Prepared = Callable[[TableState], Command]
@@ -56,6 +65,7 @@ class Transaction:
         state: TableState,
         provenance: Provenance,
         committed: Callable[[TableState], None],
+        dry_run: bool = False,
     ) -> None:
         self._repository = repository
         self._planner = planner
@@ -70,6 +80,16 @@ class Transaction:
         self._snapshot_ids: set[int] = set()
         self._reshaping: list[Update] = []
         self._requirements: list[Requirement] = []
+        self._is_dry = dry_run
+        self._written: list[str] = []
+        # Branches that `wap.branch` names, to be made from main by this transaction.
+        self._audited: set[str] = set()
+        self._outcome: DryRun | None = None
+
+    @property
+    def outcome(self) -> DryRun | None:
+        """What a dry run found, once it ended; None of a transaction that is none."""
+        return self._outcome
 
     @property
     def metadata(self) -> TableMetadata:
@@ -86,7 +106,7 @@ class Transaction:
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Writes the data into new files, to be appended. Raises ValidationError where it does not fit the schema."""
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         self.append_files(self._write(data), branch=branch, snapshot_properties=snapshot_properties)
 
     def append_files(
@@ -97,7 +117,7 @@ class Transaction:
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Appends data files that were written already."""
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         added = files_to_arrow(files, self._metadata.specs, self._metadata.all_fields, status=ManifestEntryStatus.ADDED)
         command = ProduceSnapshot(
             Operation.APPEND, self._new_snapshot_id(), branch, added=added, summary=snapshot_properties or {}
@@ -116,7 +136,7 @@ class Transaction:
 
         The table gets a name mapping where it has none, since such files may lack field ids.
         """
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         if DEFAULT_NAME_MAPPING not in self._metadata.properties:
             mapping = NameMapping.of_fields(self._metadata.schema().fields)
             self.set_properties({DEFAULT_NAME_MAPPING: mapping.to_json()})
@@ -138,7 +158,7 @@ class Transaction:
         The deletes apply to what is there before, not to the data files that come with them. Raises ValidationError for
         deletes by position: those name files that another commit may replace, so they come from `delete`.
         """
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         deletes, added = tuple(delete_files), tuple(data_files)
         for f in deletes:
             if f.content is not DataFileContent.EQUALITY_DELETES:
@@ -164,8 +184,9 @@ class Transaction:
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Deletes the rows that equal one of `keys` in the key columns, by equality delete files: nothing is read."""
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         files = [] if self._answered else write_key_deletes(keys, key_columns, self._metadata, self._storage)
+        self._written += [f.file_path for f in files]
         self.row_delta((), files, branch=branch, snapshot_properties=snapshot_properties)
 
     def delete(
@@ -187,8 +208,68 @@ class Transaction:
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Replaces the rows that match, all rows without a filter, by the data."""
-        self._check_branch(branch)
+        branch = self._branch(branch, snapshot_properties)
         self._remove(overwrite_filter or TRUE, self._write(data), branch, snapshot_properties)
+
+    def dynamic_partition_overwrite(
+        self,
+        data: Any,
+        *,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Replaces the partitions that the data has, by the default spec, and leaves all others as they are.
+
+        Raises ValidationError for an unpartitioned table.
+        """
+        branch = self._branch(branch, snapshot_properties)
+        if self._metadata.spec().is_unpartitioned:
+            raise ValidationError(
+                "a dynamic partition overwrite needs a partitioned table; overwrite() replaces it all"
+            )
+        self._check_first_change()
+        added = tuple(self._write(data))
+        overwrite = PartitionOverwrite(Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {})), added)
+        self._plan(
+            lambda state, metadata: plan_dynamic_overwrite(
+                self._repository, self._planner, state, metadata, overwrite, self._storage
+            )
+        )
+
+    def upsert(
+        self,
+        data: Any,
+        join_cols: Sequence[str] | None = None,
+        *,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+    ) -> Upsert:
+        """Updates the rows whose keys the data has and inserts the others; the answer's `result` is set at commit.
+
+        The keys are `join_cols`, else the identifier fields. Rows that would stay the same are not written. Raises
+        ValidationError where a key comes twice in the data, and at commit where a key to update is twice in the table.
+        """
+        branch = self._branch(branch, snapshot_properties)
+        self._check_first_change()
+        target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        upsert = Upsert.of(
+            data, join_cols, self._metadata.schema(), target, when_matched_update_all, when_not_matched_insert_all
+        )
+        if self._answered is not None:
+            upsert.result = result_of(self._answered.payload)
+        self._plan(
+            lambda state, metadata: plan_upsert(self._repository, self._planner, state, metadata, upsert, self._storage)
+        )
+        return upsert
+
+    def _check_first_change(self) -> None:
+        if self._snapshot_ids:
+            raise ValidationError(
+                "a delete, overwrite, upsert or cherry-pick can't see a transaction's other changes of rows, so it "
+                "must be the first of them"
+            )
 
     def _remove(
         self,
@@ -197,23 +278,42 @@ class Transaction:
         branch: str,
         snapshot_properties: Mapping[str, str] | None,
     ) -> None:
-        self._check_branch(branch)
-        if self._snapshot_ids:
-            raise ValidationError(
-                "a delete or overwrite must be the first change of rows in a transaction: it can't see the others yet"
-            )
+        branch = self._branch(branch, snapshot_properties)
+        self._check_first_change()
         removal = FilterRemoval(
             row_filter, branch, self._new_snapshot_id(), tuple(added), dict(snapshot_properties or {})
         )
-        self._rely_on_shape()
-        metadata = self._metadata if self._reshaping else None
-        self._commands.append(
-            lambda state: plan_removal(
-                self._repository, self._planner, state, metadata or state.metadata, removal, self._storage
+        self._plan(
+            lambda state, metadata: plan_removal(
+                self._repository, self._planner, state, metadata, removal, self._storage
             )
         )
 
+    def _plan(self, plan: Callable[[TableState, TableMetadata], ProduceSnapshot]) -> None:
+        """Adds a command that is planned on the latest state, and on what this transaction makes of its metadata.
+
+        All files that it adds are written by it or by this transaction.
+        """
+        self._rely_on_shape()
+        reshaped = self._metadata if self._reshaping else None
+
+        def prepare(state: TableState) -> Command:
+            metadata = state.metadata
+            if MAIN_BRANCH in metadata.refs and (missing := self._audited - metadata.refs.keys()):
+                refs = {**metadata.refs, **dict.fromkeys(missing, metadata.refs[MAIN_BRANCH])}
+                state = evolve(state, metadata=evolve(metadata, refs=refs))
+            command = plan(state, reshaped or state.metadata)
+            self._written += paths_of(command.added, ManifestEntryStatus.ADDED)
+            return command
+
+        self._commands.append(prepare)
+
     def _write(self, data: Any) -> list[ContentFile]:
+        files = self._write_files(data)
+        self._written += [f.file_path for f in files]
+        return files
+
+    def _write_files(self, data: Any) -> list[ContentFile]:
         metadata = self._metadata
         if self._answered is not None:
             return []
@@ -256,6 +356,19 @@ class Transaction:
         self._snapshot_ids.add(snapshot_id)
         return snapshot_id
 
+    def _branch(self, branch: str, snapshot_properties: Mapping[str, str] | None) -> str:
+        """The branch that a change of rows goes to; one that `wap.branch` names is made where there is none."""
+        wanted = branch_for(self._metadata, branch, snapshot_properties or {})
+        if wanted != branch and wanted not in self._metadata.refs:
+            self._audited.add(wanted)
+            self.add(
+                ChangeMetadata(
+                    lambda m: [] if wanted in m.refs else forwarded(m, wanted, MAIN_BRANCH, only_forward=False)
+                )
+            )
+        self._check_branch(wanted)
+        return wanted
+
     def _check_branch(self, branch: str) -> None:
         self._metadata.snapshot_by_ref(branch)
         ref = self._metadata.refs.get(branch)
@@ -294,9 +407,21 @@ class Transaction:
     def change_sort_order(self, terms: Sequence[SortTerm | str]) -> None:
         self.add(evolved_sort_order(terms))
 
-    def change_refs(self, ops: Sequence[ChangeMetadata]) -> None:
+    def change_refs(self, ops: Sequence[RefChange]) -> None:
         for op in ops:
-            self.add(op)
+            match op:
+                case ChangeMetadata():
+                    self.add(op)
+                case CherryPick():
+                    self._cherry_pick(op)
+
+    def _cherry_pick(self, pick: CherryPick) -> None:
+        self._check_first_change()
+        if self._metadata.refs != self._state.metadata.refs:
+            raise ValidationError("a cherry-pick must be a transaction's first change of refs")
+        pick.source(self._metadata)
+        snapshot_id = self._new_snapshot_id()
+        self._commands.append(lambda state: plan_cherry_pick(self._repository, state, pick, snapshot_id))
 
     def change_statistics(self, ops: Sequence[ChangeMetadata]) -> None:
         for op in ops:
@@ -314,21 +439,56 @@ class Transaction:
     # The end
 
     def commit(self) -> None:
-        """Makes the commit. Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then."""
+        """Makes the commit. Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then.
+
+        A dry run makes none: it sets `outcome`, and deletes the files that it wrote.
+        """
+        if self._is_dry:
+            self._end_dry_run()
+            return
         if self._answered is not None:
             self._committed(self._repository.state(self._answered.stream))
             return
         if not self._commands:
             return
-        prepared = self._commands
-        result = self._repository.commit(
-            self._stream,
-            lambda state: [prepare(state) for prepare in prepared],
-            self._provenance,
-            requirements=self._requirements,
+        part = self.part()
+        result = self._repository.commit(part.stream, part.prepare, self._provenance, requirements=part.requirements)
+        self.end(result.state)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._commands)
+
+    def part(self) -> TablePart:
+        """What a commit, of this table or of several, does to this table."""
+        prepared = tuple(self._commands)
+        return TablePart(
+            self._stream, lambda state: [prepare(state) for prepare in prepared], tuple(self._requirements)
         )
+
+    def end(self, state: TableState) -> None:
+        """Takes in that the commit was made."""
         self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
-        self._committed(result.state)
+        self._committed(state)
+
+    def _end_dry_run(self) -> None:
+        part = self.part()
+        try:
+            if self._answered is not None:
+                self._outcome = DryRun(self._answered.payload, self._metadata, is_done=True)
+            else:
+                self._outcome = self._repository.dry_run(part.stream, part.prepare, requirements=part.requirements)
+        finally:
+            self._forget_files()
+
+    def _forget_files(self) -> None:
+        """Deletes the files that were written for a commit that is never made."""
+        self._commands = []
+        for path in dict.fromkeys(self._written):
+            with contextlib.suppress(MissingFileError):
+                self._storage.delete(path)
+        self._written = []
 
     def __enter__(self) -> Transaction:
         return self
@@ -336,6 +496,8 @@ class Transaction:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.commit()
+        elif self._is_dry:
+            self._forget_files()
 
 
 def is_spark(data: Any) -> bool:

@@ -47,6 +47,10 @@ class EqualityKeys:
 
     def matches(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
         """For each row, given as key columns of the same types, whether its key is one of the deletes'."""
+        return np.asarray(self.find(columns) >= 0)
+
+    def find(self, columns: Sequence[pa.Array]) -> Longs:
+        """For each row, given as key columns of the same types, the number of its key, -1 where it is none of these."""
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
         for step, column in zip(self.steps, map(comparable, columns), strict=True):
             codes = _codes(column, step.values)
@@ -55,7 +59,7 @@ class EqualityKeys:
             found = (numbers >= 0) & (codes >= 0)
             found &= (step.keys[at] == wanted) if len(step.keys) else False
             numbers = np.where(found, at, -1)
-        return np.asarray(numbers >= 0)
+        return numbers
 
 
 def _codes(column: pa.Array, values: pa.Array) -> Longs:

@@ -1,0 +1,71 @@
+"""A conflict says which commit is in the way: where it is in the log, by whom, why, and what it touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from core_tables import ids_of, make_table, rows, store_of
+
+import icecore
+from icecore.engine import repository as repository_module
+from icecore.engine.conflict_text import describe
+from icecore.engine.errors import CommitConflictError, CommitFailedError
+from icecore.engine.repository import Repository
+
+
+def test_a_branch_that_keeps_moving(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last attempt the error names the commit that moved the branch, and nothing is stored."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    other = open_again().load_table("ns.t")
+    try_commit = Repository._try_commit
+    mine = catalog._repository
+    monkeypatch.setattr(repository_module, "MAX_ATTEMPTS", 2)
+
+    def racing(self: Repository, *args: Any) -> Any:
+        if self is mine:
+            other.append(rows(7), message="nightly load")
+        return try_commit(self, *args)
+
+    monkeypatch.setattr(Repository, "_try_commit", racing)
+    with pytest.raises(CommitConflictError) as caught:
+        table.delete("id = 1")
+    monkeypatch.undo()
+    text = str(caught.value)
+    last = store_of(catalog).event_at(catalog.position)
+    added = other.scan("id = 7").plan_files()
+    assert f"position {last.position} by somebody else ('nightly load'): append; added " in text
+    assert any(t.file.file_path.rsplit("/", 1)[-1] in text for t in added)
+    assert ids_of(table.refresh()) == [1, 2, 7, 7]
+
+
+def test_the_commit_that_changed_what_was_relied_on(catalog: icecore.Catalog) -> None:
+    """Of several commits since, the one that changed the schema is named, not the latest."""
+    table = make_table(catalog)
+    transaction = table.transaction()
+    transaction.update_schema().add_column("a", "long").commit()
+    transaction.append(rows(1))
+    other = catalog.load_table("ns.t")
+    other.update_schema(message="the cause", author="ann").add_column("b", "long").commit()
+    cause = catalog.position
+    other.append(rows(2), message="no cause")
+    with pytest.raises(CommitFailedError, match=rf"ns\.t: .*position {cause} by ann \('the cause'\): add-schema"):
+        transaction.commit()
+
+
+def test_many_files_are_counted(catalog: icecore.Catalog) -> None:
+    """A few files are named, the others counted; what was removed is told apart from what was added."""
+    table = make_table(catalog, partition_spec=["id"])
+    table.append(rows(*range(10)))
+    table.overwrite(rows(1), "id < 5")
+    store, entries = store_of(catalog), catalog._repository.entries
+    event = store.event_at(catalog.position)
+    text = describe(event, entries._content(event.position))
+    assert "by tester: overwrite; added " in text
+    assert text.endswith("and 2 more files")
+    assert text.count("removed") == 1
+    assert describe(store.event_at(1), None) == "position 1 by tester: namespace.created"

@@ -1,0 +1,117 @@
+"""A dry run says what a commit would be, and leaves no trace in the log, in metadata or among the data files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from core_tables import ids_of, local, make_table, rows, store_of
+
+import icecore
+from icecore.engine.dry_run import DryRun
+from icecore.engine.errors import CommitFailedError, ValidationError
+from icecore.engine.transaction import Transaction
+
+Change = Callable[[icecore.Table, bool], object]
+
+CHANGES: dict[str, Change] = {
+    "append": lambda t, dry: t.append(rows(9), dry_run=dry),
+    "overwrite": lambda t, dry: t.overwrite(rows(8), "id = 1", dry_run=dry),
+    "delete": lambda t, dry: t.delete("id = 1", dry_run=dry),
+    "delete_keys": lambda t, dry: t.delete_keys([{"id": 1}], ["id"], dry_run=dry),
+}
+
+
+def files_below(table: icecore.Table) -> set[Path]:
+    return {p for p in local(table.location()).rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_dry_run_stores_nothing_and_foretells_the_commit(
+    catalog: icecore.Catalog, change: str, version: int, mode: str
+) -> None:
+    """The totals, the operation and the requirements are those of the commit that is made after it."""
+    table = make_table(catalog, format_version=version, properties={"write.delete.mode": mode})
+    table.append(rows(1, 2, 3))
+    position, files, before = catalog.position, files_below(table), table.state
+    outcome = CHANGES[change](table, True)
+    assert isinstance(outcome, DryRun)
+    assert (catalog.position, files_below(table), table.refresh().state) == (position, files, before)
+    assert outcome.conflicts == ()
+    assert not outcome.is_empty
+    CHANGES[change](table, False)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    made = store_of(catalog).event_at(catalog.position).payload
+    assert outcome.summaries == (snapshot.summary,)
+    assert outcome.totals["total-records"] == int(snapshot.summary["total-records"])
+    assert outcome.payload["requirements"] == made["requirements"]
+    assert len(outcome.metadata.snapshots) == len(table.metadata.snapshots)
+
+
+def test_files_of_others_stay(catalog: icecore.Catalog) -> None:
+    """A dry run of adding files that lie there already deletes none of them."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    [task] = table.scan().plan_files()
+    other = make_table(catalog, "other")
+    outcome = other.add_files([task.file.file_path], dry_run=True)
+    assert outcome is not None
+    assert outcome.added_files == (task.file.file_path,)
+    assert ids_of(table) == [1]
+
+
+def test_file_system_table_claims_no_version(catalog: icecore.Catalog) -> None:
+    """MD7: the next version's file, which other writers would see, is not made."""
+    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    before = files_below(table)
+    assert table.append(rows(1), dry_run=True) is not None
+    assert files_below(table) == before
+    table.append(rows(1))
+    assert ids_of(table) == [1]
+
+
+def test_a_transaction_tells_conflicts(catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]) -> None:
+    """What the commit would be refused for is in the outcome, naming the commit in the way; the commit is refused."""
+    table = make_table(catalog)
+
+    def change(dry: bool) -> Transaction:
+        transaction = table.transaction(dry_run=dry)
+        transaction.update_schema().add_column("a", "long").commit()
+        transaction.append(rows(1))
+        return transaction
+
+    dry, real = change(True), change(False)
+    mine = open_again().load_table("ns.t")
+    mine.update_schema(message="needs b").add_column("b", "long").commit()
+    before = {p for p in files_below(table) if p.suffix == ".parquet"}
+    dry.commit()
+    assert dry.outcome is not None
+    assert any("needs b" in c and "somebody else" in c for c in dry.outcome.conflicts)
+    with pytest.raises(CommitFailedError, match=r"position \d+ by somebody else \('needs b'\): add-schema"):
+        real.commit()
+    assert len({p for p in files_below(table) if p.suffix == ".parquet"}) == len(before) - 1
+
+
+def test_an_error_leaves_no_file(catalog: icecore.Catalog) -> None:
+    """A dry run that fails half-way deletes what it wrote."""
+    table = make_table(catalog)
+    before = files_below(table)
+    with pytest.raises(ValidationError), table.transaction(dry_run=True) as transaction:
+        transaction.append(rows(1))
+        transaction.delete("id = 1")
+    assert files_below(table) == before
+
+
+def test_nothing_to_change(catalog: icecore.Catalog) -> None:
+    """A delete that matches nothing is an empty outcome."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    outcome = table.delete("id = 7", dry_run=True)
+    assert outcome is not None
+    assert outcome.is_empty
+    assert outcome.totals == {}

@@ -1,0 +1,103 @@
+"""Dynamic partition overwrite: exactly the partitions of the new data are replaced."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from core_tables import make_table, peer_ids, rows, sorted_rows
+
+import icecore
+from icecore.engine.errors import ValidationError
+
+SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("x", pa.float64())])
+
+
+def data(*given: tuple[Any, ...]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, r, strict=True)) for r in given], schema=SCHEMA)
+
+
+def make(catalog: icecore.Catalog, *spec: str, **options: Any) -> icecore.Table:
+    return catalog.create_table("ns.t", SCHEMA, partition_spec=spec, **options)
+
+
+def found(table: icecore.Table) -> list[tuple[Any, ...]]:
+    return sorted_rows(table.scan().to_arrow())
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_only_the_partitions_of_the_data_are_replaced(catalog: icecore.Catalog, version: int) -> None:
+    """Partitions of null and of a value go whole; others stay as they are; one snapshot, which says what it is."""
+    table = make(catalog, "kind", format_version=version)
+    table.append(data((1, "a", 0.0), (2, "b", 0.0), (3, None, 0.0), (4, "a", 1.0)))
+    table.dynamic_partition_overwrite(data((5, "a", 0.0), (6, None, 0.0), (7, "new", 0.0)))
+    assert [r[0] for r in found(table)] == [2, 5, 6, 7]
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.operation == "overwrite"
+    assert snapshot.summary["replace-partitions"] == "true"
+    assert snapshot.summary["deleted-data-files"] == "2"
+    assert len(table.snapshots()) == 2
+    assert peer_ids(catalog.path) == [2, 5, 6, 7]
+
+
+@pytest.mark.parametrize("spec", ["bucket(4, id)", "truncate(2, id)"])
+def test_transforms(catalog: icecore.Catalog, spec: str) -> None:
+    """The partition is the transform's, whatever it is: rows go with those that share it."""
+    table = make(catalog, spec)
+    table.append(data(*((i, "a", 0.0) for i in range(20))))
+    [gone] = [t.file.partition for t in table.scan("id = 4").plan_files() if t.file.partition]
+    stay = [t for t in table.scan().plan_files() if t.file.partition != gone]
+    table.dynamic_partition_overwrite(data((4, "b", 0.0)))
+    assert len(found(table)) == sum(t.file.record_count for t in stay) + 1
+
+
+def test_sp5_float_partitions(catalog: icecore.Catalog) -> None:
+    """SP5: NaN is a partition, and -0.0 and 0.0 are two."""
+    table = make(catalog, "x")
+    table.append(data((1, "a", math.nan), (2, "a", -0.0), (3, "a", 0.0), (4, "a", 1.0)))
+    table.dynamic_partition_overwrite(data((5, "a", math.nan), (6, "a", -0.0)))
+    assert [r[0] for r in found(table)] == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_of_another_spec(catalog: icecore.Catalog, version: int, mode: str) -> None:
+    """Of files that an older spec partitioned the rows of a replaced partition go, the others keep their place."""
+    table = make(catalog, format_version=version, properties={"write.delete.mode": mode})
+    table.append(data((1, "a", 0.0), (2, "b", 0.0)))
+    table.append(data((3, "b", 0.0)))
+    table.append(data((4, "a", 0.0)))
+    table.update_spec().add_field("kind").commit()
+    table.append(data((5, "a", 0.0), (6, "b", 0.0)))
+    table.dynamic_partition_overwrite(data((7, "a", 0.0)))
+    assert [r[0] for r in found(table)] == [2, 3, 6, 7]
+    if version == 2:
+        assert peer_ids(catalog.path) == [2, 3, 6, 7]
+
+
+def test_no_rows_change_nothing(catalog: icecore.Catalog) -> None:
+    table = make(catalog, "kind")
+    table.append(data((1, "a", 0.0)))
+    position = catalog.position
+    table.dynamic_partition_overwrite(data())
+    assert catalog.position == position
+
+
+def test_an_unpartitioned_table_is_refused(catalog: icecore.Catalog) -> None:
+    """As PyIceberg does: replacing all would be a surprise."""
+    with pytest.raises(ValidationError, match="partitioned"):
+        make_table(catalog).dynamic_partition_overwrite(rows(1))
+
+
+def test_it_is_planned_again_on_a_moved_branch(catalog: icecore.Catalog) -> None:
+    """A file that came to a partition after the call began goes with it."""
+    table = make(catalog, "kind")
+    table.append(data((1, "a", 0.0)))
+    with table.transaction() as transaction:
+        transaction.dynamic_partition_overwrite(data((2, "a", 0.0)))
+        catalog.load_table("ns.t").append(data((3, "a", 0.0), (4, "b", 0.0)))
+    assert [r[0] for r in found(table)] == [2, 4]

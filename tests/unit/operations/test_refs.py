@@ -1,0 +1,218 @@
+"""Refs: cherry-pick, fast-forward, replacing, renaming, retention, and write-audit-publish."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from core_tables import ids_of, make_table, peer_ids, rows
+
+import icecore
+from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.spec.snapshot import Snapshot
+
+WAP = {"write.wap.enabled": "true"}
+PARTS = pa.schema([("id", pa.int64()), ("kind", pa.string())])
+
+
+def head(table: icecore.Table) -> Snapshot:
+    found = table.refresh().current_snapshot()
+    assert found is not None
+    return found
+
+
+def parts(*given: tuple[int, str]) -> list[dict[str, Any]]:
+    return [{"id": i, "kind": k} for i, k in given]
+
+
+def stage(table: icecore.Table, wap_id: str, *ids: int) -> Snapshot:
+    table.append(rows(*ids), snapshot_properties={"wap.id": wap_id})
+    return table.snapshots()[-1]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_staged_append_is_published(catalog: icecore.Catalog, version: int) -> None:
+    """L5: staged rows are in no branch until published; then a snapshot of its own says where it is from."""
+    table = make_table(catalog, properties=WAP, format_version=version)
+    table.append(rows(1))
+    staged = stage(table, "w1", 2)
+    assert ids_of(table) == [1]
+    assert ids_of(table, snapshot_id=staged.snapshot_id) == [1, 2]
+    table.append(rows(3))
+    table.manage_snapshots().publish("w1").commit()
+    summary = head(table).summary or {}
+    assert summary["source-snapshot-id"] == str(staged.snapshot_id)
+    assert summary["published-wap-id"] == "w1"
+    assert summary["operation"] == "append"
+    assert summary["total-records"] == "3"
+    assert ids_of(table) == [1, 2, 3]
+    if version < 3:
+        assert peer_ids(catalog.path) == [1, 2, 3]
+    else:
+        ids = table.scan(selected_fields=("_row_id",)).to_arrow()["_row_id"].to_pylist()
+        assert len(set(ids)) == 3
+    with pytest.raises(ValidationError, match="published already"):
+        table.manage_snapshots().publish("w1").commit()
+    assert catalog.verify().problems == ()
+
+
+def test_publishing_fast_forwards_where_it_can(catalog: icecore.Catalog) -> None:
+    """The staged snapshot itself becomes current, on an empty table too, and can't be published again."""
+    table = make_table(catalog, properties=WAP)
+    first = stage(table, "w1", 1)
+    assert ids_of(table) == []
+    table.manage_snapshots().publish("w1").commit()
+    assert head(table).snapshot_id == first.snapshot_id
+    second = stage(table, "w2", 2)
+    table.manage_snapshots().cherry_pick(second.snapshot_id).commit()
+    assert head(table).snapshot_id == second.snapshot_id
+    assert len(table.snapshots()) == 2
+    for again in (first, second):
+        with pytest.raises(ValidationError, match=r"published already"):
+            table.manage_snapshots().cherry_pick(again.snapshot_id).commit()
+    stage(table, "w1", 9)
+    with pytest.raises(ValidationError, match="several"):
+        table.manage_snapshots().publish("w1").commit()
+    with pytest.raises(NoSuchSnapshotError, match="nope"):
+        table.manage_snapshots().publish("nope").commit()
+
+
+def test_without_the_property_nothing_is_staged(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    stage(table, "w1", 1)
+    assert ids_of(table) == [1]
+
+
+def test_cherry_pick_from_a_branch(catalog: icecore.Catalog) -> None:
+    """An append of a branch is picked once; what is on main already, and a delete, are refused."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.manage_snapshots().create_branch(head(table).snapshot_id, "dev").commit()
+    table.append(rows(2), branch="dev")
+    picked = table.snapshots()[-1]
+    table.delete("id = 1", branch="dev")
+    deleting = table.snapshots()[-1]
+    table.append(rows(3))
+    table.manage_snapshots().cherry_pick(picked.snapshot_id).commit()
+    assert ids_of(table) == [1, 2, 3]
+    with pytest.raises(ValidationError, match="it was, as snapshot"):
+        table.manage_snapshots().cherry_pick(picked.snapshot_id).commit()
+    with pytest.raises(ValidationError, match="ancestor of main already"):
+        table.manage_snapshots().cherry_pick(table.snapshots()[0].snapshot_id).commit()
+    with pytest.raises(ValidationError, match="no append"):
+        table.manage_snapshots().cherry_pick(deleting.snapshot_id).commit()
+    with pytest.raises(NoSuchSnapshotError):
+        table.manage_snapshots().cherry_pick(42).commit()
+
+
+def test_a_dry_run_of_a_pick_leaves_the_files(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties=WAP)
+    table.append(rows(1))
+    stage(table, "w1", 2)
+    table.append(rows(3))
+    with table.transaction(dry_run=True) as transaction:
+        transaction.manage_snapshots().publish("w1").commit()
+    assert transaction.outcome is not None
+    assert transaction.outcome.totals["total-records"] == 3
+    table.manage_snapshots().publish("w1").commit()
+    assert ids_of(table) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_overwrite_of_partitions_is_picked(catalog: icecore.Catalog, version: int) -> None:
+    """It takes the place of the same files, unless the partition was changed since."""
+    table = catalog.create_table("ns.t", PARTS, partition_spec=["kind"], properties=WAP, format_version=version)
+    table.append(parts((1, "a"), (2, "b")))
+    table.dynamic_partition_overwrite(parts((3, "a")), snapshot_properties={"wap.id": "w1"})
+    table.dynamic_partition_overwrite(parts((4, "b")), snapshot_properties={"wap.id": "w2"})
+    table.append(parts((5, "b")))
+    assert ids_of(table) == [1, 2, 5]
+    table.manage_snapshots().publish("w1").commit()
+    assert ids_of(table) == [2, 3, 5]
+    assert head(table).operation == "overwrite"
+    with pytest.raises(ValidationError, match="partition that it replaces"):
+        table.manage_snapshots().publish("w2").commit()
+    assert catalog.verify().problems == ()
+
+
+def test_a_pick_is_planned_again_on_a_moved_branch(catalog: icecore.Catalog) -> None:
+    """A fast-forward that lost its race becomes a snapshot of its own; nothing is lost."""
+    table = make_table(catalog, properties=WAP)
+    table.append(rows(1))
+    stage(table, "w1", 2)
+    with table.transaction() as transaction:
+        transaction.manage_snapshots().publish("w1").commit()
+        catalog.load_table("ns.t").append(rows(3))
+    assert ids_of(table) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("change", ["append", "delete", "upsert"])
+def test_wap_branch(catalog: icecore.Catalog, change: str) -> None:
+    """The commit goes to the branch, which is made from main; main stays until it is fast-forwarded."""
+    table = make_table(catalog, properties=WAP)
+    table.append(rows(1, 2))
+    properties = {"wap.branch": "audit"}
+    if change == "append":
+        table.append(rows(3), snapshot_properties=properties)
+    elif change == "delete":
+        table.delete("id = 2", snapshot_properties=properties)
+    else:
+        table.upsert(rows(2, 3), ["id"], snapshot_properties=properties)
+    expected = [1] if change == "delete" else [1, 2, 3]
+    assert ids_of(table) == [1, 2]
+    assert ids_of(table, ref="audit") == expected
+    table.append(rows(9), snapshot_properties=properties)
+    table.manage_snapshots().fast_forward("main", "audit").commit()
+    assert ids_of(table) == [*expected, 9]
+    with pytest.raises(ValidationError, match="can't go to 'other'"):
+        table.append(rows(4), branch="other", snapshot_properties=properties)
+    with pytest.raises(ValidationError, match="staged"):
+        table.append(rows(4), snapshot_properties={**properties, "wap.id": "w"})
+
+
+def test_fast_forward_and_replace(catalog: icecore.Catalog) -> None:
+    """A branch goes forward to a descendant only; replacing it may go anywhere; retention stays."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    first = head(table).snapshot_id
+    table.manage_snapshots().create_branch(first, "dev", max_ref_age_ms=7).create_tag(first, "v1").commit()
+    table.append(rows(2), branch="dev")
+    forward = table.refs()["dev"].snapshot_id
+    with pytest.raises(ValidationError, match="fast-forward"):
+        table.manage_snapshots().fast_forward("dev", "main").commit()
+    table.manage_snapshots().fast_forward("main", "dev").fast_forward("made", "v1").commit()
+    assert table.refs()["main"].snapshot_id == forward
+    assert table.refs()["made"].snapshot_id == first
+    table.manage_snapshots().replace_branch("dev", first).replace_tag("v1", forward).commit()
+    assert (table.refs()["dev"].snapshot_id, table.refs()["dev"].max_ref_age_ms) == (first, 7)
+    assert table.refs()["v1"].snapshot_id == forward
+    table.manage_snapshots().replace_branch("dev", ref_name="v1").commit()
+    assert table.refs()["dev"].snapshot_id == forward
+    for wrong in (("v1", first), ("nope", first)):
+        with pytest.raises(NoSuchSnapshotError):
+            table.manage_snapshots().replace_branch(*wrong).commit()
+    with pytest.raises(NoSuchSnapshotError):
+        table.manage_snapshots().replace_tag("v1", 42).commit()
+
+
+def test_rename_and_retention(catalog: icecore.Catalog) -> None:
+    """R1: settings of age and number stay with the branch under its new name; PyIceberg reads them."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    snapshot_id = head(table).snapshot_id
+    table.manage_snapshots().create_branch(snapshot_id, "dev").create_tag(snapshot_id, "v1").commit()
+    with table.manage_snapshots() as manage:
+        manage.set_min_snapshots_to_keep("dev", 3).set_max_snapshot_age_ms("dev", 4).set_max_ref_age_ms("v1", 5)
+        manage.rename_branch("dev", "next").set_max_ref_age_ms("next", 6)
+    assert "dev" not in table.refs()
+    ref = table.refs()["next"]
+    assert (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms, ref.max_ref_age_ms) == (3, 4, 6)
+    assert table.refs()["v1"].max_ref_age_ms == 5
+    for name, new in (("main", "x"), ("next", "v1")):
+        with pytest.raises(ValidationError):
+            table.manage_snapshots().rename_branch(name, new).commit()
+    with pytest.raises(NoSuchSnapshotError):
+        table.manage_snapshots().set_min_snapshots_to_keep("v1", 1).commit()
+    with pytest.raises(ValidationError, match="positive"):
+        table.manage_snapshots().set_max_ref_age_ms("v1", 0).commit()
