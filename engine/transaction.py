@@ -22,6 +22,7 @@ from icecore.engine.metadata_builder import MetadataBuilder, Update
 from icecore.engine.removal import FilterRemoval, plan_removal
 from icecore.engine.repository import Repository
 from icecore.engine.requirements import Requirement, requirements_for
+from icecore.engine.rewrite_manifests import plan_rewrite
 from icecore.engine.schema_update import SchemaOp, UpdateSchema
 from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestEntryStatus
@@ -35,7 +36,7 @@ from icecore.engine.terms import SortTerm
 from icecore.engine.update_statistics import UpdateStatistics
 from icecore.projections.planner import Planner
 
-Prepared = Callable[[TableState], Command]
+Prepared = Callable[[TableState], Command | None]
 # Updates that give out the ids of columns, partition fields and orders, which files written after them carry.
 RESHAPING = frozenset(
     {"add-schema", "set-current-schema", "add-spec", "set-default-spec", "add-sort-order", "set-default-sort-order"}
@@ -213,6 +214,14 @@ class Transaction:
             )
         )
 
+    def rewrite_manifests(self, *, branch: str = MAIN_BRANCH) -> None:
+        """Puts the live data files of a branch into manifests sorted by partition, of the target size."""
+        self._check_branch(branch)
+        if self._snapshot_ids:
+            raise ValidationError("manifests can't be rewritten in a transaction that has changed rows before")
+        snapshot_id = self._new_snapshot_id()
+        self._commands.append(lambda state: plan_rewrite(self._repository, state, branch, snapshot_id))
+
     def _write(self, data: Any) -> list[ContentFile]:
         metadata = self._metadata
         if self._answered is not None:
@@ -323,7 +332,7 @@ class Transaction:
         prepared = self._commands
         result = self._repository.commit(
             self._stream,
-            lambda state: [prepare(state) for prepare in prepared],
+            lambda state: [command for prepare in prepared if (command := prepare(state)) is not None],
             self._provenance,
             requirements=self._requirements,
         )
