@@ -296,3 +296,21 @@ def test_R2_branches_keep_what_they_reach(catalog: icecore.Catalog, open_again: 
     again = open_again().load_table("ns.t")
     assert ids_of(again) == [2]
     assert ids_of(again, ref="side") == [1]
+
+
+def test_R2_tables_that_share_a_location_keep_every_file(catalog: icecore.Catalog) -> None:
+    """A table registered from another one's metadata reads the same files, so neither deletes any."""
+    table = history(catalog)
+    assert table.metadata_location is not None
+    other = catalog.register_table("ns.u", table.metadata_location)
+    oldest = snapshot_ids(table)[0]
+    expired = table.maintenance.expire_snapshots().older_than(FAR).commit()
+    assert oldest in expired.snapshot_ids
+    assert expired.deleted_files == ()
+    assert ids_of(other, snapshot_id=oldest) == [0]
+
+
+def test_R2_retain_last_wants_one_at_least(catalog: icecore.Catalog) -> None:
+    """Zero snapshots to retain is refused at once."""
+    with pytest.raises(ValidationError, match="at least 1"):
+        history(catalog).maintenance.expire_snapshots().retain_last(0)
