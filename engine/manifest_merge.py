@@ -71,9 +71,9 @@ def bins_to_merge(
 
 def clustered(entries: pa.Table, spec: PartitionSpec, schema: Schema) -> pa.Table:
     """The entries sorted by partition, nulls first, so that manifests cover few partitions each; otherwise as found."""
-    partitions = entries["partition"].to_pylist()
-    known = {tuple(p or ()): _sortable(decode_partition(spec, schema, p)) for p in partitions}
-    keys = [known[tuple(p or ())] for p in partitions]
+    partitions = [tuple(p or ()) for p in entries["partition"].to_pylist()]
+    known = {p: _sortable(decode_partition(spec, schema, p)) for p in set(partitions)}
+    keys = [known[p] for p in partitions]
     return entries.select(ENTRY_SCHEMA.names).take(pa.array(sorted(range(len(keys)), key=keys.__getitem__), pa.int64()))
 
 
