@@ -17,6 +17,7 @@ from attrs import evolve, field, frozen
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.manifest_changes import OWN_EVENT, ListedManifest, ManifestChanges
+from icecore.engine.manifest_merge import MAX_DEPTH, Clustering, bins_to_merge, entries_per_manifest
 from icecore.engine.manifest_summary import summarize
 from icecore.engine.metadata_builder import MetadataBuilder, Update
 from icecore.engine.requirements import Requirement, requirements_for
@@ -27,11 +28,8 @@ from icecore.engine.spec.snapshot import Operation, Snapshot, SnapshotRef, Snaps
 from icecore.engine.state import check_properties, metadata_folder
 from icecore.engine.write_audit_publish import is_staged
 
-MANIFEST_TARGET_SIZE = "commit.manifest.target-size-bytes"
-DEFAULT_MANIFEST_TARGET_SIZE = 8 * 1024 * 1024
-BYTES_PER_ENTRY = 256
-
 ListManifests = Callable[[int], tuple[ListedManifest, ...]]
+LiveEntries = Callable[[ListedManifest], pa.Table]
 
 
 @frozen
@@ -52,8 +50,9 @@ class ProduceSnapshot:
     """Makes a snapshot on a branch from added entries and removals.
 
     `is_planned` says that added delete files and removals were planned on the head `base_snapshot_id`; where the head
-    has moved since, the command has to be planned again. `summary` holds extra properties. A command that changes
-    nothing and has no properties makes no snapshot. One that is staged for audit moves no branch.
+    has moved since, the command has to be planned again. `clusterings` put live entries into other manifests.
+    `summary` holds extra properties. A command that changes nothing and has no properties makes no snapshot. One that
+    is staged for audit moves no branch.
     """
 
     operation: Operation
@@ -61,6 +60,7 @@ class ProduceSnapshot:
     branch: str
     added: pa.Table | None = field(default=None, repr=False)
     removals: tuple[ManifestRemoval, ...] = ()
+    clusterings: tuple[Clustering, ...] = ()
     is_planned: bool = False
     base_snapshot_id: int | None = None
     summary: Mapping[str, str] = field(factory=dict)
@@ -72,7 +72,9 @@ class ProduceSnapshot:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.removals or self.summary or (self.added is not None and self.added.num_rows))
+        return not (
+            self.removals or self.clusterings or self.summary or (self.added is not None and self.added.num_rows)
+        )
 
 
 @frozen
@@ -90,13 +92,14 @@ class Context:
     """What the shell hands in: the id and time of the event to be, and how to look manifests up.
 
     `list_manifests` gives the manifests of a snapshot, from the log or from its file; `has_list` says whether the log
-    has them.
+    has them. `live_entries` gives those of a committed manifest with all that they inherit; asked for merging only.
     """
 
     event_id: str
     recorded_at_ms: int
     list_manifests: ListManifests
     has_list: Callable[[int], bool]
+    live_entries: LiveEntries
 
 
 @frozen
@@ -172,9 +175,13 @@ class _Deciding:
         sequence_number = metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
         added = self._added(command, sequence_number)
         rewritten = tuple(self._rewritten(r, command.snapshot_id, sequence_number) for r in command.removals)
+        clustered = self._clustered(command, sequence_number)
         gone = {r.listed.manifest.manifest_path for r in command.removals}
+        gone |= {m.manifest.manifest_path for c in command.clusterings for m in c.replaced}
         gone |= {m.manifest.manifest_path for m in parent_list if not m.manifest.has_live_files}
-        changes = ManifestChanges((*added, *rewritten), frozenset(gone))
+        changes = ManifestChanges((*added, *rewritten, *clustered), frozenset(gone))
+        if command.operation is not Operation.REPLACE:
+            changes = self._merged(changes, parent_list, command.snapshot_id, sequence_number)
         first_row_id = added_rows = None
         if metadata.format_version >= 3:
             first_row_id = metadata.next_row_id or 0
@@ -239,7 +246,7 @@ class _Deciding:
         if command.added is None or command.added.num_rows == 0:
             return ()
         added = command.added.select(ENTRY_SCHEMA.names)
-        limit = _entries_per_manifest(self.metadata.properties)
+        limit = entries_per_manifest(self.metadata.properties)
         out = []
         keys = sorted(
             {(s, c != 0) for s, c in zip(*(added[n].to_pylist() for n in ("spec_id", "content")), strict=True)}
@@ -255,13 +262,59 @@ class _Deciding:
 
     def _rewritten(self, removal: ManifestRemoval, snapshot_id: int, sequence_number: int) -> ListedManifest:
         """The manifest that takes another's place: its surviving entries as existing, the removed ones as deleted."""
-        old = removal.listed.manifest
         deleted = with_status(removal.removed.select(ENTRY_SCHEMA.names), ManifestEntryStatus.DELETED, snapshot_id)
         existing = with_status(removal.survivors.select(ENTRY_SCHEMA.names), ManifestEntryStatus.EXISTING)
+        return self._carrying((removal.listed,), existing, deleted, snapshot_id, sequence_number)
+
+    def _clustered(self, command: ProduceSnapshot, sequence_number: int) -> Iterable[ListedManifest]:
+        """Manifests that hold the entries of others in another order, so that the log has to keep them."""
+        limit = entries_per_manifest(self.metadata.properties)
+        for clustering in command.clusterings:
+            entries = with_status(clustering.entries.select(ENTRY_SCHEMA.names), ManifestEntryStatus.EXISTING)
+            for start in range(0, entries.num_rows, limit):
+                part = entries.slice(start, limit)
+                spec_id = clustering.spec_id
+                yield self._manifest(part, part, spec_id, ManifestContent.DATA, command.snapshot_id, sequence_number)
+
+    def _merged(
+        self, changes: ManifestChanges, parent: tuple[ListedManifest, ...], snapshot_id: int, sequence_number: int
+    ) -> ManifestChanges:
+        """The changes with manifests merged where the list would have too many."""
+        manifests = changes.apply(parent)
+        # What this event makes is not in the log yet, that of other snapshots in the same commit included.
+        new = frozenset(m.manifest.manifest_path for m in manifests if m.position == OWN_EVENT)
+        merged, removed = [], set(changes.removed)
+        for sources in bins_to_merge(manifests, new, self.metadata.properties):
+            tables = [self.context.live_entries(m).select(ENTRY_SCHEMA.names) for m in sources]
+            existing = with_status(pa.concat_tables(tables), ManifestEntryStatus.EXISTING)
+            nothing = existing.slice(0, 0)
+            merged.append(self._carrying(sources, existing, nothing, snapshot_id, sequence_number))
+            removed |= {m.manifest.manifest_path for m in sources}
+        return ManifestChanges((*changes.added, *merged), frozenset(removed))
+
+    def _carrying(
+        self,
+        sources: tuple[ListedManifest, ...],
+        existing: pa.Table,
+        deleted: pa.Table,
+        snapshot_id: int,
+        sequence_number: int,
+    ) -> ListedManifest:
+        """A manifest that takes the place of others of one spec and content.
+
+        The log keeps what it deletes only, and everything where too many manifests would build on each other.
+        """
         entries = pa.concat_tables([existing, deleted])
-        spec_id, content = old.partition_spec_id, old.content
-        listed = self._manifest(entries, deleted, spec_id, content, snapshot_id, sequence_number)
-        return evolve(listed, sources=(old.manifest_path,))
+        depth = 1 + max(m.depth for m in sources)
+        stored = deleted if depth <= MAX_DEPTH else entries
+        first = sources[0].manifest
+        spec_id, content = first.partition_spec_id, first.content
+        listed = self._manifest(entries, stored, spec_id, content, snapshot_id, sequence_number)
+        if stored is entries:
+            return listed
+        paths = tuple(m.manifest.manifest_path for m in sources)
+        first_row_ids = tuple(m.manifest.first_row_id for m in sources)
+        return evolve(listed, sources=paths, source_first_row_ids=first_row_ids, depth=depth)
 
     def _manifest(
         self,
@@ -282,7 +335,8 @@ class _Deciding:
             snapshot_id=snapshot_id,
         )
         listed = ListedManifest(manifest, OWN_EVENT, self._rows, stored.num_rows)
-        self.content.append(stored)
+        if stored.num_rows:
+            self.content.append(stored)
         self._rows += stored.num_rows
         self._manifests += 1
         return listed
@@ -328,12 +382,6 @@ def assign_first_row_ids(
 def set_ref(name: str, ref: SnapshotRef) -> dict[str, Any]:
     """The update that points a branch or tag at a snapshot."""
     return {"action": "set-snapshot-ref", "ref-name": name, **ref.to_dict()}
-
-
-def _entries_per_manifest(properties: Mapping[str, str]) -> int:
-    text = properties.get(MANIFEST_TARGET_SIZE, "")
-    size = int(text) if text.isdecimal() else DEFAULT_MANIFEST_TARGET_SIZE
-    return max(1, size // BYTES_PER_ENTRY)
 
 
 def check_branch(metadata: TableMetadata, branch: str) -> None:

@@ -40,7 +40,9 @@ class ListedManifest:
     """A manifest in a list, with the recipe of its entries where this log made it.
 
     `position` is the event whose content holds the rows `row_offset` to `row_offset + row_count`; 0 for a manifest
-    that came from outside, whose entries only its file has.
+    that came from outside, whose entries only its file has. `source_first_row_ids` are those under which the sources
+    were listed when this was made: branches list one manifest under different ones (RL7). `depth` is how many manifests
+    one after another have to be looked up to know the entries.
     """
 
     manifest: ManifestFile
@@ -48,6 +50,8 @@ class ListedManifest:
     row_offset: int = 0
     row_count: int = 0
     sources: tuple[str, ...] = ()
+    source_first_row_ids: tuple[int | None, ...] = ()
+    depth: int = 0
 
     @property
     def is_foreign(self) -> bool:
@@ -62,6 +66,10 @@ class ListedManifest:
                 out["position"] = self.position
         if self.sources:
             out["sources"] = list(self.sources)
+            if self.source_first_row_ids:
+                out["source-first-row-ids"] = list(self.source_first_row_ids)
+            if self.depth > 1:
+                out["depth"] = self.depth
         return out
 
     @classmethod
@@ -71,7 +79,10 @@ class ListedManifest:
         if rows is None:
             return cls(manifest)
         made_at = get(obj, "position", int, WHERE, position)
-        return cls(manifest, made_at, rows[0], rows[1], tuple(get_list(obj, "sources", WHERE, default=[])))
+        sources = tuple(get_list(obj, "sources", WHERE, default=[]))
+        first_row_ids = tuple(get_list(obj, "source-first-row-ids", WHERE, default=[]))
+        depth = get(obj, "depth", int, WHERE, 1 if sources else 0)
+        return cls(manifest, made_at, rows[0], rows[1], sources, first_row_ids, depth)
 
     def with_length(self, length: int) -> ListedManifest:
         return evolve(self, manifest=evolve(self.manifest, manifest_length=length))

@@ -8,10 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from icecore.engine.changes import changed_properties, upgraded
+from icecore.engine.decide import ChangeMetadata
 from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.log.read_models import dotted
+from icecore.engine.maintenance import Maintenance
 from icecore.engine.manage_snapshots import ManageSnapshots
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.provenance import provenance
@@ -336,6 +338,15 @@ class Table:
             transaction.append_files(files, branch=branch, snapshot_properties=snapshot_properties)
         return transaction.outcome
 
+    def rewrite_manifests(
+        self, *, message: str | None = None, author: str | None = None, branch: str = MAIN_BRANCH
+    ) -> None:
+        """Puts the live data files into manifests sorted by partition, of `commit.manifest.target-size-bytes`.
+
+        No commit is made where the manifests are few and clean already. Raises NoSuchSnapshotError.
+        """
+        self._commit_with(message, author, lambda t: t.rewrite_manifests(branch=branch))
+
     # Changing metadata
 
     def update_schema(
@@ -419,6 +430,17 @@ class Table:
             if file.snapshot_id == wanted:
                 return read_partition_stats(file, self.metadata, self._repository.storage_of(self._state))
         return None
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Expiring snapshots. Raises ReadOnlyError where the warehouse was opened read-only."""
+        self._repository.check_writable()
+
+        def commit(command: ChangeMetadata) -> TableState:
+            self._commit_with(None, None, lambda t: t.add(command))
+            return self._state
+
+        return Maintenance(self._repository, commit, provenance(self._actor))
 
     def set_properties(
         self, updates: Mapping[str, str], *, message: str | None = None, author: str | None = None

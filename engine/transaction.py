@@ -29,6 +29,7 @@ from icecore.engine.ref_updates import forwarded
 from icecore.engine.removal import FilterRemoval, Target, plan_removal
 from icecore.engine.repository import Repository, TablePart
 from icecore.engine.requirements import Requirement, requirements_for
+from icecore.engine.rewrite_manifests import plan_rewrite
 from icecore.engine.schema_update import SchemaOp, UpdateSchema
 from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestEntryStatus
@@ -44,7 +45,7 @@ from icecore.engine.upsert import Upsert, plan_upsert, result_of
 from icecore.engine.write_audit_publish import branch_for
 from icecore.projections.planner import Planner
 
-Prepared = Callable[[TableState], Command]
+Prepared = Callable[[TableState], Command | None]
 # Updates that give out the ids of columns, partition fields and orders, which files written after them carry.
 RESHAPING = frozenset(
     {"add-schema", "set-current-schema", "add-spec", "set-default-spec", "add-sort-order", "set-default-sort-order"}
@@ -308,6 +309,14 @@ class Transaction:
 
         self._commands.append(prepare)
 
+    def rewrite_manifests(self, *, branch: str = MAIN_BRANCH) -> None:
+        """Puts the live data files of a branch into manifests sorted by partition, of the target size."""
+        self._check_branch(branch)
+        if self._snapshot_ids:
+            raise ValidationError("manifests can't be rewritten in a transaction that has changed rows before")
+        snapshot_id = self._new_snapshot_id()
+        self._commands.append(lambda state: plan_rewrite(self._repository, state, branch, snapshot_id))
+
     def _write(self, data: Any) -> list[ContentFile]:
         files = self._write_files(data)
         self._written += [f.file_path for f in files]
@@ -464,7 +473,9 @@ class Transaction:
         """What a commit, of this table or of several, does to this table."""
         prepared = tuple(self._commands)
         return TablePart(
-            self._stream, lambda state: [prepare(state) for prepare in prepared], tuple(self._requirements)
+            self._stream,
+            lambda state: [command for prepare in prepared if (command := prepare(state)) is not None],
+            tuple(self._requirements),
         )
 
     def end(self, state: TableState) -> None:

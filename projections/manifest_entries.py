@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import evolve
 
 from icecore.engine.decide import with_status
 from icecore.engine.errors import CorruptLogError
@@ -40,7 +41,9 @@ class ManifestEntries:
             path = listed.manifest.manifest_path
             data = storage.read_bytes(path)
             return decode_manifest(data, where=path, spec_id=listed.manifest.partition_spec_id)
-        rows = self._content(listed.position).slice(listed.row_offset, listed.row_count)
+        rows = ENTRY_SCHEMA.empty_table()
+        if listed.row_count:
+            rows = self._content(listed.position).slice(listed.row_offset, listed.row_count)
         if rows.num_rows != listed.row_count:
             raise CorruptLogError(f"position {listed.position}: its content files end too early")
         if not listed.sources:
@@ -57,15 +60,26 @@ class ManifestEntries:
         return entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
 
     def _carried_over(self, stream: str, listed: ListedManifest, rows: pa.Table, storage: Storage) -> list[pa.Table]:
-        gone = file_keys(rows)
+        gone = file_keys(rows) if rows.num_rows else None
         out = []
-        for source in listed.sources:
-            found = self._models.manifest(stream, source)
-            if found is None:
-                raise CorruptLogError(f"{listed.manifest.manifest_path}: its source {source} is not in the log")
-            entries = self.live(stream, found, storage)
-            survivors = entries.filter(pc.invert(pc.is_in(file_keys(entries), gone)))
+        for source in self.sources(stream, listed):
+            survivors = self.live(stream, source, storage)
+            if gone is not None:
+                survivors = survivors.filter(pc.invert(pc.is_in(file_keys(survivors), gone)))
             out.append(with_status(survivors, ManifestEntryStatus.EXISTING))
+        return out
+
+    def sources(self, stream: str, listed: ListedManifest) -> list[ListedManifest]:
+        """The manifests that one is made of, as they were listed when it was made. Raises CorruptLogError."""
+        out = []
+        for number, path in enumerate(listed.sources):
+            found = self._models.manifest(stream, path)
+            if found is None:
+                raise CorruptLogError(f"{listed.manifest.manifest_path}: its source {path} is not in the log")
+            if listed.source_first_row_ids:
+                first_row_id = listed.source_first_row_ids[number]
+                found = evolve(found, manifest=evolve(found.manifest, first_row_id=first_row_id))
+            out.append(found)
         return out
 
     def _content(self, position: int) -> pa.Table:

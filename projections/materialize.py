@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Sequence
 
 from attrs import define, field, frozen
 
@@ -31,6 +32,7 @@ from icecore.engine.storage import Storage
 from icecore.projections.manifest_entries import ManifestEntries, for_writing
 from icecore.projections.version_claims import VersionClaims
 
+REMOVE_SNAPSHOTS = "remove-snapshots"
 VERSION_HINT = "version-hint.text"
 CLAIMS_FOLDER = ".icecore/claims"
 
@@ -42,6 +44,32 @@ class WrittenFile:
     length: int
     sha256: str
     position: int
+
+
+@frozen
+class Expiring:
+    """Snapshots that later events of a batch remove, and the manifests that the others of the batch list."""
+
+    snapshot_ids: frozenset[int] = frozenset()
+    needed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, events: Sequence[Event], models: ReadModels) -> Expiring:
+        if not any(REMOVE_SNAPSHOTS in e.payload_text for e in events):
+            return cls()
+        added, gone = set[int](), set[int]()
+        for event in events:
+            for update in event.payload.get("updates", ()):
+                if update["action"] == "add-snapshot":
+                    added.add(update["snapshot"]["snapshot-id"])
+                elif update["action"] == REMOVE_SNAPSHOTS:
+                    gone |= set(update["snapshot-ids"])
+        lists = (models.list_manifests(events[0].stream, i) or () for i in added - gone)
+        return cls(frozenset(gone), frozenset(m.manifest.manifest_path for listed in lists for m in listed))
+
+    def needs(self, snapshot_id: int, listed: ListedManifest) -> bool:
+        """Whether a manifest that a snapshot adds is to be written."""
+        return snapshot_id not in self.snapshot_ids or listed.manifest.manifest_path in self.needed
 
 
 @define
@@ -67,7 +95,9 @@ class Materializer:
         latest = state = base
         pending: list[tuple[Event, TableState | None, TableState]] = []
         written: list[WrittenFile] = []
-        for event in self._store.stream_events(stream, base.stream_version if base else 0):
+        events = list(self._store.stream_events(stream, base.stream_version if base else 0))
+        expired = Expiring.of(events, self._models)
+        for event in events:
             folding.apply(event)
             before, latest = latest, folding.state()
             assert latest is not None, "a fold of at least one event has a state"
@@ -75,7 +105,7 @@ class Materializer:
             if latest.pending:
                 continue
             for step in pending:
-                written += self.write_event(*step, storage)
+                written += self.write_event(*step, storage, expired)
             pending, state = [], latest
         if state is not None and (written or base is None or state.stream_version != base.stream_version):
             self._move_pointers(stream, state, written, storage)
@@ -99,22 +129,33 @@ class Materializer:
                 self._claims.settle_all()
 
     def write_event(
-        self, event: Event, before: TableState | None, state: TableState, storage: Storage
+        self,
+        event: Event,
+        before: TableState | None,
+        state: TableState,
+        storage: Storage,
+        expiring: Expiring | None = None,
     ) -> list[WrittenFile]:
-        """Writes the files of one event, which leads from one state to the next. Writing them again is harmless."""
-        files = self._write_snapshots(event, state.metadata, storage)
+        """Writes the files of one event, which leads from one state to the next. Writing them again is harmless.
+
+        What only snapshots need that later events remove is left out: those files may be deleted already (R2).
+        """
+        files = self._write_snapshots(event, state.metadata, storage, expiring or Expiring())
         is_new = state.metadata_location != (before.metadata_location if before else None)
         if is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED:
             files += self._write_metadata(event, state, storage)
         return files
 
-    def _write_snapshots(self, event: Event, metadata: TableMetadata, storage: Storage) -> list[WrittenFile]:
+    def _write_snapshots(
+        self, event: Event, metadata: TableMetadata, storage: Storage, expiring: Expiring
+    ) -> list[WrittenFile]:
         files = []
         for snapshot_id, changes in changes_of(event.payload, event.position).items():
             for listed in changes.added:
-                if listed.position == event.position:
+                if listed.position == event.position and expiring.needs(snapshot_id, listed):
                     files.append(self._write_manifest(event, listed, metadata, storage))
-            files.append(self._write_list(event, snapshot_id, metadata, storage))
+            if snapshot_id not in expiring.snapshot_ids:
+                files.append(self._write_list(event, snapshot_id, metadata, storage))
         return files
 
     def _write_manifest(

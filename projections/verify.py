@@ -64,8 +64,13 @@ def verify(store: EventStore, repository: Repository) -> Verification:
     problems += _checkpoint_problems(store)
     files = 0
     for stream, state in states.items():
+        needed: set[str] | None = None
         for row in store.rows(MODELS, "files_of", stream=stream):
             files += 1
+            if isinstance(state, TableState) and _is_gone(repository, state, row["kind"], row["location"]):
+                needed = _needed(repository, state) if needed is None else needed
+                if row["location"] not in needed:
+                    continue
             problems += _file_problems(repository, state, row["location"], row["length"], row["sha256"])
     views = sum(is_view_stream(stream) for stream in states)
     return Verification(position, len(states) - views, files, head, tuple(problems), views)
@@ -143,6 +148,21 @@ def _checkpoint_problems(store: EventStore) -> Iterator[str]:
             continue
         if kept != replayed:
             yield f"{at}: it differs from a replay of the log; rebuild"
+
+
+def _is_gone(repository: Repository, state: TableState, kind: str, location: str) -> bool:
+    """Whether a file of snapshots is not there."""
+    return kind in ("manifest", "manifest-list") and not repository.storage_of(state).exists(location)
+
+
+def _needed(repository: Repository, state: TableState) -> set[str]:
+    """The manifests and lists that snapshots need; those of expired snapshots may be gone (R2)."""
+    out = set()
+    for snapshot in state.metadata.snapshots:
+        out.add(snapshot.manifest_list or "")
+        listed = repository.models.list_manifests(state.stream, snapshot.snapshot_id) or ()
+        out |= {m.manifest.manifest_path for m in listed}
+    return out
 
 
 def _file_problems(repository: Repository, state: State, location: str, length: int, sha256: str) -> Iterator[str]:

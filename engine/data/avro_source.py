@@ -122,6 +122,7 @@ class _SchemaReader:
         for f in record.get("fields", []):
             column, nullable = self.nullable(f.get("type"))
             name = f.get(FIELD_NAME, f.get("name"))
+            nullable = nullable or pa.types.is_null(column.type)
             fields.append(_with_id(pa.field(name, column.type, nullable), f.get(FIELD_ID)))
             converts.append((f["name"], name, column.convert))
         if all(avro == name and c is None for avro, name, c in converts):

@@ -1,6 +1,6 @@
 """ORC files written with pyarrow, the field ids in the attributes of ORC's types.
 
-Spec: Appendix A ORC.
+Spec: Appendix A ORC. Times before 1970 with a fraction of a second are refused, see `_checked_times`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc
 from attrs import frozen
 
@@ -19,7 +20,9 @@ from icecore.engine.data.nested import struct_children
 from icecore.engine.data.orc_options import OrcOptions
 from icecore.engine.data.orc_tail import column_bytes, read_tail
 from icecore.engine.data.stored_form import form_schema, form_table
+from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.single_value import NS_PER_SECOND, US_PER_SECOND, format_timestamp
 from icecore.engine.spec.types import (
     BinaryType,
     FixedType,
@@ -71,6 +74,10 @@ class OrcForm:
                 parts = [_at_zero(c) for c in struct_children(array)]
                 mask = array.is_null() if array.null_count else None
                 return pa.StructArray.from_arrays(parts, fields=list(self.primitive(t)), mask=mask)
+            case TimestampType() | TimestamptzType():
+                return _at_zero(_checked_times(array, US_PER_SECOND, path))
+            case TimestampNanoType() | TimestamptzNanoType():
+                return _at_zero(_checked_times(array, NS_PER_SECOND, path))
             case _:
                 return _at_zero(array)
 
@@ -82,6 +89,23 @@ class OrcForm:
     def map_type(self, key: pa.Field, value: pa.Field) -> pa.DataType:
         """See `Form`."""
         return pa.map_(key.with_nullable(False), value)
+
+
+def _checked_times(array: pa.Array, per_second: int, path: str) -> pa.Array:
+    """Raises ValidationError for times before 1970 that are no whole seconds.
+
+    ORC keeps seconds and, without a sign, nanoseconds apart. Arrow writes the latter with a sign, so that Java reads
+    another time; and what ORC's own writers do makes the last second before 1970 the first one after it.
+    """
+    numbers = np.asarray(pc.fill_null(array.cast(pa.int64()), 0))
+    wrong = (numbers < 0) & (numbers % per_second != 0)
+    if wrong.any():
+        text = format_timestamp(int(numbers[wrong][0]), with_zone=False, per_second=per_second)
+        raise ValidationError(
+            f"column {path!r}: {text} can't be written to ORC, which holds times before 1970 in whole seconds only; "
+            "set write.format.default to parquet or avro"
+        )
+    return array
 
 
 def _at_zero(array: pa.Array) -> pa.Array:

@@ -180,7 +180,7 @@ def test_pyiceberg_reads_our_orc(ours: tuple[icecore.Catalog, Path]) -> None:
     catalog, warehouse = ours
     rows = pa.table({
         "place": pa.array([1, 2, 3], pa.timestamp("us")),
-        "tz": pa.array([-1, None, 10**15], pa.timestamp("us", "UTC")),
+        "tz": pa.array([-(10**6), None, 10**15], pa.timestamp("us", "UTC")),
         "d": pa.array([Decimal("-1.50"), None, Decimal("9.99")], pa.decimal128(9, 2)),
         "day": pa.array([-1, None, 20_000], pa.int32()).cast(pa.date32()),
         "s": pa.array([{"x": 1, "l": ["a", None]}, None, {"x": None, "l": []}]),

@@ -112,7 +112,7 @@ def test_p1_fields_added_inside_of_structs_lists_and_maps(catalog: icecore.Catal
     for path in (("s",), ("l", "element"), ("m", "value")):
         update.add_column((*path, "y"), IntegerType(), required=True, default_value=5)
     update.commit()
-    expected = [
+    expected: list[dict[str, Any]] = [
         {"id": 1, "s": {"x": 1, "y": 5}, "l": [{"x": 1, "y": 5}, None], "m": [("a", {"x": 1, "y": 5}), ("b", None)]},
         {"id": 2, "s": None, "l": None, "m": None},
         {"id": 3, "s": {"x": None, "y": 5}, "l": [], "m": []},

@@ -42,6 +42,7 @@ from icecore.engine.spec.types import (
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
     TimestampNanoType,
@@ -49,11 +50,12 @@ from icecore.engine.spec.types import (
     TimestamptzNanoType,
     TimestamptzType,
     TimeType,
+    UnknownType,
     UUIDType,
 )
 from icecore.engine.storage import Storage
 
-from .reading import rows
+from .reading import content_file, rows
 
 FORMATS = pytest.mark.parametrize("file_format", ["orc", "avro"])
 ALL_FORMATS = pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
@@ -302,11 +304,12 @@ def test_times_that_nanoseconds_cannot_hold(tmp_path: Path, file_format: str) ->
         ),
         NestedField(7, "m", MapType(8, StringType(), 9, DecimalType(20, 3))),
     ))  # fmt: skip
-    times = [0, -1, 2**63 - 1, -(2**63), 253_402_300_799_999_999, None]
-    inner = [None, [], [{5: t, 6: 2**31 - 1} for t in times], [None], [{5: None, 6: None}], None]
+    times = [0, -(10**6), 2**63 - 1, -9_223_372_036_854_000_000, 253_402_300_799_999_999, None]
+    inner: list[Any] = [None, [], [{5: t, 6: 2**31 - 1} for t in times], [None], [{5: None, 6: None}], None]
     maps = [[("k", Decimal("1.500")), ("n", None)], [], None, [], [], []]
-    data = pa.table([to_array(f.field_type, v) for f, v in zip(
-        schema.fields, (times, list(range(6)), inner, maps), strict=True)], ["ts", "i", "n", "m"])  # fmt: skip
+    values: list[list[Any]] = [times, list(range(6)), inner, maps]
+    columns = [to_array(f.field_type, v) for f, v in zip(schema.fields, values, strict=True)]
+    data = pa.table(columns, ["ts", "i", "n", "m"])
     (file,) = write(data, tmp_path, file_format, schema)
     projection = Schema((*schema.fields, NestedField(2147483645, "_pos", LongType())))
     task = FileScanTask(file, (), TRUE, 0, file.file_size_in_bytes, 1)
@@ -321,6 +324,30 @@ def test_times_that_nanoseconds_cannot_hold(tmp_path: Path, file_format: str) ->
         assert found[name].combine_chunks().equals(data[name].combine_chunks().cast(found.schema.field(name).type)), (
             name
         )
+
+
+@pytest.mark.parametrize("t, value, text", [
+    (TimestampType(), -1, "1969-12-31T23:59:59.999999"), (TimestamptzType(), -1_500_000, "1969-12-31T23:59:58.500000"),
+    (TimestampNanoType(), -1, "1969-12-31T23:59:59.999999999"), (TimestamptzNanoType(), -(2**63), "1677-09-21"),
+])  # fmt: skip
+def test_orc_refuses_times_that_its_readers_disagree_on(
+    tmp_path: Path, t: PrimitiveType, value: int, text: str
+) -> None:
+    schema = Schema((NestedField(1, "s", StructType((NestedField(2, "t", t),))),))
+    data = pa.table([pa.StructArray.from_arrays([to_array(t, [None, 0, value])], names=["t"])], names=["s"])
+    with pytest.raises(ValidationError, match=rf"column 's\.t': {text}.* can't be written to ORC"):
+        write(data, tmp_path, "orc", schema)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+def test_avro_columns_without_values_are_read_as_nulls(tmp_path: Path) -> None:
+    """Java writes a column of type unknown as Avro's null, in no union."""
+    path = tmp_path / "f.avro"
+    fields = [{"name": "i", "type": "int", "field-id": 1}, {"name": "u", "type": "null", "field-id": 2}]
+    with path.open("wb") as f:
+        fastavro.writer(f, {"type": "record", "name": "table", "fields": fields}, [{"i": 5, "u": None}])
+    schema = Schema((NestedField(1, "i", IntegerType(), True), NestedField(2, "u", UnknownType())))
+    assert rows(content_file(path, file_format="AVRO"), schema) == [{"i": 5, "u": None}]
 
 
 @FORMATS

@@ -5,6 +5,7 @@ Spec: Truncate Transform Details (PT5), Scan Planning (SP1, SP8).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def test_sp1_filters_at_the_edge_of_the_range_lose_no_row(
     step = Decimal("0.01") if pa.types.is_decimal(t) else 1
     literals = sorted({v + d for v in (*values, wrong) if v is not None for d in (-step, 0, step)})
     literals += [wrong - 100 * step, -wrong + 100 * step]
-    compare = {
+    compare: dict[str, Callable[[Any, Any], bool]] = {
         "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b,
         ">=": lambda a, b: a >= b, "=": lambda a, b: a == b, "<>": lambda a, b: a != b,
     }  # fmt: skip

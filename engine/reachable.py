@@ -1,0 +1,94 @@
+"""Files that snapshots need, and those that only expired snapshots needed. Spec: Snapshot Retention Policy (R2)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import pyarrow.compute as pc
+
+from icecore.engine.errors import IcecoreError
+from icecore.engine.log.store import MODELS
+from icecore.engine.manifest_changes import ListedManifest
+from icecore.engine.repository import Repository
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.state import TableState
+
+
+def files_of_expired(repository: Repository, state: TableState, before: TableMetadata) -> list[str]:
+    """The files of the snapshots that `before` has and the state has not, which no snapshot of the state needs.
+
+    Content files first, then manifests, lists and statistics. Raises IcecoreError where what the state's own snapshots
+    need can't be found out; an expired snapshot that can't be read is passed over.
+    """
+    metadata, storage = state.metadata, repository.storage_of(state)
+    kept = {s.snapshot_id for s in metadata.snapshots}
+    expired = [s for s in before.snapshots if s.snapshot_id not in kept]
+    if not expired:
+        return []
+
+    def key(location: str) -> str:
+        return storage.local_path(location) or storage.resolve(location)
+
+    needed = _manifests(repository, state, metadata.snapshots)
+    needed_paths = {key(path) for path in needed} | {key(p) for p in _sources(repository, state, needed.values())}
+    gone: dict[str, ListedManifest] = {}
+    for snapshot in expired:
+        with contextlib.suppress(IcecoreError):
+            gone |= _manifests(repository, state, [snapshot])
+    gone = {path: m for path, m in gone.items() if key(path) not in needed_paths}
+    contents: dict[str, str] = {}
+    for listed in gone.values():
+        with contextlib.suppress(IcecoreError):
+            contents |= {key(path): path for path in _content_paths(repository, state, listed)}
+    if contents:
+        for listed in needed.values():
+            for path in _content_paths(repository, state, listed):
+                contents.pop(key(path), None)
+    others = {key(location): location for location in _own_files(before, expired)}
+    for location in _own_files(metadata, metadata.snapshots):
+        others.pop(key(location), None)
+    return [*contents.values(), *gone, *others.values()]
+
+
+def shares_location(repository: Repository, state: TableState) -> bool:
+    """Whether another table of the warehouse was made or registered at the table's location."""
+    location = state.metadata.location
+    rows = repository.store.rows(MODELS, "all_heads")
+    return any(r["location"] == location and r["stream"] != state.stream for r in rows)
+
+
+def _manifests(repository: Repository, state: TableState, snapshots: Iterable[Snapshot]) -> dict[str, ListedManifest]:
+    return {m.manifest.manifest_path: m for s in snapshots for m in repository.list_manifests(state, s)}
+
+
+def _sources(repository: Repository, state: TableState, manifests: Iterable[ListedManifest]) -> Iterator[str]:
+    """The manifests from outside that ours carry entries over from: the log needs their files for the entries."""
+    seen: set[str] = set()
+    waiting = [m for m in manifests if m.sources]
+    while waiting:
+        for source in repository.entries.sources(state.stream, waiting.pop()):
+            path = source.manifest.manifest_path
+            if path not in seen:
+                seen.add(path)
+                waiting.append(source)
+                if source.is_foreign:
+                    yield path
+
+
+def _content_paths(repository: Repository, state: TableState, listed: ListedManifest) -> list[str]:
+    entries = repository.entries.live(state.stream, listed, repository.storage_of(state))
+    paths: list[str] = pc.unique(entries["file_path"]).to_pylist()
+    return paths
+
+
+def _own_files(metadata: TableMetadata, snapshots: Iterable[Snapshot]) -> Iterator[str]:
+    """Manifest lists and statistics files of snapshots."""
+    ids = set()
+    for snapshot in snapshots:
+        ids.add(snapshot.snapshot_id)
+        if snapshot.manifest_list is not None:
+            yield snapshot.manifest_list
+    yield from (f.statistics_path for f in metadata.statistics if f.snapshot_id in ids)
+    yield from (f.statistics_path for f in metadata.partition_statistics if f.snapshot_id in ids)
