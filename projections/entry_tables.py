@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -20,6 +20,7 @@ from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.spec.types import LongType, NestedField, StringType
 from icecore.engine.sql_files import quote
 from icecore.engine.storage import Storage
@@ -60,15 +61,29 @@ def planning_schema(metadata: TableMetadata, latest: TableMetadata) -> Schema:
     return Schema((*fields.values(), *POSITION_DELETE_FIELDS))
 
 
+def ambiguous_columns(schema: Schema, specs: Mapping[int, PartitionSpec]) -> frozenset[str]:
+    """The partition columns whose field id has another type in another spec."""
+    types: dict[int, set[str]] = {}
+    for spec in specs.values():
+        for f in spec.fields:
+            if not isinstance(f.transform, VoidTransform):
+                types.setdefault(f.field_id, set()).add(str(f.result_type(schema)))
+    return frozenset(f"part_{field_id}" for field_id, found in types.items() if len(found) > 1)
+
+
 @define
 class EntryTable:
-    """The entries of one table that are loaded. `columns` maps their names to DuckDB types."""
+    """The entries of one table that are loaded. `columns` maps their names to DuckDB types.
+
+    `ambiguous` are partition columns that specs give different types, as v1 tables may (PT1): they are left out.
+    """
 
     name: str
     stream: str
     schema: Schema
     specs: dict[int, PartitionSpec]
     typings: dict[int, str]
+    ambiguous: frozenset[str]
     columns: dict[str, str] = field(factory=dict)
     numbers: dict[str, int] = field(factory=dict)
 
@@ -98,7 +113,9 @@ class EntryTables:
         if known is not None:
             duck.rows(self.connection, f"DROP TABLE IF EXISTS {known.name}")
         self._made += 1
-        made = EntryTable(quote(f"entries_{self._made}"), stream, schema, specs, typings)
+        made = EntryTable(
+            quote(f"entries_{self._made}"), stream, schema, specs, typings, ambiguous_columns(schema, specs)
+        )
         self._tables[stream] = made
         return made
 
@@ -144,7 +161,7 @@ class EntryTables:
         path = self._segment_path(table, listed)
         if path is not None:
             try:
-                return self._wanted(read_segment(path))
+                return self._wanted(table, listed, read_segment(path))
             except IcecoreError:
                 # Not made yet, torn by a crash of the machine, or out of reach: a segment can always be made again.
                 pass
@@ -156,10 +173,14 @@ class EntryTables:
                 write_segment(path, wide)
             except (IcecoreError, OSError):
                 self._cache = None
-        return self._wanted(wide)
+        return self._wanted(table, listed, wide)
 
-    def _wanted(self, wide: pa.Table) -> pa.Table:
-        return wide.select([c for c in wide.column_names if c not in NOT_LOADED])
+    def _wanted(self, table: EntryTable, listed: ListedManifest, wide: pa.Table) -> pa.Table:
+        """What plans need. A void field is always null, whatever type its source gives it."""
+        fields = table.specs[listed.manifest.partition_spec_id].fields
+        void = {f"part_{f.field_id}" for f in fields if isinstance(f.transform, VoidTransform)}
+        left_out = NOT_LOADED | table.ambiguous | void
+        return wide.select([c for c in wide.column_names if c not in left_out])
 
     def _segment_path(self, table: EntryTable, listed: ListedManifest) -> str | None:
         if self._cache is None:

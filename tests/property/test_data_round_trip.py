@@ -195,7 +195,8 @@ def whole_seconds(t: Type, value: Any) -> Any:
         case ListType(element=element):
             return [whole_seconds(element, v) for v in value]
         case MapType(key=key, value=item):
-            return [(whole_seconds(key, k), whole_seconds(item, v)) for k, v in value]
+            pairs = [(whole_seconds(key, k), whole_seconds(item, v)) for k, v in value]
+            return list({repr(k): (k, v) for k, v in pairs}.values())
         case TimestampType() | TimestamptzType():
             return value if value >= 0 else -(-value // 10**6) * 10**6
         case TimestampNanoType() | TimestamptzNanoType():
