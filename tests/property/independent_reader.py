@@ -61,7 +61,7 @@ def rows_of(metadata_location: str) -> list[dict[str, Any]]:
 
 def avro(location: str) -> list[dict[str, Any]]:
     with local(location).open("rb") as f:
-        return list(fastavro.reader(f))  # type: ignore[arg-type]  # every record is an object
+        return list(fastavro.reader(f))
 
 
 def deleted_rows(file: dict[str, Any], sequence_number: int, vectors: dict[str, Any], positions: list[Any]) -> set[int]:

@@ -11,7 +11,6 @@ SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string())])
 
 def test_PT1_v1_specs_may_give_a_field_id_two_types(catalog: icecore.Catalog) -> None:
     """v1 counts partition field ids from 1000 in each spec; such a column can't prune, and no row is lost by it."""
-    catalog.create_namespace("ns")
     table = catalog.create_table("ns.t", SCHEMA, partition_spec=["bucket(2, s)", "id"], format_version=1)
     table.append(pa.table({"id": [1, 2], "s": ["a", None]}, schema=SCHEMA))
     with table.update_spec() as update:
