@@ -13,12 +13,13 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python3.14; 
 	then echo $$p; break; fi; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check clean
+.PHONY: help demo test check bench clean
 
 help:
 	@echo "make demo    load the flights of 2013 with Spark, plan, audit and rebuild them"
 	@echo "make test    all tests, after make check"
 	@echo "make check   formatting, lint and types"
+	@echo "make bench   the figures of the README, PyIceberg beside us"
 	@echo "make clean   remove what these made"
 
 demo: $(READY)
@@ -32,6 +33,21 @@ check: $(TOOLS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Tables of metadata only, for plans: a script beside the checkout makes them, once.
+TABLES := bench/data/t10k bench/data/t100k
+MAKE_TABLE ?= ../shared/tools/make_table.py
+
+bench: $(TOOLS) $(TABLES)
+	$(BIN)/python bench/commits.py
+	$(BIN)/python bench/plans.py $(TABLES)
+	$(BIN)/python bench/report.py
+
+bench/data/t10k:
+	@mkdir -p bench/data && cd bench/data && ../../$(BIN)/python ../../$(MAKE_TABLE) t10k 10000 1000
+
+bench/data/t100k:
+	@mkdir -p bench/data && cd bench/data && ../../$(BIN)/python ../../$(MAKE_TABLE) t100k 100000 2000
 
 clean:
 	rm -rf $(VENV) demo-warehouse dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

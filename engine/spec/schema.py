@@ -17,12 +17,16 @@ from icecore.engine.spec.json_reader import get, get_list, unknown
 from icecore.engine.spec.types import (
     DoubleType,
     FloatType,
+    GeographyType,
+    GeometryType,
     IcebergType,
     ListType,
     MapType,
     NestedField,
     StructType,
     Type,
+    UnknownType,
+    VariantType,
     children,
     parse_primitive,
     walk,
@@ -357,16 +361,26 @@ def _field_from_dict(obj: Any) -> NestedField:
         field_type,
         get(obj, "required", bool, where),
         get(obj, "doc", str, where, None),
-        single_value.from_json(field_type, obj.get("initial-default")),
-        single_value.from_json(field_type, obj.get("write-default")),
+        _default(field_type, obj.get("initial-default"), where),
+        _default(field_type, obj.get("write-default"), where),
         unknown(obj, _FIELD_KEYS),
     )
 
 
+def _default(field_type: Type, value: Any, where: str) -> Any:
+    if value is not None and isinstance(field_type, (UnknownType, VariantType, GeometryType, GeographyType)):
+        raise ValidationError(f"{where}: a default of type {field_type} must be null (T2)")
+    return single_value.from_json(field_type, value)
+
+
 def check_format_version(schema: Schema, format_version: int) -> None:
-    """Raises ValidationError where the schema uses a type or default that the version doesn't have (T1, T9)."""
+    """Raises ValidationError where the schema has what the version doesn't (T1, T9), or a reserved field id (T4)."""
     for f in walk(schema.fields):
         t: IcebergType = f.field_type
+        if f.field_id > MAX_FIELD_ID:
+            raise ValidationError(
+                f"column {schema.name_of(f.field_id)!r} has id {f.field_id}; ids above {MAX_FIELD_ID} are reserved"
+            )
         if t.min_format_version > format_version:
             raise ValidationError(
                 f"column {schema.name_of(f.field_id)!r} has type {t}, which needs format version "

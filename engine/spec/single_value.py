@@ -311,10 +311,13 @@ def _from_json(iceberg_type: Type, value: Any) -> Any:
             return _parse_time(value, US_PER_SECOND)
         case TimestampType() | TimestamptzType():
             _expect(isinstance(value, str), iceberg_type, value)
-            return parse_timestamp(value, with_zone=isinstance(iceberg_type, TimestamptzType))
+            zone = isinstance(iceberg_type, TimestamptzType)
+            _expect(not zone or _is_utc(value), iceberg_type, value)
+            return parse_timestamp(value, with_zone=zone)
         case TimestampNanoType() | TimestamptzNanoType():
             _expect(isinstance(value, str), iceberg_type, value)
             zone = isinstance(iceberg_type, TimestamptzNanoType)
+            _expect(not zone or _is_utc(value), iceberg_type, value)
             return parse_timestamp(value, with_zone=zone, per_second=NS_PER_SECOND)
         case StringType():
             _expect(isinstance(value, str), iceberg_type, value)
@@ -341,6 +344,11 @@ def _from_json(iceberg_type: Type, value: Any) -> Any:
             return [(_or_none(key, k), _or_none(item, v)) for k, v in zip(keys, values, strict=True)]
         case _:
             assert_never(iceberg_type)
+
+
+def _is_utc(text: str) -> bool:
+    """A timestamp with zone is in UTC in JSON (MD9)."""
+    return text.endswith(("+00:00", "-00:00", "+00", "Z", "z"))
 
 
 def _or_none(iceberg_type: Type, value: Any) -> Any:
