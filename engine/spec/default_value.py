@@ -10,7 +10,15 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, assert_never
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.single_value import EPOCH, decimal_to_unscaled, from_json, unscaled_to_decimal
+from icecore.engine.spec.single_value import (
+    EPOCH,
+    NS_PER_SECOND,
+    US_PER_SECOND,
+    decimal_to_unscaled,
+    from_json,
+    parse_timestamp,
+    unscaled_to_decimal,
+)
 from icecore.engine.spec.types import (
     BinaryType,
     BooleanType,
@@ -164,7 +172,10 @@ def _timestamp(
     field_type: TimestampType | TimestamptzType | TimestampNanoType | TimestamptzNanoType, value: Any
 ) -> Any:
     if isinstance(value, str):
-        return from_json(field_type, value)
+        # A person may write any zone; only in JSON must it be UTC (MD9).
+        zone = isinstance(field_type, (TimestamptzType, TimestamptzNanoType))
+        nanos = isinstance(field_type, (TimestampNanoType, TimestamptzNanoType))
+        return parse_timestamp(value, with_zone=zone, per_second=NS_PER_SECOND if nanos else US_PER_SECOND)
     if not isinstance(value, dt.datetime):
         return _integer(field_type, value, LongType.min, LongType.max)
     with_zone = isinstance(field_type, (TimestamptzType, TimestamptzNanoType))
