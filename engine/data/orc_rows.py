@@ -20,8 +20,8 @@ def stripe_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one stripe: whole columns, named in the order of the file's Arrow schema.
 
-    Timestamps are in nanoseconds where a batch's fit, else in microseconds, rounded down. Of a key that a map has
-    twice, which no map should, the last value is kept. Raises CorruptFileError.
+    Timestamps are in nanoseconds where a batch's fit, else in microseconds, rounded down. pyorc gives maps as
+    dicts: of keys that are equal, 0.0 and -0.0 among them, the last value is kept. Raises CorruptFileError.
     """
     fields = [schema.field(n) for n in names]
     converters = {

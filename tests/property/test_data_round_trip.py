@@ -186,7 +186,7 @@ def read(files: list[ContentFile], schema: Schema, projection: Schema, spec: Par
 
 
 def whole_seconds(t: Type, value: Any) -> Any:
-    """The value with times before 1970 as ORC can hold them."""
+    """The value with times before 1970 as ORC can hold them; keys 0.0 and -0.0, which pyorc merges, as one."""
     if value is None:
         return None
     match t:
@@ -196,7 +196,7 @@ def whole_seconds(t: Type, value: Any) -> Any:
             return [whole_seconds(element, v) for v in value]
         case MapType(key=key, value=item):
             pairs = [(whole_seconds(key, k), whole_seconds(item, v)) for k, v in value]
-            return list({repr(k): (k, v) for k, v in pairs}.values())
+            return list({repr(0.0 if k == 0.0 and isinstance(k, float) else k): (k, v) for k, v in pairs}.values())
         case TimestampType() | TimestamptzType():
             return value if value >= 0 else -(-value // 10**6) * 10**6
         case TimestampNanoType() | TimestamptzNanoType():
