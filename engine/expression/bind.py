@@ -40,11 +40,12 @@ from icecore.engine.spec.types import (
     GeographyType,
     GeometryType,
     StringType,
+    Type,
     UnknownType,
     VariantType,
 )
 
-__all__ = ["bind", "can_be_null", "predicates", "references", "rewrite"]
+__all__ = ["bind", "can_be_null", "is_comparable", "predicates", "references", "rewrite"]
 
 _NULL_TESTS = (Operation.IS_NULL, Operation.NOT_NULL)
 _NAN_TESTS = (Operation.IS_NAN, Operation.NOT_NAN)
@@ -62,6 +63,12 @@ def bind(expression: Expression, schema: Schema, case_sensitive: bool = True) ->
     `'YYYY-MM'`, `day(x)` with a date, `hour(x)` with a timestamp (its hour is taken) or `'YYYY-MM-DD-HH'`.
     """
     return _Binder(schema, case_sensitive).bind(expression, False)
+
+
+def is_comparable(field_type: Type) -> bool:
+    """Whether a column's values can be compared; those of the others can only be tested for null."""
+    unordered = (UnknownType, VariantType, GeometryType, GeographyType)
+    return field_type.is_primitive and not isinstance(field_type, unordered)
 
 
 def can_be_null(schema: Schema, field_id: int) -> bool:
@@ -106,9 +113,7 @@ class _Binder:
             return self.null_test(op, term)
         if isinstance(term.field.field_type, UnknownType):
             return FALSE
-        if isinstance(term.field.field_type, (VariantType, GeometryType, GeographyType)) or not (
-            term.field.field_type.is_primitive
-        ):
+        if not is_comparable(term.field.field_type):
             raise ExpressionError(f"column {term.name!r} of type {term.field.field_type} can only be tested for null")
         try:
             return self.keep_nulls(self.tested(op, term, p.literals), term)
