@@ -13,6 +13,8 @@ from attrs import frozen
 
 from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.expression.comparison import compare, in_values, negated
+from icecore.engine.expression.foreign_values import plain
+from icecore.engine.expression.literals import text_of
 from icecore.engine.expression.nodes import (
     FALSE,
     TRUE,
@@ -127,6 +129,7 @@ class _Binder:
             return Predicate(op, term)
         if op in (Operation.IN, Operation.NOT_IN) and not literals:
             return FALSE if op is Operation.IN else TRUE
+        literals = tuple(map(plain, literals))
         if None in literals:
             literals = tuple(v for v in literals if v is not None)
             if op is not Operation.IN or not literals:
@@ -183,6 +186,7 @@ def _text_test(op: Operation, term: BoundTerm, literals: tuple[Any, ...]) -> Exp
     literals = tuple(v.value if isinstance(v, TypedValue) else v for v in literals)
     if not all(isinstance(v, str) for v in literals):
         raise ExpressionError(f"{op} needs a string, found {literals[0]!r}")
+    literals = tuple(map(text_of, literals))
     if op in (Operation.LIKE, Operation.NOT_LIKE):
         op, literals = _plain_like(op, literals)
     if not isinstance(term.transform, IdentityTransform):
