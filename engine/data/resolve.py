@@ -21,7 +21,7 @@ from icecore.engine.data.nested import list_parts, map_parts, struct_children
 from icecore.engine.data.promote import check_readable, promoted
 from icecore.engine.data.variant_shredding import check_variant, read_variants
 from icecore.engine.errors import CorruptFileError, ValidationError
-from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.content_file import ContentFile, FileFormat
 from icecore.engine.spec.types import ListType, MapType, NestedField, PrimitiveType, StructType, Type, VariantType
 
 FILE_ID = 2147483646
@@ -160,7 +160,7 @@ class Resolver:
                 return Map(source.name, key, value, t, source.first_leaf)
             case VariantType():
                 where = f"{self.file.file_path}: column {path!r}"
-                check_variant(source.type, where)
+                check_variant(source.type, where, may_be_shredded=self.file.file_format is FileFormat.PARQUET)
                 return Variant(source.name, source.first_leaf, source.leaves, where)
             case _:
                 self._expect(check_readable(source.type, field.field_type), field, source, path)

@@ -110,15 +110,13 @@ def arrays(offsets: Ints, values: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     return _containers(ARRAY, offsets, values, None)
 
 
-def objects(columns: list[pa.LargeBinaryArray], ids: Ints, rows: Mask) -> pa.LargeBinaryArray:
-    """Objects of the values that are not null, in all `rows`; other rows are objects without fields.
+def objects(columns: list[pa.LargeBinaryArray], ids: Ints) -> pa.LargeBinaryArray:
+    """Objects of the values that are not null in each row of some columns.
 
     The columns are sorted by name; `ids` has a row per object and the id of each column's name.
     """
-    count = len(rows)
-    present = np.zeros((count, len(columns)), np.bool_)
-    for i, column in enumerate(columns):
-        present[:, i] = column.is_valid().to_numpy(zero_copy_only=False) & rows
+    count = len(ids)
+    present = np.column_stack([c.is_valid().to_numpy(zero_copy_only=False) for c in columns])
     row, column_number = np.nonzero(present)
     values = pa.concat_arrays(columns).take(pa.array(column_number * count + row))
     offsets = np.concatenate(([0], np.cumsum(present.sum(axis=1))))

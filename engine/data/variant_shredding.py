@@ -24,12 +24,17 @@ METADATA, VALUE, TYPED_VALUE = "metadata", "value", "typed_value"
 _MAX_BYTES = 2**31 - 1
 
 
-def check_variant(t: pa.DataType, where: str) -> None:
-    """Raises CorruptFileError naming `where` columns of this Arrow type are no variant, or shredded as none may be."""
+def check_variant(t: pa.DataType, where: str, *, may_be_shredded: bool = True) -> None:
+    """Raises CorruptFileError naming `where` columns of this Arrow type are no variant, or shredded as none may be.
+
+    Only in Parquet may they be.
+    """
     t = t.storage_type if isinstance(t, pa.BaseExtensionType) else t
     names = {f.name for f in t} if pa.types.is_struct(t) else set()
     if METADATA not in names or not is_binary_like(t.field(METADATA).type):
         raise CorruptFileError(f"{where} should be a variant, which has metadata, the file has {t}")
+    if TYPED_VALUE in names and not may_be_shredded:
+        raise CorruptFileError(f"{where} is a shredded variant, which only Parquet files may have")
     _check_group(t, where)
 
 
@@ -83,6 +88,8 @@ class _Reader:
         """The values of a group; null where they are missing."""
         value, typed = parts.get(VALUE), parts.get(TYPED_VALUE)
         plain = None if value is None else value.cast(VALUES)
+        if plain is not None and pc.min(pc.binary_length(plain)).as_py() == 0:
+            raise ValueError("a variant has a value without bytes")
         if typed is None:
             return plain
         if pa.types.is_struct(typed.type):
@@ -106,7 +113,7 @@ class _Reader:
         fields = {f.name.encode(): c for f, c in zip(typed.type, struct_children(typed), strict=True)}
         shredded = {name: self.group(_parts(fields[name]), rows) for name in sorted(fields)}
         is_object = _valid(typed)
-        made = self.whole(shredded, is_object, rows)
+        made = _where(is_object, objects(list(shredded.values()), self.ids(shredded, rows)))
         if plain is None:
             return made
         both = np.flatnonzero(is_object & _valid(plain))
@@ -118,19 +125,13 @@ class _Reader:
         places[both] = 2 * len(typed) + np.arange(len(both))
         return pa.concat_arrays([made, plain, pa.array(merged, VALUES)]).take(pa.array(places))
 
-    def whole(self, shredded: Mapping[bytes, pa.LargeBinaryArray], rows_with: Mask, rows: Ints) -> pa.LargeBinaryArray:
-        """Objects of the shredded fields alone; null in other rows than `rows_with`."""
-        columns = list(shredded.values())
-        ids = self.ids(tuple(shredded), columns, rows_with, rows)
-        return _where(rows_with, objects(columns, ids, rows_with))
-
-    def ids(self, names: tuple[bytes, ...], columns: list[pa.LargeBinaryArray], rows_with: Mask, rows: Ints) -> Ints:
-        """The ids of names in the metadata of each row; 0 where a row has no such field and its name is not there."""
+    def ids(self, columns: Mapping[bytes, pa.LargeBinaryArray], rows: Ints) -> Ints:
+        """The id of each name in the metadata of each row; 0 where a row has neither field nor name."""
         known, codes = self.dictionaries()
-        table = np.array([[m.ids.get(n, -1) for n in names] for m in known] or [[0] * len(names)], np.int64)
+        table = np.array([[m.ids.get(n, -1) for n in columns] for m in known] or [[0] * len(columns)], np.int64)
         ids = table[codes[rows]]
-        for i, (name, column) in enumerate(zip(names, columns, strict=True)):
-            lacking = np.flatnonzero((ids[:, i] < 0) & rows_with & _valid(column))
+        for i, (name, column) in enumerate(columns.items()):
+            lacking = np.flatnonzero((ids[:, i] < 0) & _valid(column))
             if len(lacking):
                 known[codes[rows[lacking[0]]]].id_of(name)
         return np.maximum(ids, 0)

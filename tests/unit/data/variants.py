@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from decimal import Context, Decimal
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -56,12 +57,13 @@ def encode(value: Value, names: list[str]) -> bytes:
         number, scale = v
         size = int(kind.removeprefix("decimal"))
         type_id = {4: 8, 8: 9, 16: 10}[size]
-        return bytes([type_id << 2, scale]) + number.to_bytes(size, "little", signed=True)
+        data: bytes = number.to_bytes(size, "little", signed=True)
+        return bytes([type_id << 2, scale]) + data
     if kind in ("binary", "string"):
         data = v if kind == "binary" else v.encode()
         return bytes([{"binary": 15, "string": 16}[kind] << 2]) + len(data).to_bytes(4, "little") + data
     if kind == "uuid":
-        return b"\x50" + v
+        return b"".join((b"\x50", v))
     if kind == "array":
         values, ids = [encode(x, names) for x in v], b""
         first, order = 0x1F, list(range(len(v)))
@@ -84,7 +86,7 @@ def decode_metadata(data: bytes) -> list[str]:
     count, ends = numbers[0], numbers[1 : numbers[0] + 2]
     rest = data[1 + width * (count + 2) :]
     assert len(rest) == ends[-1]
-    return [rest[a:b].decode() for a, b in zip(ends, ends[1:], strict=False)]
+    return [rest[a:b].decode() for a, b in pairwise(ends)]
 
 
 def decode(data: bytes, names: list[str]) -> Value:
@@ -191,28 +193,35 @@ class Shape:
         return ARROW[str(self.kind)]
 
 
-def to_array(group: list[dict[str, Any] | None], fields: list[pa.Field]) -> pa.StructArray:
-    """The Arrow array of shredded rows. Arrow itself builds no nested arrays of uuids."""
-    columns = [_column([None if g is None else g[f.name] for g in group], f.type) for f in fields]
-    return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array([g is None for g in group], pa.bool_()))
+def to_array(rows: list[dict[str, Any] | None], fields: list[pa.Field], *, nullable: bool = True) -> pa.StructArray:
+    """The Arrow array of shredded rows. Arrow itself builds no nested arrays of uuids.
+
+    Nothing that is not nullable is null, even where what is around it is: Arrow could not write that.
+    """
+    columns = [_column([None if r is None else r[f.name] for r in rows], f) for f in fields]
+    mask = pa.array([r is None for r in rows], pa.bool_()) if nullable else None
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)
 
 
-def _column(values: list[Any], t: pa.DataType) -> pa.Array:
+def _column(values: list[Any], f: pa.Field) -> pa.Array:
+    t = f.type
     if pa.types.is_struct(t):
-        return to_array(values, list(t))
+        return to_array(values, list(t), nullable=f.nullable)
     if pa.types.is_list(t):
-        elements = to_array([x for v in values for x in v or ()], list(t.value_type))
+        elements = to_array([x for v in values for x in v or ()], list(t.value_type), nullable=False)
         offsets = [sum(len(v or ()) for v in values[:i]) for i in range(len(values) + 1)]
         mask = pa.array([v is None for v in values], pa.bool_())
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, type=t, mask=mask)
     if isinstance(t, pa.UuidType):
         return pa.array(values, pa.binary(16)).cast(t)
-    return pa.array(values, t)
+    return pa.array(values if f.nullable else [v or b"" for v in values], t)
 
 
-def shredded(values: list[Value | None], shape: Shape, names: list[str] | None = None) -> pa.StructArray:
-    """A column of variants, None being a row without one, shredded. All have the same metadata."""
-    known = sorted({n for v in values if v is not None for n in names_of(v)}) if names is None else names
-    head = metadata(known, width=4)
-    rows = [None if v is None else {"metadata": head, **shape.shred(v, known)} for v in values]
+def shredded(values: list[Value | None], shape: Shape) -> pa.StructArray:
+    """A column of variants, None being a row without one, shredded. Rows have the same names in different orders."""
+    known = sorted({n for v in values if v is not None for n in names_of(v)})
+    rows = []
+    for i, v in enumerate(values):
+        names = known[i % 5 :] + known[: i % 5]
+        rows.append(None if v is None else {"metadata": metadata(names, width=4), **shape.shred(v, names)})
     return to_array(rows, [pa.field("metadata", pa.binary(), nullable=False), *shape.parts()])
