@@ -14,6 +14,9 @@ from attrs import field, frozen
 NULL = b"\x00"
 """The variant that is null, which is not the absence of a variant."""
 
+NO_NAMES = b"\x01\x00\x00"
+"""Metadata without field names."""
+
 PRIMITIVE, SHORT_STRING, OBJECT, ARRAY = range(4)
 SHORT_STRING_MAX = 63
 COUNT_MAX = 255

@@ -17,7 +17,7 @@ from attrs import define, field
 from icecore.engine.data.arrow_schema import VARIANT_ARROW, is_binary_like, is_list_like
 from icecore.engine.data.nested import list_parts, struct_children
 from icecore.engine.data.variant_columns import VALUES, Ints, Mask, arrays, is_typed, objects, primitives
-from icecore.engine.data.variant_encoding import NULL, Metadata, object_fields, read_metadata, write_object
+from icecore.engine.data.variant_encoding import NO_NAMES, NULL, Metadata, object_fields, read_metadata, write_object
 from icecore.engine.errors import CorruptFileError, ValidationError
 
 METADATA, VALUE, TYPED_VALUE = "metadata", "value", "typed_value"
@@ -69,11 +69,12 @@ def read_variants(array: pa.Array, where: str) -> pa.StructArray:
         values = _Reader(metadata).group(parts, np.arange(len(storage)))
     except ValueError as e:
         raise CorruptFileError(f"{where}: {e}") from e
-    if values.null_count:
-        values = values.fill_null(NULL)
+    values = values.fill_null(NULL)
     if values.nbytes > _MAX_BYTES:
         raise ValidationError(f"{where}: the variants of {len(storage)} rows take {values.nbytes} bytes: read fewer")
     mask = array.is_null() if array.null_count else None
+    # Neither may be null, and some writers look at them in rows without a variant too.
+    metadata = metadata.fill_null(NO_NAMES)
     return pa.StructArray.from_arrays([metadata, values.cast(pa.binary())], fields=list(VARIANT_ARROW), mask=mask)
 
 

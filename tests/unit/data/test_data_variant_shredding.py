@@ -84,8 +84,11 @@ def test_value_shredding_of_the_specs_measurements(tmp_path: Path) -> None:
 
 
 def test_a_row_without_a_variant_is_no_variant_null(tmp_path: Path) -> None:
-    found = read(shredded([("int64", 5), None, NULL], Shape("int64")), tmp_path)
-    assert [decoded(v) for v in found] == [("int64", 5), None, NULL]
+    values: list[Value | None] = [("int64", 5), None, NULL]
+    column = shredded(values, Shape("int64"))
+    assert [decoded(v) for v in read(column, tmp_path)] == values
+    made = read_variants(column, "v")
+    assert [made.field(i).null_count for i in range(2)] == [0, 0], "the fields are required, Arrow could write no nulls"
 
 
 def test_a_value_that_is_missing_without_shredding_is_a_variant_null(tmp_path: Path) -> None:
