@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icecore.engine.data.variant_shredding import read_variants
-from icecore.engine.errors import CorruptFileError, IcecoreError
+from icecore.engine.errors import CorruptFileError, IcecoreError, ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     ListType,
@@ -30,6 +30,7 @@ from icecore.engine.spec.types import (
 )
 
 from .reading import content_file, rows
+from .test_data_v3_types import local, write
 from .variants import ARROW, Shape, Value, decode, decode_metadata, decoded, encode, metadata, shredded
 
 NULL: Value = ("null", None)
@@ -492,8 +493,6 @@ def test_duckdb_shreds_and_reads_back_what_we_read(tmp_path: Path, count: int) -
 
 def _write_as_variant(table: pa.Table, path: Path) -> None:
     """A file with the VARIANT annotation, which pyarrow can't write: by our own writer."""
-    from .test_data_v3_types import local, write
-
     fields = [pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)]
     column = pa.StructArray.from_arrays(
         [table.column(n).combine_chunks() for n in ("metadata", "value")], fields=fields
@@ -612,3 +611,21 @@ def test_damaged_bytes_end_in_our_errors(
         assert "f.parquet" in str(e)
     else:
         assert len(found) == len(values)
+
+
+def test_shredded_data_can_be_written(tmp_path: Path) -> None:
+    """As an Arrow table that was read of another's file: it is stored whole. What is no variant is refused."""
+    schema = one(VariantType())
+    values: list[Value | None] = [("object", {"a": ("int64", 1), "b": NULL}), None, ("string", "x")]
+    column = shredded(values, Shape("object", {"a": Shape("int64")}))
+    file = write(pa.table({"v": column}), tmp_path, schema)
+    assert [decoded(r["v"]) for r in rows(file, schema)] == values
+    assert "typed_value" not in str(pq.ParquetFile(local(file)).schema)
+    conflict = pa.array([{"metadata": EMPTY, "value": b"\x00", "typed_value": 1}], variant(pa.int64()))
+    for wrong, message in (
+        (conflict, "both a value and a typed value"),
+        (pa.array([{"metadata": EMPTY, "typed_value": 1}], variant(pa.uint8(), False)), "typed value of type uint8"),
+        (pa.array([{"value": b"\x00", "typed_value": 1}], group(pa.int64())), "has metadata"),
+    ):
+        with pytest.raises(ValidationError, match=f"column 'v'.*{message}"):
+            write(pa.table({"v": wrong}), tmp_path, schema)
