@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import icecore.engine.data.sources as sources_module
 from icecore.engine.data.variant_shredding import read_variants
 from icecore.engine.errors import CorruptFileError, IcecoreError, ValidationError
 from icecore.engine.spec.schema import Schema
@@ -489,6 +490,26 @@ def test_duckdb_shreds_and_reads_back_what_we_read(tmp_path: Path, count: int) -
     _write_as_variant(table, own)
     sql = "SELECT i, v::VARCHAR, variant_typeof(v) FROM '{}' ORDER BY i"
     assert db.execute(sql.format(own)).fetchall() == db.execute(sql.format(path)).fetchall()
+
+
+def test_files_that_arrow_refuses_may_have_variants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB, which reads those, puts shredded variants together itself."""
+    path = tmp_path / "f.parquet"
+    sql = "SELECT CASE i WHEN 3 THEN NULL ELSE {'a': i, 'b': ['x']}::VARIANT END AS v, [i] AS l FROM range(5) t(i)"
+    duckdb.sql(
+        f"COPY ({sql}) TO '{path}' (FORMAT parquet, FIELD_IDS {{v: 1, l: {{__duckdb_field_id: 2, element: 3}}}})"
+    )
+    assert "typed_value" in str(pq.ParquetFile(path).schema)
+    schema = Schema((NestedField(2, "l", ListType(3, LongType())), NestedField(1, "v", VariantType())))
+    expected = [(r["l"], decoded(r["v"])) for r in rows(content_file(path), schema)]
+    assert expected[4] == ([4], ("object", {"a": ("int64", 4), "b": ("array", [("string", "x")])}))
+    assert [v for _, v in expected if v is None] == [None]
+
+    def refuse(*_: object) -> None:
+        raise CorruptFileError("refused")
+
+    monkeypatch.setattr(sources_module, "ParquetSource", refuse)
+    assert [(r["l"], decoded(r["v"])) for r in rows(content_file(path), schema)] == expected
 
 
 def _write_as_variant(table: pa.Table, path: Path) -> None:
