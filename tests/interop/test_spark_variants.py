@@ -59,3 +59,16 @@ def test_what_spark_shredded_says_the_same_when_we_wrote_it_whole(
     told = sorted(map(tuple, rows.selectExpr(*TOLD).collect()))
     for table in (added, own):
         assert sorted(map(tuple, table.scan().to_spark(spark).selectExpr(*TOLD).collect())) == told
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_spark_writes_variants_into_every_format(spark: Any, catalog: icecore.Catalog, file_format: str) -> None:
+    """By way of our own tasks, whole, and with the counts of variants; Spark reads them back."""
+    table = catalog.create_table("ns.t", SCHEMA, format_version=3, properties={"write.format.default": file_format})
+    rows = spark.sql(ROWS).coalesce(1)
+    table.append(rows)
+    told = sorted(map(tuple, rows.selectExpr(*TOLD).collect()))
+    assert sorted(map(tuple, table.scan().to_spark(spark).selectExpr(*TOLD).collect())) == told
+    (entry,) = [e for entries in table.live_entries() for e in entries.to_pylist()]
+    assert [dict(entry[m])[2] for m in ("value_counts", "null_value_counts")] == [50, 7]
+    assert table.scan(row_filter="v IS NULL").count() == 7
