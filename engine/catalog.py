@@ -93,7 +93,7 @@ class Catalog(CatalogViews, CatalogLogTools):
         cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"
         self._planner = Planner(self._repository, cache)
         if not read_only:
-            self._repository.heal()
+            self._repository.files.heal()
             self._views.heal()
 
     @property
@@ -300,7 +300,7 @@ class Catalog(CatalogViews, CatalogLogTools):
             check,
         )
         state = self._repository.state(stream)
-        self._repository.follow(state)
+        self._repository.files.follow(state)
         return self._table(state)
 
     def drop_table(self, identifier: IdentifierLike, *, message: str | None = None) -> None:
@@ -314,7 +314,7 @@ class Catalog(CatalogViews, CatalogLogTools):
             provenance(self.actor, message=message),
             lambda: _same(self._models.table_stream(name), stream, name),
         )
-        self._repository.follow(self._repository.state(stream))
+        self._repository.files.follow(self._repository.state(stream))
 
     def register_table(
         self,

@@ -52,7 +52,7 @@ class CatalogLogTools(ABC):
         name = identifier_tuple(identifier)
         who = provenance(self.actor, message=message, author=author)
         state = self._repository.state(undrop(self._repository, "table", name, position, who))
-        self._repository.follow(state)
+        self._repository.files.follow(state)
         return self._table(state)
 
     def undrop_view(
@@ -110,6 +110,6 @@ class CatalogLogTools(ABC):
         done = 0
         for row in self._store.rows(MODELS, "without_checkpoint"):
             if not is_view_stream(row["stream"]):
-                self._repository.checkpoint(self._repository.state(row["stream"]))
+                self._repository.states.checkpoint(self._repository.state(row["stream"]))
                 done += 1
         return done

@@ -81,7 +81,7 @@ class _Revert:
             self.views.follow(stream)
             return self.repository.store.event_at(self.views.state(stream).position)
         state = self.repository.state(stream)
-        self.repository.follow(state)
+        self.repository.files.follow(state)
         return self.repository.store.event_at(state.position)
 
     def _conflict(self, why: str, kinds: Iterable[str] = ()) -> CommitConflictError:

@@ -12,11 +12,12 @@ from attrs import define, field, frozen
 from icecore.engine import events as ev
 from icecore.engine.errors import CorruptLogError, NoSuchViewError
 from icecore.engine.events import Event, Provenance
+from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.identifiers import Identifier
 from icecore.engine.ids import new_event_id
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
-from icecore.engine.repository import MaterializationWarning, Repository
+from icecore.engine.repository import Repository
 from icecore.engine.requirements import ASSERT_CREATE, Requirement
 from icecore.engine.view_builder import Update, ViewBuilder, check_view_requirements
 from icecore.engine.view_state import ViewState, evolve_view, fold_view, view_metadata_folder

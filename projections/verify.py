@@ -14,8 +14,9 @@ from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.namespaces import fold_namespaces
-from icecore.engine.repository import Repository, decode_checkpoint
+from icecore.engine.repository import Repository
 from icecore.engine.state import TableState, fold
+from icecore.engine.table_states import decode_checkpoint
 from icecore.engine.view_state import ViewState, fold_view
 
 State: TypeAlias = "TableState | ViewState"
