@@ -433,14 +433,14 @@ class Table:
 
     @property
     def maintenance(self) -> Maintenance:
-        """Expiring snapshots. Raises ReadOnlyError where the warehouse was opened read-only."""
+        """Expiring snapshots, removing orphan files. Raises ReadOnlyError where the warehouse was opened read-only."""
         self._repository.check_writable()
 
         def commit(command: ChangeMetadata) -> TableState:
             self._commit_with(None, None, lambda t: t.add(command))
             return self._state
 
-        return Maintenance(self._repository, commit, provenance(self._actor))
+        return Maintenance(self._state.stream, self._repository, commit, provenance(self._actor))
 
     def set_properties(
         self, updates: Mapping[str, str], *, message: str | None = None, author: str | None = None
