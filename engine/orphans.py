@@ -25,6 +25,7 @@ from icecore.engine.repository import Repository
 from icecore.engine.retention import check_gc
 from icecore.engine.state import COMMIT_SCHEME, FILE_SYSTEM, TableState, data_folder, metadata_folder
 from icecore.engine.storage import Storage, to_uri
+from icecore.projections.forgotten_metadata import DELETED, FORGOTTEN
 from icecore.projections.materialize import VERSION_HINT
 
 HOUR = 60 * 60 * 1000
@@ -322,11 +323,15 @@ class _Marking:
         state = repository.state(self._stream)
         storage = repository.storage_of(state)
         rows = repository.store.rows(MODELS, "files_of", stream=self._stream)
-        known = {r["location"] for r in rows} | {e.metadata_file for e in state.metadata.metadata_log}
+        kinds = (FORGOTTEN, DELETED)
+        deleted = [
+            r for k in kinds for r in repository.store.rows(MODELS, "files_of_kind", stream=self._stream, kind=k)
+        ]
+        known = {r["location"] for r in (*rows, *deleted)} | {e.metadata_file for e in state.metadata.metadata_log}
         folders = {f.rsplit("/", 1)[0] for f in (*known, state.metadata_location or "")}
         own = self._candidates.places_of(folders)
         for file in self._metadata_files:
-            if not self._candidates.has(file):
+            if not self._candidates.has(file) or file.location in known:
                 continue
             location = file.location
             folder = location.rsplit("/", 1)[0]
