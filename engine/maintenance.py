@@ -13,6 +13,7 @@ from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events import Provenance
 from icecore.engine.ids import now_ms
 from icecore.engine.log.store import MODELS
+from icecore.engine.metadata_builder import MetadataBuilder
 from icecore.engine.orphans import OrphanFiles, OrphanSearch, remove_orphan_files
 from icecore.engine.reachable import files_of_expired, shares_location
 from icecore.engine.repository import Repository
@@ -109,6 +110,21 @@ class ExpireSnapshots:
         """Whether files that no snapshot needs any more are deleted, as they are unless told otherwise."""
         self._clean = clean
         return self
+
+    def dry_run(self) -> Expired:
+        """What `commit` would remove and delete, which it leaves alone. Raises as `commit` does."""
+        repository = self._maintenance.repository
+        state = repository.live_state(self._maintenance.stream)
+        updates = expiring_updates(state.metadata, self._expiry, now_ms())
+        gone = next((u["snapshot-ids"] for u in updates if u["action"] == "remove-snapshots"), ())
+        refs = tuple(u["ref-name"] for u in updates if u["action"] == "remove-snapshot-ref")
+        files: Iterable[str] = ()
+        if gone and self._clean and not shares_location(repository, state):
+            builder = MetadataBuilder(state.metadata)
+            builder.apply(updates, state.metadata.last_updated_ms)
+            with contextlib.suppress(IcecoreError):
+                files = files_of_expired(repository, evolve(state, metadata=builder.build()), state.metadata)
+        return Expired(tuple(gone), refs, tuple(files))
 
     def commit(self) -> Expired:
         """Removes what expires in one commit, then deletes files; returns what went.

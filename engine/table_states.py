@@ -49,6 +49,10 @@ class TableStates:
         """Takes in a state that a commit led to."""
         self._states[state.stream] = state
 
+    def drop(self, stream: str) -> None:
+        """Forgets one table's state."""
+        self._states.pop(stream, None)
+
     def forward(self, state: TableState) -> TableState:
         """The state with the events that came since."""
         newer = fold(state, self.store.stream_events(state.stream, state.stream_version))

@@ -46,7 +46,8 @@ class CatalogViews(ABC):
         """Raises NoSuchTableError."""
 
     @abstractmethod
-    def _new_location(self, identifier: Identifier, new_uuid: str, location: str | None) -> str: ...
+    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
+        """Where a new table or view goes."""
 
     def create_view(
         self,
@@ -105,7 +106,7 @@ class CatalogViews(ABC):
         view_uuid = str(uuid.uuid4())
         first: list[Update] = [
             {"action": "assign-uuid", "uuid": view_uuid},
-            *location_updates(self._new_location(name, view_uuid, location)),
+            *location_updates(self.new_location(name, view_uuid, location)),
             *property_updates(properties, comment),
         ]
         who = provenance(self.actor, message=message, author=author)

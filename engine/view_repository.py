@@ -10,11 +10,12 @@ from typing import Any
 from attrs import define, field, frozen
 
 from icecore.engine import events as ev
-from icecore.engine.errors import CorruptLogError, NoSuchViewError
+from icecore.engine.dry_run import ViewDryRun
+from icecore.engine.errors import CommitConflictError, CorruptLogError, NoSuchViewError
 from icecore.engine.events import Event, Provenance
 from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.identifiers import Identifier
-from icecore.engine.ids import new_event_id
+from icecore.engine.ids import new_event_id, now_ms
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.repository import Repository
@@ -83,13 +84,25 @@ class ViewRepository:
         """
         with self.repository.store.write() as transaction:
             if (done := self.repository.already(provenance)) is None:
-                self.repository.models.check_new_name(identifier)
-                at = transaction.next_recorded_at_ms()
-                accepted = _accepted(None, updates_at(at), at)
-                payload = {"identifier": list(identifier), "updates": accepted, "requirements": [ASSERT_CREATE]}
-                event = self._append(transaction, stream, ev.VIEW_CREATED, payload, provenance, at)
-                self._check_reachable(None, evolve_view(None, event))
+                self.create_inside(transaction, stream, identifier, updates_at, provenance)
         return self._after(stream if done is None else done.stream)
+
+    def create_inside(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        identifier: Identifier,
+        updates_at: UpdatesAt,
+        provenance: Provenance,
+    ) -> Event:
+        """As `create`, inside of a write transaction that the caller holds."""
+        self.repository.models.check_new_name(identifier)
+        at = transaction.next_recorded_at_ms()
+        accepted = _accepted(None, updates_at(at), at)
+        payload = {"identifier": list(identifier), "updates": accepted, "requirements": [ASSERT_CREATE]}
+        event = self._append(transaction, stream, ev.VIEW_CREATED, payload, provenance, at)
+        self._check_reachable(None, evolve_view(None, event))
+        return event
 
     def commit(
         self, stream: str, updates_at: UpdatesAt, provenance: Provenance, *, requirements: Sequence[Requirement] = ()
@@ -101,17 +114,33 @@ class ViewRepository:
         with self.repository.store.write() as transaction:
             event = self.repository.already(provenance)
             if event is None:
-                event = self._try_commit(transaction, stream, updates_at, provenance, requirements)
+                event = self.commit_inside(transaction, stream, updates_at, provenance, requirements)
         return ViewCommit(self._after(stream if event is None else event.stream), event)
 
-    def _try_commit(
+    def dry_run(self, stream: str, updates_at: UpdatesAt) -> ViewDryRun:
+        """What a commit of the updates would be; stores nothing. Raises NoSuchViewError, ValidationError."""
+        state = self.live_state(stream)
+        conflicts = []
+        try:
+            self.repository.check_pointer(state)
+        except CommitConflictError as e:
+            conflicts.append(str(e))
+        at = max(now_ms(), self.repository.store.head()[2] + 1)
+        builder = ViewBuilder(state.metadata, at).apply(updates_at(at))
+        metadata = builder.build()
+        asserted = [{"type": "assert-view-uuid", "uuid": state.metadata.view_uuid}]
+        payload = {"updates": builder.changes, "requirements": asserted if builder.changes else []}
+        return ViewDryRun(payload, metadata, tuple(conflicts))
+
+    def commit_inside(
         self,
         transaction: WriteTransaction,
         stream: str,
         updates_at: UpdatesAt,
         provenance: Provenance,
-        requirements: Sequence[Requirement],
+        requirements: Sequence[Requirement] = (),
     ) -> Event | None:
+        """As `commit`, inside of a write transaction that the caller holds; None where nothing changes."""
         state = self.live_state(stream)
         self.repository.check_pointer(state)
         check_view_requirements(state.metadata, requirements)
