@@ -83,6 +83,11 @@ class MetadataBuilder:
         del self._metadata_log[: max(0, len(self._metadata_log) - max(keep, 1))]
 
     @property
+    def metadata_log(self) -> tuple[str, ...]:
+        """The earlier metadata files, oldest first."""
+        return tuple(entry.metadata_file for entry in self._metadata_log)
+
+    @property
     def last_updated_ms(self) -> int:
         return self._last_updated_ms
 
