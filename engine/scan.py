@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
+    from icecore.projections.explain import Explanation
+
 READ_AHEAD = 4
 
 
@@ -98,6 +100,13 @@ class DataScan:
     def plan(self) -> ScanPlan:
         """The plan as Arrow, with splits and with counts of what was left out and why."""
         return ScanPlan(self.planned, self._state.metadata.properties)
+
+    def explain(self) -> Explanation:
+        """Why each data file is in the plan or is not, with sums by reason and the SQL that ran."""
+        from icecore.projections.explain import explain
+
+        listed, entries = self._manifests()
+        return explain(self._planner, self._state, listed, self.row_filter, self.schema, entries)
 
     # Reading
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -39,6 +39,8 @@ from icecore.projections.entry_tables import EntryTable, EntryTables
 from icecore.projections.manifest_pruning import matching_manifests
 from icecore.projections.metrics_predicate import conjunction
 from icecore.projections.predicate import PlanPredicate, plan_predicate, residual
+
+Found = TypeVar("Found")
 
 FILES = "plan/files.sql"
 LEAVES_PER_NUMBER = 62
@@ -299,9 +301,18 @@ class Planner:
 
         Raises CorruptFileError or StorageError where a manifest can't be read.
         """
+        return self.over_manifests(state, self.repository.list_manifests(state, snapshot), run)
+
+    def over_manifests(
+        self,
+        state: TableState,
+        listed: Sequence[ListedManifest],
+        run: Callable[[duckdb.DuckDBPyConnection, EntryTable], Found],
+    ) -> Found:
+        """As `over_entries`, for any manifests of the table."""
         with self._tables.lock:
             table = self._table(state)
-            self._load(state, table, self.repository.list_manifests(state, snapshot), ())
+            self._load(state, table, listed, ())
             return run(self._tables.connection, table)
 
     def _prune(
