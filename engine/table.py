@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.changelog import IncrementalChangelogScan
 from icecore.engine.changes import changed_properties, upgraded
 from icecore.engine.decide import ChangeMetadata
 from icecore.engine.dry_run import DryRun
@@ -197,6 +198,46 @@ class Table:
             selected_fields=tuple(selected_fields),
             case_sensitive=case_sensitive,
             limit=limit,
+            parameters=parameters,
+        )
+
+    def incremental_changelog_scan(
+        self,
+        row_filter: Filter = None,
+        *,
+        from_snapshot_id_exclusive: int | None = None,
+        from_snapshot_id_inclusive: int | None = None,
+        to_snapshot_id_inclusive: int | None = None,
+        branch: str | None = None,
+        selected_fields: Sequence[str] = ("*",),
+        case_sensitive: bool = True,
+        compute_updates: bool = False,
+        identifier_columns: Sequence[str] | None = None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    ) -> IncrementalChangelogScan:
+        """The rows that commits deleted and inserted after one snapshot, up to another; files written again are none.
+
+        `_row_id` can be selected too. With `compute_updates` a row that a commit changed comes as UPDATE_BEFORE and
+        UPDATE_AFTER: the row of the same `identifier_columns`, by default the identifier fields, else of the same row
+        id. Raises what `SnapshotRange.of` and `scan` raise; reading raises ValidationError where an identifier is not
+        unique, or a snapshot's parent was expired.
+        """
+        snapshots = SnapshotRange.of(
+            self.metadata,
+            from_exclusive=from_snapshot_id_exclusive,
+            from_inclusive=from_snapshot_id_inclusive,
+            to_inclusive=to_snapshot_id_inclusive,
+            branch=branch,
+        )
+        return IncrementalChangelogScan.between(
+            self._planner,
+            self._state,
+            snapshots,
+            row_filter,
+            selected_fields=tuple(selected_fields),
+            case_sensitive=case_sensitive,
+            compute_updates=compute_updates,
+            identifier_columns=identifier_columns,
             parameters=parameters,
         )
 
