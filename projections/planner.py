@@ -31,7 +31,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.engine.sql_files import query
+from icecore.engine.sql_files import query, quote
 from icecore.engine.state import TableState
 from icecore.projections import duck
 from icecore.projections.deletes import delete_pairs_sql
@@ -226,6 +226,33 @@ class Planner:
         started = time.perf_counter()
         with self._tables.lock:
             return self._plan(state, listed, bound, schema, entries, started)
+
+    def plan_with_columns(
+        self,
+        state: TableState,
+        listed: Sequence[ListedManifest],
+        bound: Expression,
+        schema: Schema,
+        columns: Sequence[str],
+        entries: str = "TRUE",
+    ) -> tuple[PlannedFiles, pa.Table]:
+        """As `plan_manifests`, with those of the named columns that the wide entries have, in the order of `files`."""
+        with self._tables.lock:
+            planned = self.plan_manifests(state, listed, bound, schema, entries)
+            if not planned.files.num_rows:
+                return planned, pa.table({})
+            table = self._table(state)
+            names = [n for n in columns if n in table.columns]
+            places = planned.files.select(["m", "ordinal"]).append_column(
+                "place", pa.array(range(planned.files.num_rows), pa.int64())
+            )
+            self._tables.connection.register("planned_files", places)
+            try:
+                selected = "".join(f", e.{quote(n)}" for n in names)
+                sql = query(FILES, "columns_of_files").format(entries=table.name, columns=selected)
+                return planned, self._arrow(sql, {})
+            finally:
+                self._tables.connection.unregister("planned_files")
 
     def _plan(
         self,
