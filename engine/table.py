@@ -241,6 +241,17 @@ class Table:
             parameters=parameters,
         )
 
+    def partitions(self, row_filter: Filter = None, *, snapshot_id: int | None = None) -> pa.Table:
+        """The partitions of a snapshot, by default the current one, with their files, rows and deletes, from metadata.
+
+        The columns are those of PyIceberg's `inspect.partitions`. With a filter only partitions of which a scan by it
+        would read a file. Raises ExpressionError, NoSuchSnapshotError.
+        """
+        from icecore.projections.partitions import partitions
+
+        scan = self.scan(row_filter, snapshot_id=snapshot_id)
+        return partitions(self._planner, self._state, scan.snapshot, scan.row_filter, scan.schema)
+
     def manifests(self) -> tuple[ListedManifest, ...]:
         """The manifests of the current snapshot, in the order of its list."""
         snapshot = self.current_snapshot()
