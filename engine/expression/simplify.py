@@ -31,7 +31,7 @@ def and_(*children: Expression) -> Expression:
     flat = _flatten(children, And)
     if any(isinstance(c, AlwaysFalse) for c in flat):
         return FALSE
-    kept = [c for c in flat if not isinstance(c, AlwaysTrue)]
+    kept: list[Expression] = [c for c in flat if not isinstance(c, AlwaysTrue)]
     rejecting, null, not_null = _null_tests(kept)
     if null & (rejecting | not_null):
         return FALSE
@@ -47,7 +47,7 @@ def or_(*children: Expression) -> Expression:
     flat = _flatten(children, Or)
     if any(isinstance(c, AlwaysTrue) for c in flat):
         return TRUE
-    kept = [c for c in flat if not isinstance(c, AlwaysFalse)]
+    kept: list[Expression] = [c for c in flat if not isinstance(c, AlwaysFalse)]
     _, null, not_null = _null_tests(kept)
     if null & not_null:
         return TRUE
