@@ -67,7 +67,11 @@ def check_peer(peer: StaticTable, scan: icecore.DataScan, text: str) -> None:
     if wanted is None or is_exception(scan.row_filter, peer):
         return
     tasks = {t.file.file_path: t for t in scan.plan_files()}
-    theirs = {t.file.file_path: t for t in peer.scan(row_filter=wanted).plan_files()}
+    try:
+        theirs = {t.file.file_path: t for t in peer.scan(row_filter=wanted).plan_files()}
+    except TypeError:
+        # Its residuals compare null partition values with the literal.
+        return
     assert set(tasks) <= set(theirs), text
     assert scan.planned.counts.manifests_scanned <= len(peer_manifests(peer, wanted)), text
     # PyIceberg's strict metrics know no fields of structs.
