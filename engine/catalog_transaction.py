@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from icecore.engine.errors import CommitConflictError
+from icecore.engine.errors import CommitConflictError, NotFoundError, ValidationError
 from icecore.engine.events import Provenance
 from icecore.engine.identifiers import IdentifierLike
 from icecore.engine.log.read_models import dotted
@@ -52,9 +52,18 @@ class CatalogTransaction:
         changed = [p for p in self._parts.values() if p.has_changes]
         if not changed:
             return
-        results = self._repository.commit_all([p.part() for p in changed], self._provenance)
+        try:
+            results = self._repository.commit_all([p.part() for p in changed], self._provenance)
+        except (CommitConflictError, ValidationError, NotFoundError):
+            for part in changed:
+                part.discard()
+            raise
+        except BaseException:
+            for part in changed:
+                part.keep_planned()
+            raise
         for part, result in zip(changed, results, strict=True):
-            part.end(result.state)
+            part.end(result)
         self._parts = {}
 
     def __enter__(self) -> CatalogTransaction:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ def describe(event: Event, content: pa.Table | None) -> str:
     parts = [f"position {event.position} by {who.actor or 'unknown'}{reason}: {_operation(event)}"]
     for verb, status in (("added", ManifestEntryStatus.ADDED), ("removed", ManifestEntryStatus.DELETED)):
         if paths := paths_of(content, status):
-            parts.append(f"{verb} {_names(paths)}")
+            parts.append(f"{verb} {names(paths)}")
     return "; ".join(parts)
 
 
@@ -44,15 +45,33 @@ def changes(event: Event, requirement: Mapping[str, Any]) -> bool:
     )
 
 
+def commit_of_snapshot(events: Iterable[Event], snapshot_id: int) -> str:
+    """The commit that made a snapshot: where it is in the log, when, by whom, why, and what it did."""
+    for event in events:
+        if snapshot_id in _snapshots(event):
+            who = event.provenance
+            at = datetime.fromtimestamp(event.recorded_at_ms / 1000, UTC).isoformat(" ", "milliseconds")
+            reason = f" ({who.message!r})" if who.message else ""
+            at = at.replace("+00:00", "Z")
+            return f"position {event.position} at {at} by {who.actor or 'unknown'}{reason}: {_operation(event)}"
+    return f"snapshot {snapshot_id}, which another engine made"
+
+
+def names(paths: Sequence[str]) -> str:
+    """A few of the files by name, the others counted."""
+    named = ", ".join(p.rsplit("/", 1)[-1] for p in paths[:NAMED_FILES])
+    left = len(paths) - NAMED_FILES
+    return f"{named} and {left} more files" if left > 0 else named
+
+
+def _snapshots(event: Event) -> set[int]:
+    updates = event.payload.get("updates", ())
+    return {u["snapshot"]["snapshot-id"] for u in updates if u.get("action") == "add-snapshot"}
+
+
 def _operation(event: Event) -> str:
     if event.kind != TABLE_COMMITTED:
         return event.kind
     updates = event.payload.get("updates", ())
     made = [u["snapshot"].get("summary", {}).get("operation") for u in updates if u["action"] == "add-snapshot"]
     return ", ".join(dict.fromkeys(o or "a snapshot" for o in made) or dict.fromkeys(u["action"] for u in updates))
-
-
-def _names(paths: Sequence[str]) -> str:
-    named = ", ".join(p.rsplit("/", 1)[-1] for p in paths[:NAMED_FILES])
-    left = len(paths) - NAMED_FILES
-    return f"{named} and {left} more files" if left > 0 else named

@@ -62,6 +62,11 @@ def dry_run_of(base: TableMetadata, decision: Decision, recorded_at_ms: int, con
     )
 
 
+def refused(base: TableMetadata, conflicts: Iterable[str]) -> DryRun:
+    """The outcome of a commit that could not even be decided on: what it was planned on does not hold any more."""
+    return DryRun({}, base, tuple(conflicts))
+
+
 def paths_of(content: pa.Table | None, status: ManifestEntryStatus) -> tuple[str, ...]:
     """The paths of a commit's content files of one status, each once, in their order."""
     if content is None:

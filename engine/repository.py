@@ -13,7 +13,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine import events as ev
 from icecore.engine.conflict_text import changes, describe
 from icecore.engine.decide import Command, Context, Decision, StaleRemovals, decide
-from icecore.engine.dry_run import DryRun, dry_run_of
+from icecore.engine.dry_run import DryRun, dry_run_of, paths_of, refused
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
@@ -30,6 +30,7 @@ from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.manifest_lists import ManifestLists
 from icecore.engine.requirements import Requirement, failures
+from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import (
@@ -233,8 +234,11 @@ class Repository:
         What a commit would be refused for because of others is among the outcome's conflicts.
         """
         state = self.live_state(stream)
-        commands = prepare(state)
         conflicts = [self._failure(state, r, text) for r, text in failures(state.metadata, requirements)]
+        try:
+            commands = prepare(state)
+        except CommitConflictError as e:
+            return refused(state.metadata, [*conflicts, *(getattr(e, "conflicts", ()) or (str(e),))])
         try:
             self.check_pointer(state)
         except CommitConflictError as e:
@@ -368,6 +372,13 @@ class Repository:
                 f"{dotted(state.identifier)}: another engine committed {shared['metadata_location']} through "
                 f"iceberg_tables; the log ends at {head['metadata_location']}"
             )
+
+    def added_paths(self, event: Event | None) -> frozenset[str]:
+        """The content files that a commit added; none of a commit that was not made."""
+        data = None if event is None else self.store.content(event.position)
+        if event is None or data is None:
+            return frozenset()
+        return frozenset(paths_of(decode_content(data, event.position), ManifestEntryStatus.ADDED))
 
     def _last_commit(self, stream: str) -> str:
         return self._describe(self.store.event_at(self.state(stream).position))

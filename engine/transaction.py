@@ -9,14 +9,13 @@ from icecore.engine.changes import changed_properties, evolved_schema, evolved_s
 from icecore.engine.cherry_pick import plan_cherry_pick
 from icecore.engine.decide import ChangeMetadata
 from icecore.engine.dry_run import DryRun
-from icecore.engine.errors import MissingFileError, ValidationError
+from icecore.engine.errors import CommitConflictError, MissingFileError, NotFoundError, ValidationError
 from icecore.engine.manage_snapshots import CherryPick, ManageSnapshots, RefChange
-from icecore.engine.repository import TablePart
+from icecore.engine.repository import CommitResult, TablePart
 from icecore.engine.row_changes import RowChanges
 from icecore.engine.schema_update import SchemaOp, UpdateSchema
 from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec_update import SpecOp, UpdateSpec
-from icecore.engine.state import TableState
 from icecore.engine.terms import SortTerm
 from icecore.engine.update_statistics import UpdateStatistics
 
@@ -96,8 +95,17 @@ class Transaction(RowChanges):
         if not self._commands:
             return
         part = self.part()
-        result = self._repository.commit(part.stream, part.prepare, self._provenance, requirements=part.requirements)
-        self.end(result.state)
+        try:
+            result = self._repository.commit(
+                part.stream, part.prepare, self._provenance, requirements=part.requirements
+            )
+        except (CommitConflictError, ValidationError, NotFoundError):
+            self.discard()
+            raise
+        except BaseException:
+            self.keep_planned()
+            raise
+        self.end(result)
 
     @property
     def has_changes(self) -> bool:
@@ -113,10 +121,12 @@ class Transaction(RowChanges):
             tuple(self._requirements),
         )
 
-    def end(self, state: TableState) -> None:
+    def end(self, result: CommitResult) -> None:
         """Takes in that the commit was made."""
         self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
-        self._committed(state)
+        if self._planned:
+            self.discard(self._repository.added_paths(result.event))
+        self._committed(result.state)
 
     def _end_dry_run(self) -> None:
         part = self.part()
