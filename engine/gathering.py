@@ -117,7 +117,7 @@ class Gathering:
 
     def _plan(
         self,
-        plan: Callable[[TableState, TableMetadata], ProduceSnapshot],
+        plan: Callable[[TableState, TableMetadata], ProduceSnapshot | None],
         given: Iterable[ContentFile] = (),
     ) -> None:
         """Adds a command that is planned on the latest state, and on what this transaction makes of its metadata.
@@ -128,12 +128,14 @@ class Gathering:
         self._rely_on_shape()
         reshaped = self._metadata if self._reshaping else None
 
-        def prepare(state: TableState) -> Command:
+        def prepare(state: TableState) -> Command | None:
             metadata = state.metadata
             if MAIN_BRANCH in metadata.refs and (missing := self._audited - metadata.refs.keys()):
                 refs = {**metadata.refs, **dict.fromkeys(missing, metadata.refs[MAIN_BRANCH])}
                 state = evolve(state, metadata=evolve(metadata, refs=refs))
             command = plan(state, reshaped or state.metadata)
+            if command is None:
+                return None
             own = [p for p in paths_of(command.added, ManifestEntryStatus.ADDED) if p not in from_caller]
             self._planned.update(p for p in own if p not in self._written_at_once)
             self._written += own

@@ -18,6 +18,7 @@ from icecore.engine.manage_snapshots import ManageSnapshots
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
+from icecore.engine.rewrites import TableRewrites
 from icecore.engine.scan import DataScan
 from icecore.engine.schema_update import UpdateSchema
 from icecore.engine.sort_update import UpdateSortOrder
@@ -45,7 +46,7 @@ from icecore.projections.planner import Planner
 Filter = str | Expression | None
 
 
-class Table:
+class Table(TableRewrites):
     """One table at one version. It stays as it was loaded until `refresh()` or a commit through it."""
 
     def __init__(self, repository: Repository, planner: Planner, state: TableState, actor: str | None) -> None:

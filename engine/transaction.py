@@ -12,7 +12,7 @@ from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import CommitConflictError, MissingFileError, NotFoundError, ValidationError
 from icecore.engine.manage_snapshots import CherryPick, ManageSnapshots, RefChange
 from icecore.engine.repository import CommitResult, TablePart
-from icecore.engine.row_changes import RowChanges
+from icecore.engine.rewrites import Rewrites
 from icecore.engine.schema_update import SchemaOp, UpdateSchema
 from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec_update import SpecOp, UpdateSpec
@@ -20,7 +20,7 @@ from icecore.engine.terms import SortTerm
 from icecore.engine.update_statistics import UpdateStatistics
 
 
-class Transaction(RowChanges):
+class Transaction(Rewrites):
     """Gathers changes; `commit()`, or the end of a `with` block, makes them one event: all or nothing.
 
     Data files are written when the call is made, the log is touched at the end. Later changes see the schema and spec

@@ -27,6 +27,19 @@ def task_key(task: FileScanTask) -> TaskKey:
     return task.file.file_path, tuple(deletes), task.residual
 
 
+def table_shape(metadata: TableMetadata) -> tuple[Any, ...]:
+    """What tells whether files would be read or written otherwise."""
+    return (
+        metadata.format_version,
+        metadata.location,
+        metadata.schema(),
+        metadata.partition_specs,
+        metadata.default_spec_id,
+        metadata.sort_order(),
+        dict(metadata.properties),
+    )
+
+
 @define
 class WrittenBefore:
     """Of each source file: the rows selected, the files that take its place (None where no row goes), its deletes."""
@@ -38,15 +51,7 @@ class WrittenBefore:
 
     def use(self, metadata: TableMetadata) -> None:
         """Forgets everything where files would be read or written otherwise now."""
-        shape = (
-            metadata.format_version,
-            metadata.location,
-            metadata.schema(),
-            metadata.partition_specs,
-            metadata.default_spec_id,
-            metadata.sort_order(),
-            dict(metadata.properties),
-        )
+        shape = table_shape(metadata)
         if self._shape != shape:
             self.forget()
             self._shape = shape
