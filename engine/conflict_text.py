@@ -45,16 +45,19 @@ def changes(event: Event, requirement: Mapping[str, Any]) -> bool:
     )
 
 
-def commit_of_snapshot(events: Iterable[Event], snapshot_id: int) -> str:
-    """The commit that made a snapshot: where it is in the log, when, by whom, why, and what it did."""
+def commits_of(events: Iterable[Event], snapshot_ids: Iterable[int]) -> dict[int, str]:
+    """The commits that made snapshots: where they are in the log, when, by whom, why, and what they did."""
+    found = {i: f"snapshot {i}, which another engine made" for i in snapshot_ids}
     for event in events:
-        if snapshot_id in _snapshots(event):
+        made = found.keys() & _snapshots(event)
+        if made:
             who = event.provenance
             at = datetime.fromtimestamp(event.recorded_at_ms / 1000, UTC).isoformat(" ", "milliseconds")
-            reason = f" ({who.message!r})" if who.message else ""
             at = at.replace("+00:00", "Z")
-            return f"position {event.position} at {at} by {who.actor or 'unknown'}{reason}: {_operation(event)}"
-    return f"snapshot {snapshot_id}, which another engine made"
+            reason = f" ({who.message!r})" if who.message else ""
+            text = f"position {event.position} at {at} by {who.actor or 'unknown'}{reason}: {_operation(event)}"
+            found |= dict.fromkeys(made, text)
+    return found
 
 
 def names(paths: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from attrs import frozen
 
-from icecore.engine.conflict_text import commit_of_snapshot, names
+from icecore.engine.conflict_text import commits_of, names
 from icecore.engine.errors import ConflictingCommitsError, ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
@@ -165,10 +165,11 @@ class Check:
         by_snapshot: dict[int, list[str]] = {}
         for file in files:
             by_snapshot.setdefault(file.snapshot_id, []).append(file.file_path)
-        events = self.repository.store.stream_events
+        if not by_snapshot:
+            return []
+        commits = commits_of(self.repository.store.stream_events(self.state.stream), by_snapshot)
         return [
-            f"{kind} {names(list(dict.fromkeys(paths)))}{which} {verb} by "
-            f"{commit_of_snapshot(events(self.state.stream), snapshot_id)}"
+            f"{kind} {names(list(dict.fromkeys(paths)))}{which} {verb} by {commits[snapshot_id]}"
             for snapshot_id, paths in by_snapshot.items()
         ]
 

@@ -63,8 +63,8 @@ def plan_removal(
     removal is of the rows that its base has; ConflictingCommitsError is raised where they are not the same any more.
     """
     effects = Effects(merges_on_read(metadata))
-    snapshot = read_snapshot(state, removal.branch, removal.pin)
     check = removal.pin and Check.of(repository, planner, state, metadata, removal.pin, removal.branch)
+    snapshot = read_snapshot(state, removal.branch, removal.pin)
     if check:
         check.read(removal.row_filter)
     with discarding_on_error(effects, storage, removal.before):

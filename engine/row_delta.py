@@ -10,7 +10,9 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from attrs import frozen
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve, frozen
 
 from icecore.engine.conflicts import Check, Pin
 from icecore.engine.data.deletes import DeleteCache, read_position_deletes, same_file
@@ -82,16 +84,11 @@ def plan_row_delta(
     names = _Names(storage, delta)
     snapshot = state.metadata.snapshot_by_ref(delta.target.branch)
     schema = metadata.schema()
-    there: dict[str, str] = {}
-    if names.wanted:
-        snapshots = [snapshot]
-        if delta.pin.base_snapshot_id is not None:
-            snapshots.append(state.metadata.find_snapshot(delta.pin.base_snapshot_id))
-        for s in snapshots:
-            if s is not None:
-                planned = planner.plan(state, s, TRUE, schema)
-                for path in planned.files["file_path"].to_pylist():
-                    there.setdefault(same_file(storage, path), path)
+    snapshots = [snapshot]
+    if delta.pin.base_snapshot_id is not None:
+        snapshots.append(state.metadata.find_snapshot(delta.pin.base_snapshot_id))
+    planned = [planner.plan(state, s, TRUE, schema).files["file_path"] for s in snapshots if s is not None]
+    there = names.resolved(planned)
     unknown = names.wanted - there.keys()
     if unknown:
         raise ValidationError(f"deletes name {min(unknown)}, which is not in the snapshot that they were made for")
@@ -105,14 +102,17 @@ def plan_row_delta(
     effects = Effects(True)
     merged: list[ContentFile] = []
     try:
-        others = [f for f in delta.delete_files if not f.is_deletion_vector]
-        vectors = [f for f in delta.delete_files if f.is_deletion_vector]
-        for f in vectors:
-            task = by_name.get(same_file(storage, f.referenced_data_file or ""))
-            effects.added.append(f if task is None else _complete(task, f, metadata, storage, delta.before, merged))
-            if task is not None:
+        for f in delta.delete_files:
+            name = None if f.referenced_data_file is None else same_file(storage, f.referenced_data_file)
+            task = None if name is None else by_name.get(name)
+            if name is not None:
+                # A delete applies to the very path that it names, however else that may be written.
+                f = evolve(f, referenced_data_file=task.file.file_path if task else names.added[name].file_path)
+            if task is not None and f.is_deletion_vector:
+                f = _complete(task, f, metadata, storage, delta.before, merged)
                 effects.superseded.append(task.file.file_path)
-        effects.added += [*delta.data_files, *others]
+            effects.added.append(f)
+        effects.added += delta.data_files
         return produce(repository, state, metadata, delta.target, (), effects)
     except BaseException:
         delta.before.forget()
@@ -127,14 +127,32 @@ class _Names:
 
     def __init__(self, storage: Storage, delta: RowDelta) -> None:
         self.added = {same_file(storage, f.file_path): f for f in delta.data_files}
+        self.storage = storage
+        self.written: dict[str, str] = {}
         self.by_delete: list[tuple[ContentFile, Sequence[str]]] = []
         for d in delta.delete_files:
             if d.content is DataFileContent.POSITION_DELETES:
-                named = {same_file(storage, d.referenced_data_file)} if d.referenced_data_file else set()
+                named: set[str] = set()
+                if d.referenced_data_file:
+                    named = {same_file(storage, d.referenced_data_file)}
+                    self.written[min(named)] = d.referenced_data_file
                 if not d.is_deletion_vector:
                     named |= read_position_deletes(storage, d).keys()
                 self.by_delete.append((d, sorted(named)))
         self.wanted = {n for _, named in self.by_delete for n in named} - self.added.keys()
+
+    def resolved(self, planned: Iterable[pa.ChunkedArray]) -> dict[str, str]:
+        """The paths of the wanted files as the table has them, as far as it does."""
+        found: dict[str, str] = {}
+        for paths in planned:
+            exact = pa.array([self.written[n] for n in self.wanted if n in self.written], pa.string())
+            for path in paths.filter(pc.is_in(paths, exact)).to_pylist():
+                found.setdefault(same_file(self.storage, path), path)
+            if self.wanted - found.keys():
+                # A path may be written in several ways.
+                for path in paths.to_pylist():
+                    found.setdefault(same_file(self.storage, path), path)
+        return {n: p for n, p in found.items() if n in self.wanted}
 
     def check_partitions(self, metadata: TableMetadata, files: Mapping[str, ContentFile]) -> None:
         """Raises ValidationError where a delete file is in another partition than a file that it names (SP7)."""

@@ -119,9 +119,9 @@ def plan_upsert(
     source = conform(upsert.rows, metadata.schema())
     effects = Effects(merges_on_read(metadata, UPDATE_MODE))
     schema, branch = metadata.schema(), upsert.target.branch
+    check = upsert.pin and Check.of(repository, planner, state, metadata, upsert.pin, branch)
     snapshot = read_snapshot(state, branch, upsert.pin)
     wanted = key_filter(source, upsert.keys, schema)
-    check = upsert.pin and Check.of(repository, planner, state, metadata, upsert.pin, branch)
     if check and source.num_rows:
         check.read(wanted)
     with discarding_on_error(effects, storage):
