@@ -39,7 +39,7 @@ class RetryPolicy:
                 max(least, _number(properties, MAX_WAIT, DEFAULT_MAX_WAIT_MS)),
                 _number(properties, TOTAL_TIMEOUT, DEFAULT_TOTAL_TIMEOUT_MS),
             )
-            for properties in tables
+            for properties in tables or ({},)
         ]
         return cls(
             max(p.retries for p in policies),
