@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from attrs import evolve
 from icecore.engine import events as ev
 from icecore.engine.create import creation_updates
 from icecore.engine.dry_run import CatalogDryRun
-from icecore.engine.errors import CommitConflictError, NotFoundError, ValidationError
+from icecore.engine.errors import CommitConflictError, IcecoreError
 from icecore.engine.events import Provenance
 from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.ids import now_ms
@@ -37,7 +38,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.state import TableState
 from icecore.engine.table import Table
-from icecore.engine.transaction import Transaction
+from icecore.engine.transaction import REFUSED, Transaction
 from icecore.engine.view import View
 from icecore.engine.view_changes import ViewChanges
 from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
@@ -231,9 +232,10 @@ class CatalogTransaction:
                 self._outcome = dry_run_jointly(self._desk, parts, self._provenance)
             elif parts:
                 commit_jointly(self._desk, parts, self._provenance, lambda: made.append(True))
-        except (CommitConflictError, ValidationError, NotFoundError):
+        except REFUSED:
             for table in () if made else self._tables.values():
-                table.discard()
+                with contextlib.suppress(IcecoreError):
+                    table.forget_files()
             raise
         finally:
             self._forget()
@@ -272,7 +274,7 @@ class _Part(Transaction):
         self.end(CommitResult(state, None))
 
     def forget_files(self) -> None:
-        """Deletes the files that were written for a dry run."""
+        """Deletes the files that were written for a commit that is never made."""
         self._forget_files()
 
     def latest(self) -> TableState:

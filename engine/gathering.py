@@ -194,6 +194,7 @@ class Gathering:
     def keep_planned(self) -> None:
         """Leaves what planning wrote where it is: a commit of unknown outcome may have it."""
         self._planned.clear()
+        self._written.clear()
         self._before.forget()
 
     @property

@@ -9,7 +9,7 @@ from icecore.engine.changes import changed_properties, evolved_schema, evolved_s
 from icecore.engine.cherry_pick import plan_cherry_pick
 from icecore.engine.decide import ChangeMetadata
 from icecore.engine.dry_run import DryRun
-from icecore.engine.errors import CommitConflictError, MissingFileError, NotFoundError, ValidationError
+from icecore.engine.errors import CommitConflictError, IcecoreError, MissingFileError, NotFoundError, ValidationError
 from icecore.engine.manage_snapshots import CherryPick, ManageSnapshots, RefChange
 from icecore.engine.repository import CommitResult, TablePart
 from icecore.engine.rewrites import Rewrites
@@ -18,6 +18,9 @@ from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec_update import SpecOp, UpdateSpec
 from icecore.engine.terms import SortTerm
 from icecore.engine.update_statistics import UpdateStatistics
+
+# What says for sure that a commit was not made.
+REFUSED = (CommitConflictError, ValidationError, NotFoundError)
 
 
 class Transaction(Rewrites):
@@ -99,7 +102,7 @@ class Transaction(Rewrites):
             result = self._repository.commit(
                 part.stream, part.prepare, self._provenance, requirements=part.requirements
             )
-        except (CommitConflictError, ValidationError, NotFoundError):
+        except REFUSED:
             self.discard()
             raise
         except BaseException:
@@ -126,6 +129,7 @@ class Transaction(Rewrites):
         self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
         if self._planned:
             self.discard(self._repository.added_paths(result.event))
+        self._written.clear()
         self._committed(result.state)
 
     def _end_dry_run(self) -> None:
@@ -151,6 +155,12 @@ class Transaction(Rewrites):
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            self.commit()
+            try:
+                self.commit()
+            except REFUSED:
+                # Nobody goes on with it, so that what was written for it is of no use.
+                with contextlib.suppress(IcecoreError):
+                    self._forget_files()
+                raise
         elif self._is_dry:
             self._forget_files()

@@ -206,3 +206,24 @@ def test_groups_that_nobody_touched_are_compacted_once(
     assert len(written) == 4, "three partitions, one of them again"
     assert (result.rewritten_data_files, result.added_data_files) == (6, 3)
     assert files_in(table) == files_of(table)
+
+
+def test_data_of_a_refused_commit_goes(catalog: icecore.Catalog, open_again: Open) -> None:
+    """The files of an overwrite that is refused are deleted, of one table and of several; committed ones stay."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    base = table.metadata.current_snapshot_id
+    open_again().load_table("ns.t").append(rows(2))
+    before = files_in(table)
+    with pytest.raises(CommitConflictError):
+        table.overwrite(rows(3), base_snapshot_id=base)
+    assert files_in(table) == before
+    with pytest.raises(CommitConflictError), catalog.transaction() as change:
+        change.table("ns.t").overwrite(rows(3), base_snapshot_id=base)
+    assert files_in(table) == before
+    with pytest.raises(CommitConflictError), table.transaction() as transaction:
+        transaction.append(rows(4))
+        transaction.commit()
+        transaction.overwrite(rows(5), base_snapshot_id=base)
+    assert ids_of(table.refresh()) == [1, 2, 4]
+    assert files_in(table) == files_of(table)
