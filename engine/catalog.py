@@ -93,7 +93,7 @@ class Catalog(CatalogViews, CatalogLogTools):
         cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"
         self._planner = Planner(self._repository, cache)
         if not read_only:
-            self._repository.heal()
+            self._repository.files.heal()
             self._views.heal()
 
     @property
@@ -197,7 +197,7 @@ class Catalog(CatalogViews, CatalogLogTools):
         table_uuid = str(uuid.uuid4())
         updates = creation_updates(
             table_uuid,
-            self._new_location(name, table_uuid, location),
+            self.new_location(name, table_uuid, location),
             schema,
             partition_spec,
             sort_order,
@@ -248,7 +248,8 @@ class Catalog(CatalogViews, CatalogLogTools):
         exists = self.table_exists(identifier)
         return (self.replace_table if exists else self.create_table)(identifier, schema, **options)
 
-    def _new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
+    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
+        """Where a new table or view goes that is given no location: a folder of its own."""
         if location is not None:
             return to_uri(location).rstrip("/")
         folder = self.path.joinpath(*map(folder_name, identifier))
@@ -300,7 +301,7 @@ class Catalog(CatalogViews, CatalogLogTools):
             check,
         )
         state = self._repository.state(stream)
-        self._repository.follow(state)
+        self._repository.files.follow(state)
         return self._table(state)
 
     def drop_table(self, identifier: IdentifierLike, *, message: str | None = None) -> None:
@@ -314,7 +315,7 @@ class Catalog(CatalogViews, CatalogLogTools):
             provenance(self.actor, message=message),
             lambda: _same(self._models.table_stream(name), stream, name),
         )
-        self._repository.follow(self._repository.state(stream))
+        self._repository.files.follow(self._repository.state(stream))
 
     def register_table(
         self,
@@ -343,12 +344,20 @@ class Catalog(CatalogViews, CatalogLogTools):
         return self._table(state)
 
     def transaction(
-        self, *, message: str | None = None, author: str | None = None, idempotency_key: str | None = None
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
     ) -> CatalogTransaction:
-        """Changes to several tables as one commit: all or nothing, made when the `with` block ends well."""
+        """Changes of tables, views and names as one commit: all or nothing, made when the `with` block ends well.
+
+        A dry run stores nothing, and says in `outcome` what the commit would be.
+        """
         self._repository.check_writable()
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
-        return CatalogTransaction(self._repository, self._planner, who, self.load_table)
+        return CatalogTransaction(self._repository, self._views, self._planner, who, self, dry_run)
 
     def materialize(self, identifier: IdentifierLike | None = None, *, message: str | None = None) -> None:
         """Writes out the files of one table, or of all, whose commits are materialized by hand."""

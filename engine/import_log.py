@@ -11,10 +11,10 @@ from pathlib import Path
 from icecore.engine.catalog import DEFAULT_CATALOG_NAME, LOG_FILE, Catalog
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events import is_view_stream
+from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.log.transfer import ImportedLog, PathOrFile, import_records
-from icecore.engine.repository import MaterializationWarning
 
 
 def import_log(
@@ -66,7 +66,7 @@ def _bring_up(catalog: Catalog, materialize: bool) -> None:
             if is_view_stream(stream):
                 catalog._views.materialize(stream)
             else:
-                catalog._repository.materialize(stream)
+                catalog._repository.files.materialize(stream)
         except IcecoreError as e:
             warnings.warn(
                 f"the log is imported, but the files of {stream} can't be written ({type(e).__name__}: {e}); "

@@ -52,7 +52,7 @@ class _Revert:
         match self.event.kind:
             case ev.NAMESPACE_CREATED | ev.NAMESPACE_DROPPED | ev.NAMESPACE_PROPERTIES_UPDATED:
                 return self._namespace()
-            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED:
+            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED | ev.VIEW_REGISTERED:
                 return self._drop()
             case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
                 return self._rename_back()
@@ -81,7 +81,7 @@ class _Revert:
             self.views.follow(stream)
             return self.repository.store.event_at(self.views.state(stream).position)
         state = self.repository.state(stream)
-        self.repository.follow(state)
+        self.repository.files.follow(state)
         return self.repository.store.event_at(state.position)
 
     def _conflict(self, why: str, kinds: Iterable[str] = ()) -> CommitConflictError:

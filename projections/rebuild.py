@@ -38,4 +38,4 @@ def rebuild(store: EventStore, repository: Repository, views: ViewRepository) ->
         if is_view_stream(stream):
             views.materialize(stream)
         else:
-            repository.materialize(stream)
+            repository.files.materialize(stream)

@@ -19,8 +19,8 @@ from pyiceberg.table import StaticTable
 
 import icecore
 from icecore.engine.errors import CommitStateUnknownError, IcecoreError, StorageError, WarehouseLockedError
+from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.log.store import EventStore
-from icecore.engine.repository import MaterializationWarning
 from icecore.engine.storage import Storage
 from icecore.projections.materialize import Materializer
 

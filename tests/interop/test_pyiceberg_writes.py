@@ -23,7 +23,7 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     UnsupportedFormatVersionError,
 )
-from icecore.engine.repository import MaterializationWarning
+from icecore.engine.file_follower import MaterializationWarning
 from icecore.projections.materialize import Materializer
 
 

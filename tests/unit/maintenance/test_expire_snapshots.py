@@ -242,7 +242,7 @@ def test_R2_no_file_goes_where_the_metadata_cannot_follow(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readers still see the older metadata file then, and all that it names."""
-    from icecore.engine.repository import MaterializationWarning
+    from icecore.engine.file_follower import MaterializationWarning
     from icecore.projections.materialize import Materializer
 
     table = history(catalog)

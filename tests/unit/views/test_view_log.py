@@ -15,7 +15,7 @@ from core_tables import local, make_table, repository_of, rows, store_of
 import icecore
 from icecore.engine import view_repository
 from icecore.engine.errors import CorruptLogError, NoSuchViewError, ValidationError
-from icecore.engine.repository import MaterializationWarning
+from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.spec.view import ViewMetadata
 from icecore.engine.storage import Storage
 from icecore.engine.view import View
@@ -229,7 +229,7 @@ def test_events_that_can_not_follow_are_found(catalog: icecore.Catalog, view: Vi
 
 
 def test_the_tables_repository_leaves_the_streams_of_views_alone(catalog: icecore.Catalog, view: View) -> None:
-    repository_of(catalog).heal()
+    repository_of(catalog).files.heal()
     catalog.materialize()
     assert catalog.verify().ok
 
