@@ -25,6 +25,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
+from icecore.projections.entry_tables import EntryTable
 from icecore.projections.planner import PlannedFiles, Planner
 from icecore.projections.segments import SEGMENT_VERSION
 
@@ -130,8 +131,8 @@ class _Refresh:
         again = [m for m in data if known.get(_part(m), -1) in touched or _part(m) not in known]
         evaluated = {_part(m) for m in again}
         reused = {part: number for part, number in known.items() if part not in evaluated}
-        fresh = self._evaluate(again, delete_manifests)
-        kept = self._merged(key, old, reused, again, fresh, deletes)
+        fresh, places = self._evaluate(again, delete_manifests)
+        kept = self._merged(key, old, reused, again, fresh, places, deletes)
         planned = self._planned(listed, kept, fresh)
         total = len(data) + len(delete_manifests)
         return Refreshed(planned, kept, len(again) + read, total - len(again) - read)
@@ -157,11 +158,20 @@ class _Refresh:
             rows.append({**row, "manifest": listed.manifest.manifest_path, "partition": repr(values)})
         return pa.Table.from_pylist(rows, schema=DELETES)
 
-    def _evaluate(self, data: Sequence[ListedManifest], deletes: Sequence[ListedManifest]) -> PlannedFiles:
+    def _evaluate(
+        self, data: Sequence[ListedManifest], deletes: Sequence[ListedManifest]
+    ) -> tuple[PlannedFiles, dict[str, int]]:
+        """The plan over some data manifests, and the numbers by path that `m` of its files has."""
         # A delete applies to no file that is newer, so a manifest of deletes that is older than all these is left out.
         oldest = min((m.manifest.min_sequence_number for m in data), default=0)
         relevant = [m for m in deletes if m.manifest.sequence_number >= oldest] if data else []
-        return self.planner.plan_manifests(self.state, (*data, *relevant), self.bound, self.schema)
+
+        def run(_: Any, table: EntryTable) -> tuple[PlannedFiles, dict[str, int]]:
+            planned = self.planner.plan_manifests(self.state, (*data, *relevant), self.bound, self.schema)
+            return planned, dict(table.numbers)
+
+        # Both at once: numbers hold only until the entries are typed anew.
+        return self.planner.over_manifests(self.state, (), run)
 
     def _merged(
         self,
@@ -170,6 +180,7 @@ class _Refresh:
         reused: Mapping[tuple[str, int | None], int],
         again: Sequence[ListedManifest],
         fresh: PlannedFiles,
+        found: Mapping[str, int],
         deletes: pa.Table,
     ) -> Kept:
         """What is kept of the old plan and the results of the manifests that were evaluated, under common numbers."""
@@ -185,7 +196,6 @@ class _Refresh:
                 delete_files.append(old.delete_files.filter(pc.is_in(old.delete_files["ordinal"], used)))
         if fresh.files.num_rows:
             by_path = {m.manifest.manifest_path: numbers[_part(m)] for m in again}
-            found = self.planner.over_manifests(self.state, again, lambda _, table: dict(table.numbers))
             places = {n: by_path[path] for path, n in found.items() if path in by_path}
             files.append(self._with_partitions(_renumbered(fresh.files, "m", places)))
             if fresh.pairs.num_rows:
