@@ -51,6 +51,10 @@ class NoSuchSnapshotError(NotFoundError):
     """No snapshot has that id, ref or time."""
 
 
+class NoSuchPlanError(NotFoundError):
+    """A named plan that is not kept, or can't be read any more."""
+
+
 class AlreadyExistsError(IcecoreError):
     """The name is taken."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -45,6 +45,9 @@ from icecore.engine.transaction import Transaction
 from icecore.engine.update_statistics import UpdateStatistics
 from icecore.engine.upsert import UpsertResult
 from icecore.projections.planner import Planner
+
+if TYPE_CHECKING:
+    from icecore.engine.named_plan import NamedPlan
 
 Filter = str | Expression | None
 
@@ -252,6 +255,54 @@ class Table(TableRewrites):
 
         scan = self.scan(row_filter, snapshot_id=snapshot_id)
         return partitions(self._planner, self._state, scan.snapshot, scan.row_filter, scan.schema)
+
+    def prefetch(
+        self,
+        row_filter: Filter = None,
+        *,
+        name: str,
+        selected_fields: Sequence[str] = ("*",),
+        ref: str | None = None,
+        case_sensitive: bool = True,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    ) -> NamedPlan:
+        """Plans a scan and keeps the plan under a name, in the place of one that had it.
+
+        `named_plan` gives it again, in any process, brought up to date at the cost of what was committed since. With a
+        `ref` it is of that branch or tag. Raises ExpressionError, NoSuchSnapshotError, ValidationError, StorageError
+        where it can't be kept.
+        """
+        from icecore.engine.named_plan import prefetch
+
+        scan = self.scan(
+            row_filter,
+            selected_fields=selected_fields,
+            ref=ref,
+            case_sensitive=case_sensitive,
+            parameters=parameters,
+        )
+        return prefetch(self._planner, self._state, scan, name, ref)
+
+    def named_plan(self, name: str) -> NamedPlan:
+        """The plan of that name, for the table as it is loaded here. Only what changed is looked into.
+
+        Raises NoSuchPlanError, ValidationError where a column of it is gone, NoSuchSnapshotError where its branch is.
+        """
+        from icecore.engine.named_plan import load
+
+        return load(self._planner, self._state, name, lambda **options: self.scan(**options))
+
+    def named_plans(self) -> list[str]:
+        """The names of the plans that are kept, sorted."""
+        from icecore.engine.named_plan import store_of
+
+        return store_of(self._planner, self._state).names()
+
+    def drop_named_plan(self, name: str) -> None:
+        """Forgets a plan. Raises NoSuchPlanError."""
+        from icecore.engine.named_plan import drop
+
+        drop(self._planner, self._state, name)
 
     def manifests(self) -> tuple[ListedManifest, ...]:
         """The manifests of the current snapshot, in the order of its list."""

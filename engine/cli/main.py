@@ -55,6 +55,7 @@ for _command in (
     reading.log,
     reading.show,
     reading.plan,
+    reading.plans,
     reading.sql,
     warehouse_commands.verify,
     warehouse_commands.rebuild,
