@@ -18,6 +18,7 @@ from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
     IcecoreError,
+    MissingArchiveError,
     NoSuchTableError,
     ReadOnlyError,
 )
@@ -407,12 +408,15 @@ class Repository:
     def _failure(self, state: TableState, requirement: Mapping[str, Any], text: str) -> str:
         """A requirement that does not hold, with the newest commit that changed what it is about."""
         newest = max(0, state.stream_version - SEARCHED_COMMITS)
+        newest = max(newest, self.store.archives.last_version(state.stream))
         events = [e for e in self.store.stream_events(state.stream, newest) if changes(e, requirement)]
         by = f"; it was changed by {self._describe(events[-1])}" if events else ""
         return f"{dotted(state.identifier)}: {text}{by}"
 
     def _describe(self, event: Event) -> str:
-        data = self.store.content(event.position)
+        data = None
+        with contextlib.suppress(MissingArchiveError):
+            data = self.store.content(event.position)
         return describe(event, None if data is None else decode_content(data, event.position))
 
     def materialize_pending(self, stream: str, provenance: Provenance) -> None:
