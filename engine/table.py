@@ -7,11 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.changelog import IncrementalChangelogScan
 from icecore.engine.changes import changed_properties, upgraded
 from icecore.engine.decide import ChangeMetadata
 from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.incremental import IncrementalAppendScan
 from icecore.engine.log.read_models import dotted
 from icecore.engine.maintenance import Maintenance
 from icecore.engine.manage_snapshots import ManageSnapshots
@@ -20,6 +22,7 @@ from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
 from icecore.engine.scan import DataScan
 from icecore.engine.schema_update import UpdateSchema
+from icecore.engine.snapshot_range import SnapshotRange
 from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -161,6 +164,93 @@ class Table:
             limit=limit,
             parameters=parameters,
         )
+
+    def incremental_append_scan(
+        self,
+        row_filter: Filter = None,
+        *,
+        from_snapshot_id_exclusive: int | None = None,
+        from_snapshot_id_inclusive: int | None = None,
+        to_snapshot_id_inclusive: int | None = None,
+        branch: str | None = None,
+        selected_fields: Sequence[str] = ("*",),
+        case_sensitive: bool = True,
+        limit: int | None = None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    ) -> IncrementalAppendScan:
+        """A scan of the rows that appends brought after one snapshot, up to another, by the table's current schema.
+
+        Overwrites, deletes and compactions are passed over. Without a start it begins at the oldest snapshot, without
+        an end it ends at the head of the branch. Raises what `SnapshotRange.of` and `scan` raise.
+        """
+        snapshots = SnapshotRange.of(
+            self.metadata,
+            from_exclusive=from_snapshot_id_exclusive,
+            from_inclusive=from_snapshot_id_inclusive,
+            to_inclusive=to_snapshot_id_inclusive,
+            branch=branch,
+        )
+        return IncrementalAppendScan.between(
+            self._planner,
+            self._state,
+            snapshots,
+            row_filter,
+            selected_fields=tuple(selected_fields),
+            case_sensitive=case_sensitive,
+            limit=limit,
+            parameters=parameters,
+        )
+
+    def incremental_changelog_scan(
+        self,
+        row_filter: Filter = None,
+        *,
+        from_snapshot_id_exclusive: int | None = None,
+        from_snapshot_id_inclusive: int | None = None,
+        to_snapshot_id_inclusive: int | None = None,
+        branch: str | None = None,
+        selected_fields: Sequence[str] = ("*",),
+        case_sensitive: bool = True,
+        compute_updates: bool = False,
+        identifier_columns: Sequence[str] | None = None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    ) -> IncrementalChangelogScan:
+        """The rows that commits deleted and inserted after one snapshot, up to another; files written again are none.
+
+        `_row_id` can be selected too. With `compute_updates` a row that a commit changed comes as UPDATE_BEFORE and
+        UPDATE_AFTER: the row of the same `identifier_columns`, by default the identifier fields, else of the same row
+        id. Raises what `SnapshotRange.of` and `scan` raise; reading raises ValidationError where an identifier is not
+        unique, or a snapshot's parent was expired.
+        """
+        snapshots = SnapshotRange.of(
+            self.metadata,
+            from_exclusive=from_snapshot_id_exclusive,
+            from_inclusive=from_snapshot_id_inclusive,
+            to_inclusive=to_snapshot_id_inclusive,
+            branch=branch,
+        )
+        return IncrementalChangelogScan.between(
+            self._planner,
+            self._state,
+            snapshots,
+            row_filter,
+            selected_fields=tuple(selected_fields),
+            case_sensitive=case_sensitive,
+            compute_updates=compute_updates,
+            identifier_columns=identifier_columns,
+            parameters=parameters,
+        )
+
+    def partitions(self, row_filter: Filter = None, *, snapshot_id: int | None = None) -> pa.Table:
+        """The partitions of a snapshot, by default the current one, with their files, rows and deletes, from metadata.
+
+        The columns are those of PyIceberg's `inspect.partitions`. With a filter only partitions of which a scan by it
+        would read a file. Raises ExpressionError, NoSuchSnapshotError.
+        """
+        from icecore.projections.partitions import partitions
+
+        scan = self.scan(row_filter, snapshot_id=snapshot_id)
+        return partitions(self._planner, self._state, scan.snapshot, scan.row_filter, scan.schema)
 
     def manifests(self) -> tuple[ListedManifest, ...]:
         """The manifests of the current snapshot, in the order of its list."""
