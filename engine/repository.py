@@ -111,7 +111,7 @@ class Repository:
         """The storage that resolves the table's locations."""
         if not state.location_mapping.prefixes:
             return self.storage
-        return evolve(self.storage, mapping=state.location_mapping)
+        return evolve(self.storage, mapping=state.location_mapping.then(self.storage.mapping))
 
     def check_writable(self) -> None:
         """Raises ReadOnlyError where the warehouse was opened read-only."""
@@ -330,7 +330,7 @@ class Repository:
         provenance: Provenance,
     ) -> tuple[Event, TableState]:
         payload = decision.to_payload()
-        if is_manual(state.metadata):
+        if is_manual(state.metadata) and not writes_again(decision.updates):
             payload["materialize"] = False
         content = decision.content
         event = transaction.append(
@@ -435,6 +435,17 @@ class Repository:
         self.states.forget()
         self.lists.forget()
         self.files.forget()
+
+
+def writes_again(updates: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the updates end the writing by hand of a table: their commit writes out all that was pending."""
+    manual = True
+    for update in updates:
+        if update["action"] == "set-properties" and MATERIALIZE in update["updates"]:
+            manual = update["updates"][MATERIALIZE].lower() == MANUAL
+        elif update["action"] == "remove-properties" and MATERIALIZE in update["removals"]:
+            manual = False
+    return not manual
 
 
 def is_manual(metadata: TableMetadata) -> bool:
