@@ -19,13 +19,18 @@ from icecore.engine.view_state import encode_view_checkpoint
 def archive_log(repository: Repository, views: ViewRepository, last: int, path: Path | None) -> Archived | None:
     """Archives the events up to a position; see `archive_events`."""
     repository.check_writable()
-    repository.materializer.settle_claims()
+
+    def needed(position: int) -> set[int]:
+        # A claim is settled by looking its event up, which is to be in the log then.
+        repository.materializer.settle_all_claims()
+        return _needed_content(repository, position)
+
     return archive_events(
         repository.store,
         last,
         path,
         lambda position: _states_at(repository, views, position),
-        lambda position: _needed_content(repository, position),
+        needed,
     )
 
 

@@ -69,15 +69,13 @@ class TableStates:
 
     def _checkpoint(self, stream: str, up_to: int) -> TableState | None:
         row = self.store.row(MODELS, "latest_checkpoint", stream=stream, up_to=up_to)
-        return self._decoded(
-            stream, row or self.store.archives.kept_row("state_by_position", stream=stream, up_to=up_to)
-        )
+        kept = self.store.archives.kept_row("state_by_position", stream=stream, up_to=up_to)
+        return self._decoded(stream, newer(row, kept))
 
     def _checkpoint_at_version(self, stream: str, version: int) -> TableState | None:
         row = self.store.row(MODELS, "checkpoint_at_version", stream=stream, version=version)
-        return self._decoded(
-            stream, row or self.store.archives.kept_row("state_by_version", stream=stream, version=version)
-        )
+        kept = self.store.archives.kept_row("state_by_version", stream=stream, version=version)
+        return self._decoded(stream, newer(row, kept))
 
     def _decoded(self, stream: str, row: sqlite3.Row | None) -> TableState | None:
         if row is None or not is_checkpoint(self.store, stream, row):
@@ -128,6 +126,13 @@ class Noted(Protocol):
 
     @property
     def event_hash(self) -> str: ...
+
+
+def newer(one: sqlite3.Row | None, other: sqlite3.Row | None) -> sqlite3.Row | None:
+    """The later of two noted states of a stream."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=lambda row: int(row["stream_version"]))
 
 
 def is_checkpoint(store: EventStore, stream: str, row: sqlite3.Row) -> bool:

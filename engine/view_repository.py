@@ -21,7 +21,7 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.repository import Repository
 from icecore.engine.requirements import ASSERT_CREATE, Requirement
-from icecore.engine.table_states import CHECKPOINT_EVERY, is_checkpoint, note_checkpoint
+from icecore.engine.table_states import CHECKPOINT_EVERY, is_checkpoint, newer, note_checkpoint
 from icecore.engine.view_builder import Update, ViewBuilder, check_view_requirements
 from icecore.engine.view_state import (
     ViewState,
@@ -87,7 +87,8 @@ class ViewRepository:
         store = self.repository.store
         limit = 2**62 if up_to is None else up_to
         row = store.row(MODELS, "latest_checkpoint", stream=stream, up_to=limit)
-        return self._decoded(stream, row or store.archives.kept_row("state_by_position", stream=stream, up_to=limit))
+        kept = store.archives.kept_row("state_by_position", stream=stream, up_to=limit)
+        return self._decoded(stream, newer(row, kept))
 
     def _decoded(self, stream: str, row: sqlite3.Row | None) -> ViewState | None:
         if row is None or not is_checkpoint(self.repository.store, stream, row):
@@ -287,8 +288,8 @@ class ViewRepository:
     def _state_at_version(self, stream: str, version: int) -> ViewState | None:
         store = self.repository.store
         row = store.row(MODELS, "checkpoint_at_version", stream=stream, version=version)
-        row = row or store.archives.kept_row("state_by_version", stream=stream, version=version)
-        base = self._decoded(stream, row)
+        kept = store.archives.kept_row("state_by_version", stream=stream, version=version)
+        base = self._decoded(stream, newer(row, kept))
         events = store.stream_events(stream, base.stream_version if base else 0) if version else ()
         return fold_view(base, (e for e in events if e.stream_version <= version))
 

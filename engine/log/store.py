@@ -33,9 +33,12 @@ from icecore.engine.events import (
     CATALOG_STREAM,
     GENESIS_HASH,
     SCHEMA_VERSION,
-    TABLE_COMMITTED,
-    TABLE_MATERIALIZED,
-    VIEW_COMMITTED,
+    TABLE_CREATED,
+    TABLE_DROPPED,
+    TABLE_UNDROPPED,
+    VIEW_CREATED,
+    VIEW_DROPPED,
+    VIEW_UNDROPPED,
     Event,
     Provenance,
     canonical,
@@ -52,8 +55,8 @@ LOG_FORMAT_VERSION = "1"
 ARCHIVED_FORMAT = "1-archived"
 DEFAULT_LOCK_TIMEOUT_S = 60.0
 _LAST_POSITION = 2**62
-# All other kinds give names or take them.
-COMMITS = frozenset({TABLE_COMMITTED, TABLE_MATERIALIZED, VIEW_COMMITTED})
+# Kinds that give names or take them, which stay in the log when it is archived.
+NAMING = frozenset({TABLE_CREATED, TABLE_DROPPED, TABLE_UNDROPPED, VIEW_CREATED, VIEW_DROPPED, VIEW_UNDROPPED})
 
 
 class EventStore:
@@ -212,7 +215,7 @@ class EventStore:
         parameters: dict[str, Any] = (
             defaults | dict.fromkeys(names) | {k: v for k, v in conditions.items() if v is not None}
         )
-        if parameters["kind"] is not None and parameters["kind"] not in COMMITS:
+        if parameters["kind"] in NAMING:
             yield from (e for e in self.naming_events(parameters["up_to"]) if _fits(e, parameters))
             return
         archived = self.archives.all()

@@ -128,7 +128,9 @@ FROM event WHERE position <= $up_to GROUP BY stream ORDER BY stream;
 INSERT INTO kept_event
 SELECT * FROM event
 WHERE position <= $up_to AND (
-    kind NOT IN ('table.committed', 'table.materialized', 'view.committed')
+    kind NOT IN (
+        'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'view.committed', 'view.adopted'
+    )
     OR idempotency_key IS NOT NULL
     OR position IN (SELECT max(position) FROM event WHERE position <= $up_to GROUP BY stream)
 );
@@ -186,7 +188,10 @@ WHERE stream = $stream AND stream_version > $after AND position <= $up_to ORDER 
 
 -- name: kept_naming
 SELECT * FROM kept_event
-WHERE position <= $up_to AND kind NOT IN ('table.committed', 'table.materialized', 'view.committed') ORDER BY position;
+WHERE position <= $up_to AND kind NOT IN (
+    'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'view.committed', 'view.adopted'
+)
+ORDER BY position;
 
 -- name: kept_at
 SELECT * FROM kept_event WHERE position = $position;
