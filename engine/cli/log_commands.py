@@ -1,4 +1,4 @@
-"""Commands that carry a log away and bring it in: export, import."""
+"""Commands that carry a log away and bring it in: export, archive, import."""
 
 from __future__ import annotations
 
@@ -35,6 +35,27 @@ def export(settings: Settings, file: Path, form: str | None) -> None:
         print_json({"file": str(file), "format": chosen, "events": events})
     else:
         print_text(f"wrote {counted(events, 'event')} to {file} as {chosen}")
+
+
+@click.command()
+@click.option("--before", metavar="POSITION", type=click.IntRange(min=1), required=True, help="The first that stays.")
+@click.option("--file", type=_FILE, help="Where the archive goes; beside the log else.")
+@common_options
+@pass_settings
+def archive(settings: Settings, before: int, file: Path | None) -> None:
+    """Move the oldest events into an archive file.
+
+    The log reads them from there, so keep the file. Without it all works but the history before POSITION.
+    """
+    with settings.write() as catalog, waiting("writing the archive"):
+        found = catalog.archive(before, path=file)
+    if settings.as_json:
+        done = {"events": found.events, "file": str(found.path)} if found else {"events": 0, "file": None}
+        print_json(done)
+    elif found is None:
+        print_text("nothing to archive")
+    else:
+        print_text(f"moved {counted(found.events, 'event')} to {found.path}")
 
 
 @click.command("import")
