@@ -77,6 +77,14 @@ class CommitConflictError(IcecoreError):
     http_status = 409
 
 
+class ConflictingCommitsError(CommitConflictError):
+    """What a commit was decided on was changed meanwhile; `conflicts` has one text for each change in the way."""
+
+    def __init__(self, text: str, conflicts: tuple[str, ...] = ()) -> None:
+        super().__init__("; ".join((text, *conflicts)))
+        self.conflicts = conflicts
+
+
 class CommitFailedError(CommitConflictError):
     """A requirement of the commit does not hold on the current state; a fresh attempt may succeed."""
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +11,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine import events as ev
 from icecore.engine.conflict_text import changes, describe
 from icecore.engine.decide import Command, Context, Decision, StaleRemovals, decide
-from icecore.engine.dry_run import DryRun, dry_run_of
+from icecore.engine.dry_run import DryRun, conflicts_of, dry_run_of, paths_of, refused
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
@@ -31,6 +29,8 @@ from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.manifest_lists import ManifestLists
 from icecore.engine.requirements import Requirement, failures
+from icecore.engine.retry import RetryPolicy
+from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import (
@@ -50,7 +50,6 @@ from icecore.projections.materialize import Materializer
 Prepare = Callable[[TableState], Sequence[Command]]
 
 MANUAL = "manual"
-MAX_ATTEMPTS = 20
 SEARCHED_COMMITS = 100
 
 
@@ -198,18 +197,19 @@ class Repository:
 
         Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is stored then.
         """
-        for attempt in range(MAX_ATTEMPTS):
-            state = self.state(stream)
+        state = self.state(stream)
+        for attempt in RetryPolicy.of(state.metadata.properties).attempts():
+            if attempt:
+                state = self.state(stream)
             commands = prepare(state)
             try:
                 result = self._try_commit(state, commands, provenance, requirements)
             except StaleRemovals:
-                time.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
                 continue
             self.files.follow(result.state)
             return result
         raise CommitConflictError(
-            f"{dotted(state.identifier)}: the branch kept moving during {MAX_ATTEMPTS} attempts; "
+            f"{dotted(state.identifier)}: the branch kept moving during {attempt + 1} attempts; "
             f"the last commit there was {self._last_commit(stream)}"
         )
 
@@ -219,19 +219,20 @@ class Repository:
         Where one part lost a race all are prepared again. The first event carries the idempotency key. Raises as
         `commit` does.
         """
-        for attempt in range(MAX_ATTEMPTS):
-            states = [self.state(p.stream) for p in parts]
+        states = [self.state(p.stream) for p in parts]
+        for attempt in RetryPolicy.of(*(s.metadata.properties for s in states)).attempts():
+            if attempt:
+                states = [self.state(p.stream) for p in parts]
             prepared = [p.prepare(state) for p, state in zip(parts, states, strict=True)]
             try:
                 results = self._try_all(parts, states, prepared, provenance)
             except StaleRemovals:
-                time.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
                 continue
             for result in results:
                 self.files.follow(result.state)
             return results
         moved = "; ".join(f"{dotted(s.identifier)} by {self._last_commit(s.stream)}" for s in states)
-        raise CommitConflictError(f"the branches kept moving during {MAX_ATTEMPTS} attempts, last {moved}")
+        raise CommitConflictError(f"the branches kept moving during {attempt + 1} attempts, last {moved}")
 
     def _try_all(
         self,
@@ -266,8 +267,11 @@ class Repository:
         What a commit would be refused for because of others is among the outcome's conflicts.
         """
         state = self.live_state(stream)
-        commands = prepare(state)
         conflicts = [self._failure(state, r, text) for r, text in failures(state.metadata, requirements)]
+        try:
+            commands = prepare(state)
+        except CommitConflictError as e:
+            return refused(state.metadata, [*conflicts, *conflicts_of(e)])
         try:
             self.check_pointer(state)
         except CommitConflictError as e:
@@ -401,6 +405,13 @@ class Repository:
                 f"{dotted(state.identifier)}: another engine committed {shared['metadata_location']} through "
                 f"iceberg_tables; the log ends at {head['metadata_location']}"
             )
+
+    def added_paths(self, event: Event | None) -> frozenset[str]:
+        """The content files that a commit added; none of a commit that was not made."""
+        data = None if event is None else self.store.content(event.position)
+        if event is None or data is None:
+            return frozenset()
+        return frozenset(paths_of(decode_content(data, event.position), ManifestEntryStatus.ADDED))
 
     def _last_commit(self, stream: str) -> str:
         return self._describe(self.store.event_at(self.state(stream).position))
