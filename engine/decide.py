@@ -203,7 +203,7 @@ class _Deciding:
         removed = [r.removed for r in command.removals]
         snapshot = Snapshot(
             command.snapshot_id,
-            self.context.recorded_at_ms,
+            max(self.context.recorded_at_ms, metadata.last_updated_ms),
             parent_snapshot_id=parent.snapshot_id if parent else None,
             sequence_number=sequence_number,
             manifest_list=f"{self._folder}/snap-{command.snapshot_id}-1-{self.context.event_id}.avro",

@@ -119,6 +119,10 @@ class MissingFileError(StorageError, FileNotFoundError):
     http_status = 404
 
 
+class MissingArchiveError(MissingFileError):
+    """A part of the log's history was archived, and the archive is not where it was put."""
+
+
 class FileExistsInStorageError(StorageError, FileExistsError):
     """A file that must be new exists already."""
 

@@ -16,6 +16,7 @@ from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
     IcecoreError,
+    MissingArchiveError,
     NoSuchTableError,
     ReadOnlyError,
 )
@@ -109,7 +110,7 @@ class Repository:
         """The storage that resolves the table's locations."""
         if not state.location_mapping.prefixes:
             return self.storage
-        return evolve(self.storage, mapping=state.location_mapping)
+        return evolve(self.storage, mapping=state.location_mapping.then(self.storage.mapping))
 
     def check_writable(self) -> None:
         """Raises ReadOnlyError where the warehouse was opened read-only."""
@@ -333,7 +334,7 @@ class Repository:
         provenance: Provenance,
     ) -> tuple[Event, TableState]:
         payload = decision.to_payload()
-        if is_manual(state.metadata):
+        if is_manual(state.metadata) and not writes_again(decision.updates):
             payload["materialize"] = False
         content = decision.content
         event = transaction.append(
@@ -418,12 +419,15 @@ class Repository:
     def _failure(self, state: TableState, requirement: Mapping[str, Any], text: str) -> str:
         """A requirement that does not hold, with the newest commit that changed what it is about."""
         newest = max(0, state.stream_version - SEARCHED_COMMITS)
+        newest = max(newest, self.store.archives.last_version(state.stream))
         events = [e for e in self.store.stream_events(state.stream, newest) if changes(e, requirement)]
         by = f"; it was changed by {self._describe(events[-1])}" if events else ""
         return f"{dotted(state.identifier)}: {text}{by}"
 
     def _describe(self, event: Event) -> str:
-        data = self.store.content(event.position)
+        data = None
+        with contextlib.suppress(MissingArchiveError):
+            data = self.store.content(event.position)
         return describe(event, None if data is None else decode_content(data, event.position))
 
     def materialize_pending(self, stream: str, provenance: Provenance) -> None:
@@ -442,6 +446,17 @@ class Repository:
         self.states.forget()
         self.lists.forget()
         self.files.forget()
+
+
+def writes_again(updates: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the updates end the writing by hand of a table: their commit writes out all that was pending."""
+    manual = True
+    for update in updates:
+        if update["action"] == "set-properties" and MATERIALIZE in update["updates"]:
+            manual = update["updates"][MATERIALIZE].lower() == MANUAL
+        elif update["action"] == "remove-properties" and MATERIALIZE in update["removals"]:
+            manual = False
+    return not manual
 
 
 def is_manual(metadata: TableMetadata) -> bool:

@@ -60,6 +60,7 @@ for _command in (
     warehouse_commands.verify,
     warehouse_commands.rebuild,
     log_commands.export,
+    log_commands.archive,
     log_commands.import_,
     warehouse_commands.demo,
 ):

@@ -335,3 +335,18 @@ def test_a_closed_pipe_ends_it_quietly(warehouse: Path, orders: str) -> None:
         process.stdout.read(1)
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_archive_moves_the_oldest_events(run: Run, run_json: RunJson, warehouse: Path, tmp_path: Path) -> None:
+    """Once; the log reads on, and says which file is missing where it is."""
+    run("init")
+    run("create", "a.t", "--schema", "id long", "--create-namespace")
+    run("create", "a.u", "--schema", "id long")
+    before = run_json("log")
+    assert "2 events" in run("archive", "--before", "3", "--file", str(tmp_path / "old.db")).stdout
+    assert run_json("archive", "--before", "3") == {"events": 0, "file": None}
+    assert run("archive", "--before", "99", code=1).stderr.startswith("error: the last event")
+    assert run_json("log") == before and run_json("verify")["ok"]
+    (tmp_path / "old.db").unlink()
+    assert "old.db" in run("log", code=1).stderr
+    assert len(run_json("ls")) == 2
