@@ -11,12 +11,14 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from icecore.engine import events as ev
+from icecore.engine.adopt import Adopter
 from icecore.engine.conflict_text import changes, describe
 from icecore.engine.decide import Command, Context, Decision, StaleRemovals, decide
 from icecore.engine.dry_run import DryRun, dry_run_of
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
+    ForeignCommitError,
     IcecoreError,
     NoSuchTableError,
     ReadOnlyError,
@@ -26,15 +28,13 @@ from icecore.engine.file_follower import FileFollower
 from icecore.engine.ids import new_event_id, now_ms
 from icecore.engine.log.content import decode_content, encode_content
 from icecore.engine.log.read_models import ReadModels, dotted
-from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
+from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.manifest_lists import ManifestLists
 from icecore.engine.requirements import Requirement, failures
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import (
-    COMMIT_SCHEME,
-    FILE_SYSTEM,
     MATERIALIZE,
     TableState,
     fold,
@@ -82,11 +82,13 @@ class Repository:
     states: TableStates = field(init=False)
     lists: ManifestLists = field(init=False)
     files: FileFollower = field(init=False)
+    foreign: Adopter = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.states = TableStates(self.store)
         self.lists = ManifestLists(self.models, self.entries, self.storage_of)
         self.files = FileFollower(self.store, self.states, self.materializer, self.storage_of)
+        self.foreign = Adopter(self.store, self.models, self.states, self.files, self.storage, self.storage_of)
 
     # What the parts do
 
@@ -130,7 +132,7 @@ class Repository:
                 first = fold(None, [event])
                 assert first is not None, "a fold of one event has a state"
                 self._check_reachable(None, first)
-                self._claim_version(event, None, first)
+                self.files.publish(first, event, None)
         if done is not None:
             return self.state(done.stream)
         state = self.state(stream)
@@ -146,12 +148,26 @@ class Repository:
         check_inside: Callable[[], None],
     ) -> Event:
         """Appends an event that needs no decision beyond a check made inside of the lock."""
-        with self.store.write() as transaction:
-            done = self.already(provenance)
-            if done is not None:
-                return done
-            check_inside()
-            return self._append(transaction, stream, kind, payload, provenance)
+        for attempt in range(MAX_ATTEMPTS):
+            self.foreign.settle(stream)
+            try:
+                with self.store.write() as transaction:
+                    done = self.already(provenance)
+                    if done is not None:
+                        return done
+                    self._check_foreign(stream)
+                    check_inside()
+                    return self._append(transaction, stream, kind, payload, provenance)
+            except ForeignCommitError:
+                if attempt == MAX_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _check_foreign(self, stream: str) -> None:
+        if stream == ev.CATALOG_STREAM:
+            self.foreign.check_namespaces()
+        elif not ev.is_view_stream(stream):
+            self.foreign.check(self.state(stream))
 
     def commit(
         self,
@@ -166,11 +182,12 @@ class Repository:
         Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is stored then.
         """
         for attempt in range(MAX_ATTEMPTS):
+            self.foreign.settle(stream)
             state = self.state(stream)
             commands = prepare(state)
             try:
                 result = self._try_commit(state, commands, provenance, requirements)
-            except StaleRemovals:
+            except (StaleRemovals, ForeignCommitError):
                 time.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
                 continue
             self.files.follow(result.state)
@@ -187,11 +204,13 @@ class Repository:
         `commit` does.
         """
         for attempt in range(MAX_ATTEMPTS):
+            for part in parts:
+                self.foreign.settle(part.stream)
             states = [self.state(p.stream) for p in parts]
             prepared = [p.prepare(state) for p, state in zip(parts, states, strict=True)]
             try:
                 results = self._try_all(parts, states, prepared, provenance)
-            except StaleRemovals:
+            except (StaleRemovals, ForeignCommitError):
                 time.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
                 continue
             for result in results:
@@ -232,6 +251,8 @@ class Repository:
 
         What a commit would be refused for because of others is among the outcome's conflicts.
         """
+        with contextlib.suppress(ForeignCommitError):
+            self.foreign.settle(stream)
         state = self.live_state(stream)
         commands = prepare(state)
         conflicts = [self._failure(state, r, text) for r, text in failures(state.metadata, requirements)]
@@ -314,17 +335,8 @@ class Repository:
         after = fold(state, [event])
         assert after is not None, "a fold of one event has a state"
         self._check_reachable(state, after)
-        self._claim_version(event, state, after)
+        self.files.publish(after, event, state)
         return event, after
-
-    def _claim_version(self, event: Event, before: TableState | None, after: TableState | None) -> None:
-        """Makes the new version's file of a file system table, inside of the lock: that is what other writers see.
-
-        Raises CommitConflictError where another writer made that version.
-        """
-        if after is None or after.metadata.properties.get(COMMIT_SCHEME) != FILE_SYSTEM or after.pending:
-            return
-        self.materializer.claim_version(event, before, after, self.storage_of(after))
 
     def _check_reachable(self, before: TableState | None, after: TableState) -> None:
         """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them."""
@@ -352,22 +364,8 @@ class Repository:
         return None if key is None else self.store.event_by_idempotency_key(key)
 
     def check_pointer(self, state: TableState | ViewState) -> None:
-        """Raises CommitConflictError where another engine moved the pointer behind the log's back."""
-        head = self.store.row(MODELS, "get_head", stream=state.stream)
-        shared = self.store.row(
-            MODELS,
-            "get_iceberg_table",
-            catalog=self.models.catalog_name,
-            namespace=dotted(state.identifier[:-1]),
-            name=state.identifier[-1],
-        )
-        if head is None or shared is None:
-            return
-        if shared["metadata_location"] not in (head["metadata_location"], state.metadata_location):
-            raise CommitConflictError(
-                f"{dotted(state.identifier)}: another engine committed {shared['metadata_location']} through "
-                f"iceberg_tables; the log ends at {head['metadata_location']}"
-            )
+        """Raises ForeignCommitError where another engine moved the pointer behind the log's back."""
+        self.foreign.check(state)
 
     def _last_commit(self, stream: str) -> str:
         return self._describe(self.store.event_at(self.state(stream).position))
@@ -385,13 +383,17 @@ class Repository:
 
     def materialize_pending(self, stream: str, provenance: Provenance) -> None:
         """Writes out a table whose commits are materialized by hand; an event says that it was done."""
+        self.foreign.settle(stream)
         state = self.states.state(stream)
         if state.pending:
             with self.store.write() as transaction:
                 state = self.states.forward(state)
+                self.foreign.check(state)
                 if state.pending:
                     event = self._append(transaction, stream, ev.TABLE_MATERIALIZED, {}, provenance)
-                    self._claim_version(event, state, fold(state, [event]))
+                    after = fold(state, [event])
+                    assert after is not None, "a fold of one event has a state"
+                    self.files.publish(after, event, state)
         self.files.materialize(stream)
 
     def forget(self) -> None:

@@ -120,6 +120,7 @@ class Table:
 
     def refresh(self) -> Table:
         """Takes in what was committed since. Raises NoSuchTableError where the table was dropped."""
+        self._repository.foreign.look(self._state.stream)
         self._state = self._repository.live_state(self._state.stream)
         return self
 

@@ -59,6 +59,8 @@ class ReadModels:
                 self._run("delete_iceberg_namespace", catalog=self.catalog_name, namespace=dotted(payload["namespace"]))
             case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED:
                 self._put_name(event, tuple(payload["identifier"]))
+            case ev.VIEW_ADOPTED if event.stream_version == 1:
+                self._put_name(event, tuple(payload["identifier"]))
             case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
                 self._rename(event, tuple(payload["from"]), tuple(payload["to"]))
             case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
@@ -226,6 +228,7 @@ class ReadModels:
         self._put_name(event, new)
         self._run(
             "rename_iceberg_table",
+            stream=event.stream,
             catalog=self.catalog_name,
             namespace=dotted(old[:-1]),
             name=old[-1],
@@ -237,6 +240,7 @@ class ReadModels:
         self._run("delete_name", stream=event.stream)
         self._run(
             "delete_iceberg_table",
+            stream=event.stream,
             catalog=self.catalog_name,
             namespace=dotted(identifier[:-1]),
             name=identifier[-1],
@@ -303,7 +307,7 @@ def _listed(record: str, position: int) -> ListedManifest:
 
 def _location(kind: str, payload: Mapping[str, Any]) -> str | None:
     """The location that an event gives its table."""
-    if kind == ev.TABLE_REGISTERED:
+    if kind in (ev.TABLE_REGISTERED, ev.TABLE_ADOPTED, ev.TABLE_RESTORED, ev.VIEW_ADOPTED):
         location: str = payload["metadata"]["location"]
         return location
     locations = [u["location"] for u in payload.get("updates", ()) if u["action"] == "set-location"]
