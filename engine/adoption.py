@@ -19,7 +19,9 @@ from icecore.engine.foreign_metadata import (
     chain_from,
     is_same_file,
     read_foreign,
+    read_foreign_view,
     version_names,
+    view_adoption_payload,
 )
 from icecore.engine.identifiers import Identifier, identifier_tuple, namespace_tuple
 from icecore.engine.ids import new_event_id
@@ -30,6 +32,8 @@ from icecore.engine.register import registration_payload
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import TableState, fold, metadata_folder
 from icecore.engine.storage import Storage
+from icecore.engine.view_state import fold_view
+from icecore.projections.materialize_view import move_view_pointers, write_view
 
 RESOLVE = "resolve() with keep='log' or keep='foreign' says which of the two goes on"
 _FIRST = (ev.TABLE_REGISTERED,)
@@ -65,7 +69,7 @@ class Adoption:
 
     def run(self, transaction: WriteTransaction) -> None:
         """Appends the events and moves what follows from them. Raises what stands in the way of `current`."""
-        self._transaction = transaction
+        self.begin(transaction)
         namespaces = self.adopter.rows.namespaces()
         for namespace in namespaces:
             self._namespace_made(namespace)
@@ -77,6 +81,10 @@ class Adoption:
         for stream, state in self._after.items():
             self._at(state.identifier, stream)
             self.adopter.files.advance(state)
+
+    def begin(self, transaction: WriteTransaction) -> None:
+        """To be called first where `run` is not: `append` and `adopt` go into this transaction."""
+        self._transaction = transaction
 
     def finish(self) -> None:
         """Lets the files follow; after the transaction."""
@@ -90,7 +98,10 @@ class Adoption:
     def _problem(self, identifier: Identifier, stream: str | None, text: str) -> None:
         self.problems.append(Problem(identifier, stream, f"{dotted(identifier)}: {text}"))
 
-    def _append(self, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance) -> Event:
+    def append(
+        self, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
+    ) -> tuple[Event, TableState | None]:
+        """Appends an event; the state of its table after it is noted, and the files are let follow at the end."""
         transaction = self._transaction
         # Before the append: what is not committed yet must not be cached.
         has_state = not (kind in _FIRST or stream == ev.CATALOG_STREAM or ev.is_view_stream(stream))
@@ -108,7 +119,7 @@ class Adoption:
             after = fold(before, [event])
             assert after is not None, "a fold of an event has a state"
             self._after[stream] = after
-        return event
+        return event, self._after.get(stream)
 
     def _latest(self, stream: str) -> TableState:
         return self._after.get(stream) or self.adopter.states.state(stream)
@@ -129,11 +140,11 @@ class Adoption:
         who = Provenance(None, UNKNOWN_ENGINE, f"namespace {dotted(found.namespace)} in iceberg_namespace_properties")
         payload: dict[str, Any] = {"namespace": list(found.namespace)}
         if found.known is None:
-            self._append(ev.CATALOG_STREAM, ev.NAMESPACE_CREATED, {**payload, "properties": shared}, who)
+            self.append(ev.CATALOG_STREAM, ev.NAMESPACE_CREATED, {**payload, "properties": shared}, who)
             return
         payload["updates"] = {k: v for k, v in shared.items() if found.known.get(k) != v}
         payload["removals"] = sorted(found.known.keys() - shared.keys())
-        self._append(ev.CATALOG_STREAM, ev.NAMESPACE_PROPERTIES_UPDATED, payload, who)
+        self.append(ev.CATALOG_STREAM, ev.NAMESPACE_PROPERTIES_UPDATED, payload, who)
 
     def _namespace_gone(self, found: NamespaceDifference) -> None:
         if found.shared is not None or found.known is None:
@@ -144,9 +155,9 @@ class Adoption:
         if models.names_in(name) or inner:
             # For other engines a namespace that holds tables is there all the same: its row comes back.
             payload = {"namespace": list(name), "updates": {}, "removals": sorted(found.known)}
-            self._append(ev.CATALOG_STREAM, ev.NAMESPACE_PROPERTIES_UPDATED, payload, who)
+            self.append(ev.CATALOG_STREAM, ev.NAMESPACE_PROPERTIES_UPDATED, payload, who)
         else:
-            self._append(ev.CATALOG_STREAM, ev.NAMESPACE_DROPPED, {"namespace": list(name)}, who)
+            self.append(ev.CATALOG_STREAM, ev.NAMESPACE_DROPPED, {"namespace": list(name)}, who)
 
     # Names
 
@@ -180,7 +191,7 @@ class Adoption:
         """Whether a name holds another table than it did: dropped and made again, or two that changed names."""
         assert d.stream is not None and d.shared is not None, "the caller checked"
         if ev.is_view_stream(d.stream):
-            return False
+            return not self._is_same_view(d.stream, d.shared)
         state = self._latest(d.stream)
         file = read_foreign(d.shared, self.adopter.storage_of(state))
         if is_same_table(state.metadata, file.metadata):
@@ -192,14 +203,8 @@ class Adoption:
         """Tables that left one name and stand under another; their events are appended, taken names last."""
         pairs: list[tuple[Difference, Difference]] = []
         for now in new:
-            if now.is_view or now.shared is None:
-                continue
             for old in gone:
-                if old.stream is None or ev.is_view_stream(old.stream) or any(old is p[0] for p in pairs):
-                    continue
-                state = self._latest(old.stream)
-                self._at(now.identifier, None)
-                if is_same_table(state.metadata, read_foreign(now.shared, self.adopter.storage_of(state)).metadata):
+                if not any(old is p[0] for p in pairs) and self._is_renamed(old, now):
                     pairs.append((old, now))
                     break
         done: list[tuple[Difference, Difference]] = []
@@ -209,6 +214,20 @@ class Adoption:
                 done.append((old, now))
         return done
 
+    def _is_renamed(self, old: Difference, now: Difference) -> bool:
+        """Whether what left one name is what stands under the other."""
+        assert old.stream is not None and now.shared is not None, "the caller checked"
+        self._at(now.identifier, None)
+        if ev.is_view_stream(old.stream) or now.is_view:
+            return ev.is_view_stream(old.stream) and now.is_view and self._is_same_view(old.stream, now.shared)
+        state = self._latest(old.stream)
+        return is_same_table(state.metadata, read_foreign(now.shared, self.adopter.storage_of(state)).metadata)
+
+    def _is_same_view(self, stream: str, location: str) -> bool:
+        state = fold_view(None, self.adopter.store.stream_events(stream))
+        _, metadata = read_foreign_view(location, self.adopter.storage)
+        return state is not None and metadata.view_uuid.lower() == state.metadata.view_uuid.lower()
+
     def _renamed(self, old: Difference, now: Difference) -> None:
         assert old.stream is not None, "the caller checked"
         self._at(now.identifier, old.stream)
@@ -216,21 +235,22 @@ class Adoption:
         self._need_namespace(now.identifier)
         payload = {"from": list(old.identifier), "to": list(now.identifier)}
         who = Provenance(None, UNKNOWN_ENGINE, f"renamed in iceberg_tables from {dotted(old.identifier)}")
-        self._append(old.stream, ev.TABLE_RENAMED, payload, who)
+        kind = ev.VIEW_RENAMED if ev.is_view_stream(old.stream) else ev.TABLE_RENAMED
+        self.append(old.stream, kind, payload, who)
 
     def _dropped(self, d: Difference) -> None:
         assert d.stream is not None, "the caller checked"
         self._at(d.identifier, d.stream)
         kind = ev.VIEW_DROPPED if ev.is_view_stream(d.stream) else ev.TABLE_DROPPED
         who = Provenance(None, UNKNOWN_ENGINE, f"dropped from iceberg_tables, where it was {d.known}")
-        self._append(d.stream, kind, {"identifier": list(d.identifier)}, who)
+        self.append(d.stream, kind, {"identifier": list(d.identifier)}, who)
 
     def _made(self, d: Difference) -> None:
         """A row under a name that is free in the log: the table is registered as it is."""
         assert d.shared is not None, "the caller checked"
         self._at(d.identifier, None)
         if d.is_view:
-            self._problem(d.identifier, None, f"another engine made a view ({d.shared}), which is not taken in yet")
+            self._view_made(d.identifier, d.shared)
             return
         identifier_tuple(d.identifier)
         payload, table_uuid = registration_payload(d.identifier, d.shared, None, self.adopter.storage)
@@ -240,22 +260,21 @@ class Adoption:
         if self.adopter.store.row(MODELS, "get_head", stream=stream) is not None:
             stream = ev.table_stream(f"{table_uuid}#{uuid.uuid4()}")
         who = Provenance(None, UNKNOWN_ENGINE, f"made in iceberg_tables: {d.shared}")
-        self._append(stream, ev.TABLE_REGISTERED, payload, who)
+        self.append(stream, ev.TABLE_REGISTERED, payload, who)
 
     def _need_namespace(self, identifier: Identifier) -> None:
         """A table's namespace is there for other engines even where nobody made it."""
         name = identifier[:-1]
         if name not in self.adopter.models.namespaces():
             who = Provenance(None, UNKNOWN_ENGINE, f"namespace of {dotted(identifier)}")
-            self._append(ev.CATALOG_STREAM, ev.NAMESPACE_CREATED, {"namespace": list(name), "properties": {}}, who)
+            self.append(ev.CATALOG_STREAM, ev.NAMESPACE_CREATED, {"namespace": list(name), "properties": {}}, who)
 
     # Commits
 
     def _moved(self, d: Difference) -> None:
         assert d.stream is not None and d.shared is not None, "the caller checked"
         if ev.is_view_stream(d.stream):
-            text = f"another engine committed {d.shared} to a view, which is not taken in; the log ends at {d.known}"
-            self._problem(d.identifier, d.stream, text)
+            self._view_moved(d)
             return
         state = self._latest(d.stream)
         if state.metadata_location == d.shared and not state.pending:
@@ -281,6 +300,38 @@ class Adoption:
                 return
             state = self.adopt(state, each, chain.skipped if index == 0 else ())
 
+    def _view_made(self, identifier: Identifier, location: str) -> None:
+        identifier_tuple(identifier)
+        data, metadata = read_foreign_view(location, self.adopter.storage)
+        self._need_namespace(identifier)
+        stream = ev.view_stream(metadata.view_uuid)
+        if self.adopter.store.row(MODELS, "get_head", stream=stream) is not None:
+            stream = ev.view_stream(f"{metadata.view_uuid}#{uuid.uuid4()}")
+        self._view(stream, view_adoption_payload(identifier, None, location, data, metadata))
+
+    def _view_moved(self, d: Difference) -> None:
+        """Views have no metadata log: the same view, made from the version that the log ends at, follows it (V1)."""
+        assert d.stream is not None and d.shared is not None, "the caller checked"
+        state = fold_view(None, self.adopter.store.stream_events(d.stream))
+        assert state is not None, "a view with a name has events"
+        data, metadata = read_foreign_view(d.shared, self.adopter.storage)
+        follows = is_same_file(d.known, d.previous) and state.metadata_location == d.known
+        if metadata.view_uuid.lower() != state.metadata.view_uuid.lower() or not follows:
+            text = f"another engine committed {d.shared} to a view, which does not follow {d.known}, where the log ends"
+            self._problem(d.identifier, d.stream, text)
+            return
+        self._view(d.stream, view_adoption_payload(d.identifier, state, d.shared, data, metadata))
+
+    def _view(self, stream: str, payload: Mapping[str, Any]) -> None:
+        self.append(stream, ev.VIEW_ADOPTED, payload, Provenance(None, UNKNOWN_ENGINE))
+        store = self.adopter.store
+        head = store.row(MODELS, "get_head", stream=stream)
+        done = 0 if head is None else head["materialized_version"]
+        base = fold_view(None, (e for e in store.stream_events(stream) if e.stream_version <= done))
+        state, written = write_view(store, self.adopter.storage, stream, base)
+        assert state is not None, "an adopted view has a state"
+        move_view_pointers(store, self.adopter.models, state, written)
+
     def adopt(
         self,
         state: TableState,
@@ -288,11 +339,13 @@ class Adoption:
         skipped: Sequence[str] = (),
         published: TableMetadata | None = None,
         set_aside: Sequence[int] = (),
+        actor: str | None = None,
+        message: str | None = None,
     ) -> TableState:
-        """Appends the event that takes one metadata file in."""
+        """Appends the event that takes one metadata file in; `actor` is who decided that, where somebody had to."""
         base = published or state.metadata
         payload = adoption_payload(state, base, file, skipped=skipped, set_aside=set_aside)
-        self._append(state.stream, ev.TABLE_ADOPTED, payload, adopted_by(base, file.metadata, file.location))
+        self.append(state.stream, ev.TABLE_ADOPTED, payload, adopted_by(base, file.metadata, actor, message))
         return self._after[state.stream]
 
     def _why_not(self, state: TableState, known: str | None, file: ForeignFile) -> str | None:

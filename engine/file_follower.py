@@ -39,7 +39,7 @@ class FileFollower:
         try:
             if not state.pending:
                 self.materialize(state.stream)
-                self._finish(state)
+                self.finish(state)
             self.states.checkpoint_if_due(state)
         except Exception as e:
             # Whatever went wrong here, raising it would say that the commit failed, and it would be made twice.
@@ -107,7 +107,8 @@ class FileFollower:
             base = self.states.state_at_version(stream, done, base)
         return base
 
-    def _finish(self, state: TableState) -> None:
+    def finish(self, state: TableState) -> None:
+        """What follows a commit that was published with its event. Raises StorageError."""
         known = self._materialized.get(state.stream)
         if known is None or known.stream_version < state.stream_version:
             # It was published with its event.

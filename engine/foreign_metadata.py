@@ -11,14 +11,22 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from icecore.engine.errors import CorruptFileError, CorruptLogError, StorageError
+from icecore.engine.errors import (
+    CorruptFileError,
+    CorruptLogError,
+    StorageError,
+    UnsupportedFormatVersionError,
+    ValidationError,
+)
 from icecore.engine.events import Provenance
 from icecore.engine.formats.metadata_json import table_metadata_to_dict
 from icecore.engine.metadata_difference import metadata_difference
 from icecore.engine.register import metadata_version, parse_metadata_file
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.view import ViewMetadata
 from icecore.engine.state import COMMIT_SCHEME, FILE_SYSTEM, TableState
 from icecore.engine.storage import Storage, to_uri
+from icecore.engine.view_state import ViewState
 
 UNKNOWN_ENGINE = "another engine"
 _ENGINE_KEYS = (("engine-name", "engine-version"), ("iceberg-version", None), ("pyiceberg-version", None))
@@ -124,6 +132,34 @@ def adoption_payload(
     return payload
 
 
+def view_adoption_payload(
+    identifier: tuple[str, ...], state: ViewState | None, location: str, data: bytes, metadata: ViewMetadata
+) -> dict[str, Any]:
+    """The payload of a `view.adopted` event; `state` is None for a view that the log doesn't know."""
+    found = metadata_version(location)
+    return {
+        "identifier": list(identifier),
+        "metadata-location": location,
+        "metadata-version": found if state is None or found > state.metadata_version else state.metadata_version + 1,
+        "metadata": metadata.to_dict(),
+        "metadata-file": base64.b64encode(zlib.compress(data, 6)).decode(),
+        "metadata-sha256": hashlib.sha256(data).hexdigest(),
+        "metadata-length": len(data),
+        "previous-metadata-location": None if state is None else state.metadata_location,
+    }
+
+
+def read_foreign_view(location: str, storage: Storage) -> tuple[bytes, ViewMetadata]:
+    """Raises MissingFileError, StorageError, CorruptFileError naming the file, UnsupportedFormatVersionError."""
+    data = storage.read_bytes(location)
+    try:
+        return data, ViewMetadata.from_json(data)
+    except UnsupportedFormatVersionError:
+        raise
+    except ValidationError as e:
+        raise CorruptFileError(f"{location}: {e}") from e
+
+
 def original_bytes(payload: Mapping[str, Any]) -> bytes:
     """The bytes of the metadata file that an event adopted. Raises CorruptLogError where they are not there whole."""
     where = payload["metadata-location"]
@@ -160,13 +196,14 @@ def engine_of(before: TableMetadata, after: TableMetadata) -> str:
             continue
         for name, version in _ENGINE_KEYS:
             if name in summary:
-                text = (
-                    summary[name] if name.startswith("engine") else f"{name.removesuffix('-version')} {summary[name]}"
-                )
+                prefix = "" if name.startswith("engine") else f"{name.removesuffix('-version')} "
+                text = f"{prefix}{summary[name]}"
                 return f"{text} {summary[version]}" if version and version in summary else text
     return UNKNOWN_ENGINE
 
 
-def adopted_by(before: TableMetadata, after: TableMetadata, what: str, event_id: str | None = None) -> Provenance:
-    """Who made an adopted commit: nobody of ours; the engine as far as its snapshots name it."""
-    return Provenance(None, engine_of(before, after), what, None, event_id, None)
+def adopted_by(
+    before: TableMetadata, after: TableMetadata, actor: str | None = None, message: str | None = None
+) -> Provenance:
+    """Who made an adopted commit: the engine as far as its snapshots name it; nobody of ours, unless one decided."""
+    return Provenance(actor, engine_of(before, after), message)

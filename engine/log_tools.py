@@ -69,6 +69,22 @@ class CatalogLogTools(ABC):
         self._views.follow(undrop(self._repository, "view", name, position, who))
         return self.load_view(name)
 
+    def resolve(
+        self, identifier: IdentifierLike, keep: str, *, message: str | None = None, author: str | None = None
+    ) -> Table:
+        """Ends a conflict between the log and a commit of another engine that does not follow it; both stay in the log.
+
+        `keep="foreign"` makes theirs the table's state: commits of the log that were never published are left aside,
+        to be read by `at()`. `keep="log"` publishes the log's state over theirs, which `at()` reads at the event that
+        took it in. Raises ValidationError where there is no conflict, NoSuchTableError, ForeignCommitError where theirs
+        can't be kept, StorageError.
+        """
+        from icecore.engine.resolve import resolve
+
+        stream = self._repository.models.table_stream(identifier_tuple(identifier))
+        who = provenance(self.actor, message=message, author=author)
+        return self._table(resolve(self._repository, stream, keep, who))
+
     def diff(self, from_position: int, to_position: int | None = None) -> CatalogDiff:
         """What the events after one position up to another, the last without one, changed: see `CatalogDiff`.
 

@@ -395,6 +395,7 @@ class Repository:
                     assert after is not None, "a fold of one event has a state"
                     self.files.publish(after, event, state)
         self.files.materialize(stream)
+        self.files.finish(self.state(stream))
 
     def forget(self) -> None:
         """Drops everything cached."""

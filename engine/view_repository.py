@@ -21,7 +21,7 @@ from icecore.engine.repository import Repository
 from icecore.engine.requirements import ASSERT_CREATE, Requirement
 from icecore.engine.view_builder import Update, ViewBuilder, check_view_requirements
 from icecore.engine.view_state import ViewState, evolve_view, fold_view, view_metadata_folder
-from icecore.projections.materialize_view import catch_up_view
+from icecore.projections.materialize_view import catch_up_view, move_view_pointers, write_view
 
 UpdatesAt = Callable[[int], Iterable[Update]]
 """Gives the updates of a commit for the time (ms) at which it is made."""
@@ -89,6 +89,7 @@ class ViewRepository:
                 payload = {"identifier": list(identifier), "updates": accepted, "requirements": [ASSERT_CREATE]}
                 event = self._append(transaction, stream, ev.VIEW_CREATED, payload, provenance, at)
                 self._check_reachable(None, evolve_view(None, event))
+                self._publish(stream)
         return self._after(stream if done is None else done.stream)
 
     def commit(
@@ -98,6 +99,7 @@ class ViewRepository:
 
         Raises NoSuchViewError, ValidationError, CommitFailedError, CommitConflictError; nothing is stored then.
         """
+        self.repository.foreign.settle(stream)
         with self.repository.store.write() as transaction:
             event = self.repository.already(provenance)
             if event is None:
@@ -123,6 +125,7 @@ class ViewRepository:
         payload = {"updates": accepted, "requirements": asserted}
         event = self._append(transaction, stream, ev.VIEW_COMMITTED, payload, provenance, at)
         self._check_reachable(state, evolve_view(state, event))
+        self._publish(stream)
         return event
 
     def _append(
@@ -200,12 +203,32 @@ class ViewRepository:
         done = head["materialized_version"]
         if done >= head["stream_version"]:
             return
-        base = self._materialized.get(stream)
-        if base is None or base.stream_version != done:
-            base = fold_view(None, (e for e in store.stream_events(stream) if e.stream_version <= done))
-        after = catch_up_view(store, self.repository.models, self.repository.storage, stream, base)
+        after = catch_up_view(store, self.repository.models, self.repository.storage, stream, self._base(stream, done))
         if after is not None:
             self._materialized[stream] = after
+
+    def _base(self, stream: str, done: int) -> ViewState | None:
+        """The state whose files are written."""
+        base = self._materialized.get(stream)
+        if base is None or base.stream_version != done:
+            events = self.repository.store.stream_events(stream)
+            base = fold_view(None, (e for e in events if e.stream_version <= done))
+        return base
+
+    def _publish(self, stream: str) -> None:
+        """Writes the file of an event that is about to be committed and moves the pointer in the same transaction.
+
+        So no other engine can commit between the two. Where the file can't be written the event stands without.
+        """
+        store, storage = self.repository.store, self.repository.storage
+        head = store.row(MODELS, "get_head", stream=stream)
+        try:
+            done = 0 if head is None else head["materialized_version"]
+            state, written = write_view(store, storage, stream, self._base(stream, done))
+        except Exception:
+            return
+        if state is not None:
+            move_view_pointers(store, self.repository.models, state, written)
 
     def heal(self) -> None:
         """Writes what commits before a crash left unwritten; warns of views that can't be written."""

@@ -63,6 +63,8 @@ def evolve_view(state: ViewState | None, event: Event) -> ViewState:
 
 def _next(state: ViewState | None, event: Event) -> ViewState:
     payload = event.payload
+    if event.kind == ev.VIEW_ADOPTED:
+        return _adopted(state, event)
     if event.kind == ev.VIEW_CREATED:
         return _committed(None, event, tuple(payload["identifier"]))
     if state is None:
@@ -79,6 +81,22 @@ def _next(state: ViewState | None, event: Event) -> ViewState:
             return evolve(at, identifier=tuple(payload["identifier"]), dropped=False)
         case _:
             raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
+
+
+def _adopted(state: ViewState | None, event: Event) -> ViewState:
+    """The view as another engine's metadata file has it."""
+    payload = event.payload
+    return ViewState(
+        event.stream,
+        event.stream_version,
+        event.position,
+        event.hash,
+        tuple(payload["identifier"]) if state is None else state.identifier,
+        ViewMetadata.from_dict(payload["metadata"]),
+        payload["metadata-location"],
+        payload["metadata-version"],
+        state.dropped if state else False,
+    )
 
 
 def _committed(state: ViewState | None, event: Event, identifier: Identifier) -> ViewState:

@@ -182,6 +182,9 @@ class Materializer:
 
         Of processes that finish together the last writes the hint of the latest version. Raises StorageError.
         """
+        if self._store.row(MODELS, "get_file", location=state.metadata_location or "") is None:
+            # Registered as it lies there: nothing beside it is ours to change.
+            return
         if is_file_system(state) and self._claims.has(state.stream):
             with self._store.write():
                 self._claims.settle(state.stream)
@@ -208,7 +211,7 @@ class Materializer:
         files = self._write_snapshots(event, state.metadata, storage, expiring or Expiring())
         is_new = state.metadata_location != (before.metadata_location if before else None)
         if event.kind == TABLE_ADOPTED:
-            files.append(_foreign_file(event))
+            files.append(foreign_file(event))
         elif is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED:
             files += self._write_metadata(event, state, storage)
         return files
@@ -329,7 +332,7 @@ class Materializer:
         )
 
 
-def _foreign_file(event: Event) -> WrittenFile:
+def foreign_file(event: Event) -> WrittenFile:
     """The metadata file that another engine wrote, as the event knows it."""
     p = event.payload
     return WrittenFile(

@@ -15,6 +15,7 @@ from attrs import define
 
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events import Event
+from icecore.engine.foreign_metadata import version_names
 from icecore.engine.log.store import EventStore
 from icecore.engine.storage import Storage
 
@@ -76,9 +77,7 @@ class VersionClaims:
     def _is_untouched(self, claim: dict[str, str]) -> bool:
         folder, _ = claim["target"].rsplit("/", 1)
         after = int(claim["version"]) + 1
-        if any(
-            self._storage.exists(f"{folder}/v{after}{gz}.metadata.json") for gz in ("", ".gz")
-        ) or self._storage.exists(f"{folder}/v{after}.metadata.json.gz"):
+        if any(self._storage.exists(f"{folder}/{name}") for name in version_names(after)):
             return False
         try:
             data = self._storage.read_bytes(claim["target"])

@@ -1,4 +1,4 @@
-"""Finds what other engines changed in the SQLite file: rows of `iceberg_tables` and of namespaces that the log lacks."""
+"""Finds what other engines changed in the SQLite file: rows of tables and namespaces that the log lacks."""
 
 from __future__ import annotations
 
