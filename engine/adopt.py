@@ -78,6 +78,11 @@ class Adopter:
         except ForeignCommitError as e:
             self._warn([Problem((), stream, str(e))])
 
+    def stream_of(self, identifier: Identifier, find: Callable[[Identifier], str]) -> str:
+        """The stream of a name by one of the read models' look-ups, after what happened to it was taken in."""
+        self.look_for(identifier)
+        return find(identifier)
+
     def look_for(self, identifier: Identifier) -> None:
         """Takes in what stands under a name, or did, before the name is looked up; warns where it can't be."""
         found = self.models.find(identifier)

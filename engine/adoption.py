@@ -28,6 +28,7 @@ from icecore.engine.ids import new_event_id
 from icecore.engine.log.foreign import Difference, NamespaceDifference
 from icecore.engine.log.read_models import MINIMAL_PROPERTIES, dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
+from icecore.engine.namespaces import fold_namespaces
 from icecore.engine.register import registration_payload
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import TableState, fold, metadata_folder
@@ -49,6 +50,8 @@ class Problem:
     identifier: Identifier
     stream: str | None
     text: str
+    is_damage: bool = False
+    """Whether the read models differ from the log itself, so that nothing says what another engine did; rebuild."""
 
 
 @define
@@ -70,10 +73,11 @@ class Adoption:
     def run(self, transaction: WriteTransaction) -> None:
         """Appends the events and moves what follows from them. Raises what stands in the way of `current`."""
         self.begin(transaction)
-        namespaces = self.adopter.rows.namespaces()
+        namespaces = self._true_namespaces(self.adopter.rows.namespaces())
         for namespace in namespaces:
             self._namespace_made(namespace)
-        self._names([d for d in self.adopter.rows.differences() if d.identifier not in self.left_out])
+        found = [d for d in self.adopter.rows.differences() if d.identifier not in self.left_out]
+        self._names([d for d in found if self._is_true(d)])
         for namespace in namespaces:
             self._namespace_gone(namespace)
         for stream in self.suspects:
@@ -97,6 +101,10 @@ class Adoption:
 
     def _problem(self, identifier: Identifier, stream: str | None, text: str) -> None:
         self.problems.append(Problem(identifier, stream, f"{dotted(identifier)}: {text}"))
+
+    def _damaged(self, identifier: Identifier, stream: str | None) -> None:
+        text = f"{dotted(identifier)}: the read models don't follow the log; rebuild"
+        self.problems.append(Problem(identifier, stream, text, is_damage=True))
 
     def append(
         self, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
@@ -124,7 +132,45 @@ class Adoption:
     def _latest(self, stream: str) -> TableState:
         return self._after.get(stream) or self.adopter.states.state(stream)
 
+    def _is_true(self, d: Difference) -> bool:
+        """Whether the read models say of a name what the log says: else they were damaged, and nobody did anything."""
+        if d.stream is None:
+            others = (s for s in self.adopter.rows.streams_at(d.shared) if not self._has_name(s))
+            if (lost := next(others, None)) is not None:
+                self._damaged(d.identifier, lost)
+            return lost is None
+        if self._name_in_log(d.stream) == d.identifier:
+            return True
+        self._damaged(d.identifier, d.stream)
+        return False
+
+    def _has_name(self, stream: str) -> bool:
+        """Whether the read models know the name that a stream has in the log."""
+        return self._name_in_log(stream) == self.adopter.models.identifier_of(stream)
+
+    def _name_in_log(self, stream: str) -> Identifier | None:
+        if ev.is_view_stream(stream):
+            view = fold_view(None, self.adopter.store.stream_events(stream))
+            return None if view is None or view.dropped else view.identifier
+        state = self._latest(stream)
+        return None if state.dropped else state.identifier
+
     # Namespaces
+
+    def _true_namespaces(self, found: Sequence[NamespaceDifference]) -> list[NamespaceDifference]:
+        """Those whose read model is what the log says."""
+        if not found:
+            return []
+        logged: dict[Identifier, dict[str, str]] = {}
+        for event in self.adopter.store.stream_events(ev.CATALOG_STREAM):
+            fold_namespaces(logged, event.kind, event.payload)
+        out = []
+        for each in found:
+            if logged.get(each.namespace) == each.known:
+                out.append(each)
+            else:
+                self._damaged(each.namespace, None)
+        return out
 
     def _namespace_made(self, found: NamespaceDifference) -> None:
         if found.shared is None:

@@ -265,8 +265,7 @@ class Catalog(CatalogViews, CatalogLogTools):
     def load_table(self, identifier: IdentifierLike) -> Table:
         """Raises NoSuchTableError."""
         name = identifier_tuple(identifier)
-        self._repository.foreign.look_for(name)
-        return self._table(self._repository.state(self._models.table_stream(name)))
+        return self._table(self._repository.state(self._repository.foreign.stream_of(name, self._models.table_stream)))
 
     def _table(self, state: TableState) -> Table:
         return Table(self._repository, self._planner, state, self.actor)
@@ -365,8 +364,10 @@ class Catalog(CatalogViews, CatalogLogTools):
     def materialize(self, identifier: IdentifierLike | None = None, *, message: str | None = None) -> None:
         """Writes out the files of one table, or of all, whose commits are materialized by hand."""
         if identifier is not None:
-            streams = [self._models.table_stream(identifier_tuple(identifier))]
+            name = identifier_tuple(identifier)
+            streams = [self._repository.foreign.stream_of(name, self._models.table_stream)]
         else:
+            self._repository.foreign.sync_if_changed()
             streams = [s for _, kind, s in self._models.all_names() if kind == "table"]
         for stream in streams:
             self._repository.materialize_pending(stream, provenance(self.actor, message=message))
@@ -391,6 +392,7 @@ class Catalog(CatalogViews, CatalogLogTools):
         """
         from icecore.projections.history import log_table
 
+        self._repository.foreign.sync_if_changed()
         stream = None if identifier is None else self._models.stream(identifier_tuple(identifier))
         events = self._store.filtered_events(
             stream=stream, actor=actor, kind=kind, since_ms=since_ms, until_ms=until_ms, after=after, up_to=up_to

@@ -81,7 +81,8 @@ class CatalogLogTools(ABC):
         """
         from icecore.engine.resolve import resolve
 
-        stream = self._repository.models.table_stream(identifier_tuple(identifier))
+        repository = self._repository
+        stream = repository.foreign.stream_of(identifier_tuple(identifier), repository.models.table_stream)
         who = provenance(self.actor, message=message, author=author)
         return self._table(resolve(self._repository, stream, keep, who))
 
@@ -92,6 +93,7 @@ class CatalogLogTools(ABC):
         """
         from icecore.projections.diff import diff
 
+        self._repository.foreign.sync_if_changed()
         to = self._store.head()[0] if to_position is None else to_position
         return diff(self._store, self._repository, self._views, from_position, to)
 
@@ -105,6 +107,7 @@ class CatalogLogTools(ABC):
         """
         from icecore.engine.revert import revert
 
+        self._repository.foreign.sync_if_changed()
         who = provenance(self.actor, message=message, author=author)
         return revert(self._repository, self._views, position, who).position
 

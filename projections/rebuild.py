@@ -20,7 +20,7 @@ def rebuild(store: EventStore, repository: Repository, views: ViewRepository) ->
     problems = list(chain_problems(store))
     if problems:
         raise CorruptLogError(f"the log can't be trusted, so nothing is rebuilt from it: {problems[0]}")
-    if found := repository.foreign.sync():
+    if found := [p for p in repository.foreign.sync() if not p.is_damage]:
         raise ForeignCommitError(found[0].text)
     streams = []
     with store.write():

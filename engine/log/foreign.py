@@ -80,6 +80,10 @@ class ForeignRows:
             for r in self._store.rows(FOREIGN, query_name, catalog=self._catalog, **parameters)
         ]
 
+    def streams_at(self, location: str | None) -> list[str]:
+        """The streams whose published metadata file is this one, dropped ones too."""
+        return [r["stream"] for r in self._store.rows(FOREIGN, "streams_at", location=location)]
+
     def numbered_heads(self) -> list[NumberedHead]:
         """The file system tables."""
         return [

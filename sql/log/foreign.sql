@@ -34,6 +34,9 @@ LEFT JOIN catalog_name AS n ON n.namespace = t.table_namespace AND n.name = t.ta
 WHERE t.catalog_name = $catalog AND n.stream IS NULL
 ORDER BY 2, 3;
 
+-- name: streams_at
+SELECT stream FROM stream_head WHERE metadata_location = $location;
+
 -- name: namespace_properties
 SELECT namespace, property_key, property_value FROM iceberg_namespace_properties
 WHERE catalog_name = $catalog ORDER BY namespace, property_key;
