@@ -155,7 +155,7 @@ class Both:
 
 
 @pytest.mark.parametrize("keep", ["log", "foreign"])
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(layouts, st.lists(steps, min_size=3, max_size=14))
 def test_both_engines_agree(keep: str, layout: tuple[str, str], chosen: list[tuple[str, int, str]]) -> None:
     """Interleaved commits of both, with new opens between: no row is lost or doubled, and both read the same."""
