@@ -29,7 +29,7 @@ from icecore.engine.log.foreign import Difference, NamespaceDifference
 from icecore.engine.log.read_models import MINIMAL_PROPERTIES, dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.namespaces import fold_namespaces
-from icecore.engine.register import registration_payload
+from icecore.engine.register import registration_payload, view_registration_payload
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import TableState, fold, metadata_folder
 from icecore.engine.storage import Storage
@@ -348,12 +348,13 @@ class Adoption:
 
     def _view_made(self, identifier: Identifier, location: str) -> None:
         identifier_tuple(identifier)
-        data, metadata = read_foreign_view(location, self.adopter.storage)
+        payload, view_uuid = view_registration_payload(identifier, location, self.adopter.storage)
+        payload["metadata-location"] = location
         self._need_namespace(identifier)
-        stream = ev.view_stream(metadata.view_uuid)
+        stream = ev.view_stream(view_uuid)
         if self.adopter.store.row(MODELS, "get_head", stream=stream) is not None:
-            stream = ev.view_stream(f"{metadata.view_uuid}#{uuid.uuid4()}")
-        self._view(stream, view_adoption_payload(identifier, None, location, data, metadata))
+            stream = ev.view_stream(f"{view_uuid}#{uuid.uuid4()}")
+        self._view(stream, ev.VIEW_REGISTERED, payload)
 
     def _view_moved(self, d: Difference) -> None:
         """Views have no metadata log: the same view, made from the version that the log ends at, follows it (V1)."""
@@ -366,10 +367,10 @@ class Adoption:
             text = f"another engine committed {d.shared} to a view, which does not follow {d.known}, where the log ends"
             self._problem(d.identifier, d.stream, text)
             return
-        self._view(d.stream, view_adoption_payload(d.identifier, state, d.shared, data, metadata))
+        self._view(d.stream, ev.VIEW_ADOPTED, view_adoption_payload(state, d.shared, data, metadata))
 
-    def _view(self, stream: str, payload: Mapping[str, Any]) -> None:
-        self.append(stream, ev.VIEW_ADOPTED, payload, Provenance(None, UNKNOWN_ENGINE))
+    def _view(self, stream: str, kind: str, payload: Mapping[str, Any]) -> None:
+        self.append(stream, kind, payload, Provenance(None, UNKNOWN_ENGINE))
         store = self.adopter.store
         head = store.row(MODELS, "get_head", stream=stream)
         done = 0 if head is None else head["materialized_version"]

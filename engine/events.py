@@ -16,7 +16,8 @@ Kinds and payloads (all JSON objects):
                                   metadata-sha256, updates (what it changed, in words of ours), skipped, set-aside
     table.restored                metadata: the log's state goes on over what another engine committed
     view.created                  identifier, updates, requirements
-    view.adopted                  a commit of another engine, the first one too: identifier, metadata-location, metadata
+    view.registered               identifier, metadata-location, metadata, metadata-sha256
+    view.adopted                  a commit of another engine, as table.adopted has it
     view.committed                updates, requirements
     view.renamed                  from, to
     view.dropped                  identifier
@@ -54,6 +55,7 @@ TABLE_ADOPTED = "table.adopted"
 TABLE_RESTORED = "table.restored"
 VIEW_CREATED = "view.created"
 VIEW_ADOPTED = "view.adopted"
+VIEW_REGISTERED = "view.registered"
 VIEW_COMMITTED = "view.committed"
 VIEW_RENAMED = "view.renamed"
 VIEW_DROPPED = "view.dropped"

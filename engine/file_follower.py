@@ -71,7 +71,7 @@ class FileFollower:
             if strict:
                 raise
             return
-        self.materializer.move(advance)
+        self.materializer.move(advance, storage)
 
     def advance(self, state: TableState) -> None:
         """Writes the files up to a state whose events are about to be committed and moves the pointer with them.
@@ -79,7 +79,8 @@ class FileFollower:
         Raises StorageError, ForeignCommitError.
         """
         base = self._base(state.stream, self._head(state.stream)["materialized_version"])
-        self.materializer.move(self.materializer.write(state.stream, base, self.storage_of(state)))
+        storage = self.storage_of(state)
+        self.materializer.move(self.materializer.write(state.stream, base, storage), storage)
 
     def materialize(self, stream: str) -> None:
         """Writes the files of a table up to its latest event. Raises StorageError."""
@@ -119,6 +120,7 @@ class FileFollower:
         """Writes what commits before a crash left unwritten; warns of tables that can't be written."""
         for stream in self.materializer.settle_claims():
             self._hint_again(stream)
+        self.materializer.sweep_forgotten(lambda stream: self.storage_of(self.states.state(stream)))
         for row in self.store.rows(MODELS, "behind"):
             if ev.is_view_stream(row["stream"]):
                 continue

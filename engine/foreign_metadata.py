@@ -132,20 +132,17 @@ def adoption_payload(
     return payload
 
 
-def view_adoption_payload(
-    identifier: tuple[str, ...], state: ViewState | None, location: str, data: bytes, metadata: ViewMetadata
-) -> dict[str, Any]:
-    """The payload of a `view.adopted` event; `state` is None for a view that the log doesn't know."""
+def view_adoption_payload(state: ViewState, location: str, data: bytes, metadata: ViewMetadata) -> dict[str, Any]:
+    """The payload of a `view.adopted` event."""
     found = metadata_version(location)
     return {
-        "identifier": list(identifier),
         "metadata-location": location,
-        "metadata-version": found if state is None or found > state.metadata_version else state.metadata_version + 1,
+        "metadata-version": found if found > state.metadata_version else state.metadata_version + 1,
         "metadata": metadata.to_dict(),
         "metadata-file": base64.b64encode(zlib.compress(data, 6)).decode(),
         "metadata-sha256": hashlib.sha256(data).hexdigest(),
         "metadata-length": len(data),
-        "previous-metadata-location": None if state is None else state.metadata_location,
+        "previous-metadata-location": state.metadata_location,
     }
 
 

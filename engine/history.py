@@ -40,7 +40,7 @@ class CatalogAt:
                 ev.TABLE_CREATED
                 | ev.TABLE_REGISTERED
                 | ev.VIEW_CREATED
-                | ev.VIEW_ADOPTED
+                | ev.VIEW_REGISTERED
                 | ev.TABLE_UNDROPPED
                 | ev.VIEW_UNDROPPED
             ):

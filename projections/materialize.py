@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from attrs import define, field, frozen
 
@@ -35,6 +36,7 @@ from icecore.engine.state import (
     TableState,
 )
 from icecore.engine.storage import Storage
+from icecore.projections.forgotten_metadata import Forgotten, note_forgotten, sweep
 from icecore.projections.manifest_entries import ManifestEntries, for_writing
 from icecore.projections.version_claims import VersionClaims
 
@@ -88,6 +90,7 @@ class Advance:
     base: TableState | None
     state: TableState | None
     written: tuple[WrittenFile, ...]
+    forgotten: Forgotten = Forgotten()
 
     @property
     def moves(self) -> bool:
@@ -99,6 +102,9 @@ class Advance:
 @define
 class Materializer:
     """Brings the files of tables up to their streams."""
+
+    is_dry: ClassVar[bool] = False
+    """Whether nothing is to be written, as in a dry run."""
 
     _store: EventStore
     _models: ReadModels
@@ -118,13 +124,13 @@ class Materializer:
         advance = self.write(stream, base, storage)
         if advance.moves:
             with self._store.write():
-                self._move_pointers(advance)
+                self._move_pointers(advance, storage)
         return advance.state
 
-    def move(self, advance: Advance) -> None:
+    def move(self, advance: Advance, storage: Storage) -> None:
         """Moves the pointers in the SQLite transaction that is open, which may hold the events themselves."""
         if advance.moves:
-            self._move_pointers(advance)
+            self._move_pointers(advance, storage)
 
     def write(self, stream: str, base: TableState | None, storage: Storage) -> Advance:
         """Writes the files of the events after `base`, and moves no pointer. Raises StorageError."""
@@ -134,6 +140,7 @@ class Materializer:
         written: list[WrittenFile] = []
         events = list(self._store.stream_events(stream, base.stream_version if base else 0))
         expired = Expiring.of(events, self._models)
+        forgotten = Forgotten.of(self._store, base, events)
         for event in events:
             folding.apply(event)
             before, latest = latest, folding.state()
@@ -142,13 +149,13 @@ class Materializer:
             if latest.pending:
                 continue
             for step in pending:
-                written += self.write_event(*step, storage, expired)
+                written += self.write_event(*step, storage, expired, forgotten)
             pending, state = [], latest
         if state is not None:
             self._restore_foreign(events, state, storage)
         for folder in sorted({f.location.rsplit("/", 1)[0] for f in written if f.kind != FOREIGN_METADATA}):
             storage.sync_folder(folder)
-        return Advance(stream, base, state, tuple(written))
+        return Advance(stream, base, state, tuple(written), forgotten)
 
     def _restore_foreign(self, events: Sequence[Event], state: TableState, storage: Storage) -> None:
         """Writes metadata files of other engines that the table still names and that are lost, from the log."""
@@ -158,6 +165,11 @@ class Materializer:
                 location = event.payload["metadata-location"]
                 if location in named and not storage.exists(location):
                     storage.write_atomic(location, original_bytes(event.payload))
+
+    def sweep_forgotten(self, storage_of: Callable[[str], Storage]) -> None:
+        """Deletes metadata files that a crash left, though the metadata log let them go."""
+        for row in self._store.rows(MODELS, "streams_that_forgot"):
+            sweep(self._store, row["stream"], storage_of(row["stream"]))
 
     def claim_version(self, event: Event, before: TableState | None, state: TableState, storage: Storage) -> None:
         """Notes that an event of a file system table is about to make its version; inside of the write lock."""
@@ -188,6 +200,7 @@ class Materializer:
         if is_file_system(state) and self._claims.has(state.stream):
             with self._store.write():
                 self._claims.settle(state.stream)
+        sweep(self._store, state.stream, storage)
         location = state.metadata_location
         while location is not None:
             write_hint(state, location, storage)
@@ -203,16 +216,19 @@ class Materializer:
         state: TableState,
         storage: Storage,
         expiring: Expiring | None = None,
+        forgotten: Forgotten | None = None,
     ) -> list[WrittenFile]:
         """Writes the files of one event, which leads from one state to the next. Writing them again is harmless.
 
-        What only snapshots need that later events remove is left out: those files may be deleted already (R2).
+        What only snapshots need that later events remove is left out, and so are metadata files that later events take
+        out of the metadata log: those files may be deleted already (R2).
         """
         files = self._write_snapshots(event, state.metadata, storage, expiring or Expiring())
         is_new = state.metadata_location != (before.metadata_location if before else None)
+        left_out = forgotten is not None and state.metadata_location in forgotten.own
         if event.kind == TABLE_ADOPTED:
             files.append(foreign_file(event))
-        elif is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED:
+        elif is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED and not left_out:
             files += self._write_metadata(event, state, storage)
         return files
 
@@ -286,7 +302,7 @@ class Materializer:
         self._lengths[location] = len(data)
         return WrittenFile(location, kind, len(data), hashlib.sha256(data).hexdigest(), event.position)
 
-    def _move_pointers(self, advance: Advance) -> None:
+    def _move_pointers(self, advance: Advance, storage: Storage) -> None:
         state = advance.state
         assert state is not None, "the caller checked"
         head = self._store.row(MODELS, "get_head", stream=advance.stream)
@@ -313,6 +329,7 @@ class Materializer:
         identifier = self._models.identifier_of(advance.stream)
         if identifier is not None and head["metadata_location"] != state.metadata_location:
             self._share(identifier, head["metadata_location"], state.metadata_location)
+        note_forgotten(self._store, advance.stream, state.position, advance.forgotten, storage)
 
     def _share(self, identifier: tuple[str, ...], known: str | None, metadata_location: str) -> None:
         """Moves the pointer that other engines read. Raises ForeignCommitError where one of them did so meanwhile."""
