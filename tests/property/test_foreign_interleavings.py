@@ -159,7 +159,7 @@ class Both:
 
 
 @pytest.mark.parametrize("keep", ["log", "foreign"])
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate,))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate,))
 @given(layouts, st.lists(steps, min_size=3, max_size=14))
 def test_both_engines_agree(keep: str, layout: tuple[str, str], chosen: list[tuple[str, int, str]]) -> None:
     """Interleaved commits of both, with new opens between: no row is lost or doubled, and both read the same."""
