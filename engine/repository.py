@@ -136,7 +136,7 @@ class Repository:
         first = fold(None, [event])
         assert first is not None, "a fold of one event has a state"
         self._check_reachable(None, first)
-        self.files.publish(first, event, None)
+        transaction.at_end.append(lambda: self.files.publish(first, event, None))
         return event, first
 
     def commit_inside(
@@ -367,7 +367,7 @@ class Repository:
         after = fold(state, [event])
         assert after is not None, "a fold of one event has a state"
         self._check_reachable(state, after)
-        self.files.publish(after, event, state)
+        transaction.at_end.append(lambda: self.files.publish(after, event, state))
         return event, after
 
     def _check_reachable(self, before: TableState | None, after: TableState) -> None:

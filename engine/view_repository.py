@@ -146,7 +146,7 @@ class ViewRepository:
         payload = {"identifier": list(identifier), "updates": accepted, "requirements": [ASSERT_CREATE]}
         event = self._append(transaction, stream, ev.VIEW_CREATED, payload, provenance, at)
         self._check_reachable(None, evolve_view(None, event))
-        self._publish(stream)
+        transaction.at_end.append(lambda: self._publish(stream))
         return event
 
     def commit(
@@ -198,7 +198,7 @@ class ViewRepository:
         payload = {"updates": accepted, "requirements": asserted}
         event = self._append(transaction, stream, ev.VIEW_COMMITTED, payload, provenance, at)
         self._check_reachable(state, evolve_view(state, event))
-        self._publish(stream)
+        transaction.at_end.append(lambda: self._publish(stream))
         return event
 
     def _append(
