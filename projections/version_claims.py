@@ -15,6 +15,7 @@ from attrs import define
 
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events import Event
+from icecore.engine.foreign_metadata import version_names
 from icecore.engine.log.store import EventStore
 from icecore.engine.storage import Storage
 
@@ -31,6 +32,7 @@ class VersionClaims:
         """Notes that `event` is about to make `target`, the resolved location of that version, with these bytes."""
         claim = {
             "event-id": event.event_id,
+            "stream": event.stream,
             "version": version,
             "target": target,
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -44,34 +46,38 @@ class VersionClaims:
         """
         self._settle(self._path(stream))
 
-    def settle_all(self) -> None:
-        """Ends the claims of all tables."""
-        for path in self._noted():
-            self._settle(path)
+    def settle_all(self) -> tuple[str, ...]:
+        """Ends the claims of all tables; returns their streams."""
+        return tuple(filter(None, map(self._settle, self._noted())))
+
+    def has(self, stream: str) -> bool:
+        """Whether a table has a claim. May be asked outside of the lock."""
+        return self._storage.exists(self._path(stream))
 
     @property
     def any(self) -> bool:
-        """Whether there is a claim. The only question that may be asked outside of the lock."""
+        """Whether there is a claim. May be asked outside of the lock."""
         return bool(self._noted())
 
     def _noted(self) -> list[str]:
         return [str(self._folder / n) for n in self._storage.list(str(self._folder)) if n.endswith(".json")]
 
-    def _settle(self, path: str) -> None:
+    def _settle(self, path: str) -> str | None:
         try:
             claim = orjson.loads(self._storage.read_bytes(path))
         except MissingFileError:
-            return
+            return None
         except orjson.JSONDecodeError:
             claim = None
         if claim is not None and self._store.event_by_id(claim["event-id"]) is None and self._is_untouched(claim):
             self._storage.delete(claim["target"])
         self._storage.delete(path)
+        return None if claim is None else claim.get("stream")
 
     def _is_untouched(self, claim: dict[str, str]) -> bool:
         folder, _ = claim["target"].rsplit("/", 1)
         after = int(claim["version"]) + 1
-        if any(self._storage.exists(f"{folder}/v{after}{gz}.metadata.json") for gz in ("", ".gz")):
+        if any(self._storage.exists(f"{folder}/{name}") for name in version_names(after)):
             return False
         try:
             data = self._storage.read_bytes(claim["target"])
