@@ -50,6 +50,12 @@ def literals(e: Expression) -> tuple[Any, ...]:
     return e.literals
 
 
+def plain(value: Any) -> str:
+    """The value as text, or its type where the text would hold an address: names of tests must not change."""
+    text = repr(value)
+    return type(value).__name__ if " at 0x" in text else text
+
+
 @pytest.mark.parametrize(
     ("column", "value", "expected"),
     [
@@ -83,14 +89,14 @@ def literals(e: Expression) -> tuple[Any, ...]:
         ("timestamptz", pd.Timestamp("2024-01-01T05:00", tz="Europe/Helsinki"), THREE),
         ("timestamptz_ns", pa.scalar(THREE * 1000 + 1, pa.timestamp("ns", "UTC")), THREE * 1000 + 1),
     ],
-    ids=repr,
+    ids=plain,
 )
 def test_a_value_is_taken_as_the_columns_type(column: str, value: Any, expected: Any) -> None:
     assert literals(bound(f'"{column}" = ?', value)) == (expected,)
     assert literals(bind(EqualTo(column, value), SCHEMA)) == (expected,)
 
 
-@pytest.mark.parametrize("value", [None, np.datetime64("NaT"), pd.NaT, pd.NA, pa.scalar(None, pa.int64())], ids=repr)
+@pytest.mark.parametrize("value", [None, np.datetime64("NaT"), pd.NaT, pd.NA, pa.scalar(None, pa.int64())], ids=plain)
 def test_null_in_any_form_equals_nothing(value: Any) -> None:
     assert bound("int = ?", value) == bound("timestamp <> ?", value) == FALSE
     assert bind(EqualTo("timestamp", value), SCHEMA) == FALSE
@@ -98,7 +104,7 @@ def test_null_in_any_form_equals_nothing(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [[1, 2], (2, 1), {1, 2}, range(1, 3), np.array([1, 2]), pa.array([2, 1]), pd.Series([1, 2])], ids=repr
+    "values", [[1, 2], (2, 1), {1, 2}, range(1, 3), np.array([1, 2]), pa.array([2, 1]), pd.Series([1, 2])], ids=plain
 )
 def test_a_collection_fits_after_in(values: Any) -> None:
     assert literals(bound("int IN (?)", values)) == (1, 2)
@@ -122,7 +128,7 @@ def test_a_collection_fits_after_in(values: Any) -> None:
         ("time", dt.time(1, tzinfo=EAST)),
         ("timestamp", pa.scalar([1])),
     ],
-    ids=repr,
+    ids=plain,
 )
 def test_a_value_that_is_none_of_the_type_is_an_expression_error(column: str, value: Any) -> None:
     with pytest.raises(ExpressionError):
