@@ -251,7 +251,7 @@ def test_R2_no_file_goes_where_the_metadata_cannot_follow(
         def fail(*_: object) -> None:
             raise StorageError("the disk is full")
 
-        patch.setattr(Materializer, "catch_up", fail)
+        patch.setattr(Materializer, "write", fail)
         with pytest.warns(MaterializationWarning):
             expired = table.maintenance.expire_snapshots().older_than(FAR).commit()
     assert len(expired.snapshot_ids) == 3
