@@ -22,3 +22,8 @@ def rows(
     """The rows of a query as tuples."""
     result = connection.execute(sql, dict(parameters)) if parameters else connection.execute(sql)
     return result.fetchall()
+
+
+def literal(text: str) -> str:
+    """A string in SQL, for statements that take no parameters."""
+    return "'" + text.replace("'", "''") + "'"
