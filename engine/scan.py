@@ -18,6 +18,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.parse import parse_filter
+from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.name_mapping import table_name_mapping
 from icecore.engine.row_filter import filter_batches, filter_columns
 from icecore.engine.scan_task import FileScanTask
@@ -81,7 +82,14 @@ class DataScan:
 
     @cached_property
     def planned(self) -> PlannedFiles:
-        return self._planner.plan(self._state, self.snapshot, self.row_filter, self.schema)
+        listed, entries = self._manifests()
+        return self._planner.plan_manifests(self._state, listed, self.row_filter, self.schema, entries)
+
+    def _manifests(self) -> tuple[tuple[ListedManifest, ...], str]:
+        """The manifests to plan over, and a condition in SQL over their entries `e`."""
+        if self.snapshot is None:
+            return (), "TRUE"
+        return self._planner.repository.list_manifests(self._state, self.snapshot), "TRUE"
 
     def plan_files(self) -> list[FileScanTask]:
         """One task for each file, whole."""

@@ -12,6 +12,7 @@ from icecore.engine.decide import ChangeMetadata
 from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.incremental import IncrementalAppendScan
 from icecore.engine.log.read_models import dotted
 from icecore.engine.maintenance import Maintenance
 from icecore.engine.manage_snapshots import ManageSnapshots
@@ -20,6 +21,7 @@ from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
 from icecore.engine.scan import DataScan
 from icecore.engine.schema_update import UpdateSchema
+from icecore.engine.snapshot_range import SnapshotRange
 from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -157,6 +159,42 @@ class Table:
             snapshot_id=snapshot_id,
             ref=ref,
             as_of=as_of,
+            case_sensitive=case_sensitive,
+            limit=limit,
+            parameters=parameters,
+        )
+
+    def incremental_append_scan(
+        self,
+        row_filter: Filter = None,
+        *,
+        from_snapshot_id_exclusive: int | None = None,
+        from_snapshot_id_inclusive: int | None = None,
+        to_snapshot_id_inclusive: int | None = None,
+        branch: str | None = None,
+        selected_fields: Sequence[str] = ("*",),
+        case_sensitive: bool = True,
+        limit: int | None = None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    ) -> IncrementalAppendScan:
+        """A scan of the rows that appends brought after one snapshot, up to another, by the table's current schema.
+
+        Overwrites, deletes and compactions are passed over. Without a start it begins at the oldest snapshot, without
+        an end it ends at the head of the branch. Raises what `SnapshotRange.of` and `scan` raise.
+        """
+        snapshots = SnapshotRange.of(
+            self.metadata,
+            from_exclusive=from_snapshot_id_exclusive,
+            from_inclusive=from_snapshot_id_inclusive,
+            to_inclusive=to_snapshot_id_inclusive,
+            branch=branch,
+        )
+        return IncrementalAppendScan.between(
+            self._planner,
+            self._state,
+            snapshots,
+            row_filter,
+            selected_fields=tuple(selected_fields),
             case_sensitive=case_sensitive,
             limit=limit,
             parameters=parameters,
