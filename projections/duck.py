@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import duckdb
@@ -27,3 +28,13 @@ def rows(
 def literal(text: str) -> str:
     """A string in SQL, for statements that take no parameters."""
     return "'" + text.replace("'", "''") + "'"
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
+    """An Arrow table under a name, inside of the block."""
+    connection.register(name, table)
+    try:
+        yield
+    finally:
+        connection.unregister(name)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.projections.entry_typing import EntryTyping
@@ -48,6 +49,12 @@ class Scope:
         ids = pa.array(first_row_ids, pa.int64()).take(pa.array(order))
         return cls(tuple(parts), typing, ordered, ids, len(numbers) == asked)
 
+    @classmethod
+    def nothing(cls, segments: Sequence[Segment], typing: EntryTyping) -> Scope:
+        """No manifests at all, with the columns of a segment."""
+        none = np.array([], np.int64)
+        return cls(((segments[0], "FALSE"),), typing, none, pa.array([], pa.int64()), True)
+
     @property
     def spec_ids(self) -> frozenset[int]:
         """The partition specs that entries may be of."""
@@ -71,8 +78,6 @@ class Scope:
 
     def row_ids(self, manifests: pa.ChunkedArray, own: pa.ChunkedArray, offsets: pa.ChunkedArray) -> pa.ChunkedArray:
         """First row ids of files: their own, or else what they take from their manifests'."""
-        import pyarrow.compute as pc
-
         if self.first_row_ids.null_count == len(self.first_row_ids):
             return own
         places = np.searchsorted(self.numbers, manifests.to_numpy())

@@ -56,6 +56,9 @@ NOT_LOADED = frozenset(
 )
 
 
+KEY_PARTS = 4
+
+
 def manifest_key(listed: ListedManifest) -> str:
     """What tells manifests apart, together with all that entries inherit.
 
@@ -86,6 +89,11 @@ class EntryTable:
     @property
     def schema(self) -> Schema:
         return self.typing.schema
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The numbers of the loaded manifests by path, as `m` has them."""
+        return {key.rsplit("|", KEY_PARTS)[0]: number for key, number in self.where.items()}
 
     def changed(self) -> None:
         """Brings what follows from the segments up to date; a manifest of several is taken from the first."""
