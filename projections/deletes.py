@@ -89,7 +89,9 @@ def path_bounds(columns: Mapping[str, str]) -> str:
 def equality_bounds(columns: Mapping[str, str], ids: Iterable[int]) -> str:
     """Whether the equality delete file `d` may delete a row of `data`, by nulls and bounds of its columns."""
     conditions = [
-        f"(NOT list_contains(d.equality_ids, {i}) OR {_may_overlap(columns, i)})" for i in ids if f"lower_{i}" in columns
+        f"(NOT list_contains(d.equality_ids, {i}) OR {_may_overlap(columns, i)})"
+        for i in ids
+        if f"lower_{i}" in columns
     ]
     return " AND ".join(conditions) or "TRUE"
 

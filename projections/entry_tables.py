@@ -6,7 +6,6 @@ few new manifests at a time stay in memory until they are worth a file, and smal
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 import threading
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, evolve, field
 
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import StorageError, ValidationError
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
@@ -29,7 +28,16 @@ from icecore.projections import duck
 from icecore.projections.entry_scope import Scope
 from icecore.projections.entry_typing import EntryTyping, Typed
 from icecore.projections.manifest_entries import ManifestEntries
-from icecore.projections.segment_files import FILE, NOTHING, NUMBER_BITS, Growing, Segment, SegmentFolder
+from icecore.projections.segment_files import (
+    FILE,
+    NOTHING,
+    NUMBER_BITS,
+    Growing,
+    Segment,
+    SegmentFolder,
+    SegmentInfo,
+    file_name,
+)
 from icecore.projections.segments import inherit_sequence_numbers, widen_all
 
 MEMORY_VARIABLE = "ICECORE_CACHE_MEMORY"
@@ -43,7 +51,7 @@ MANIFESTS_IN_MEMORY = 16
 CELLS_IN_MEMORY = 2_000_000
 MERGED_AT_ONCE = 4
 MOST_FILES = 8
-MOST_IDLE_MERGES = 2
+MOST_IDLE_MERGES = 1
 NOT_LOADED = frozenset(
     {
         "column_sizes",
@@ -74,7 +82,8 @@ class EntryTable:
     """The entries of one table: its segments, and which manifest is where.
 
     `columns` maps the names of the columns that any segment has to their DuckDB types; `name` is that of a view over
-    what a scan looks into, while there is one. `version` changes whenever segments do.
+    what a scan looks into, while there is one. `kept` are manifests that no merge may leave behind now. `version`
+    changes whenever segments do. `passed_over` are files, and their manifests, that have nothing that others lack.
     """
 
     name: str
@@ -84,6 +93,8 @@ class EntryTable:
     segments: list[Segment] = field(factory=list)
     where: dict[str, int] = field(factory=dict)
     columns: dict[str, str] = field(factory=dict)
+    kept: frozenset[str] = frozenset()
+    passed_over: dict[str, tuple[str, ...]] = field(factory=dict)
     version: int = 0
 
     @property
@@ -163,14 +174,25 @@ class EntryTables:
         self._tables.move_to_end(stream)
         return known
 
-    def load(self, table: EntryTable, manifests: Sequence[ListedManifest], storage: Storage) -> None:
-        """Makes sure that the manifests are loaded."""
+    def load(
+        self,
+        table: EntryTable,
+        manifests: Sequence[ListedManifest],
+        storage: Storage,
+        looked_for: Iterable[ListedManifest] = (),
+    ) -> None:
+        """Makes sure that the manifests are loaded; those in `looked_for` are not loaded, but kept where they are."""
         missing = _missing(table, manifests)
         if missing and table.folder is not None:
             self._attach_new(table, table.folder)
             missing = _missing(table, manifests)
         if missing:
             self._expand(table, missing, storage)
+            table.kept = frozenset(manifest_key(m) for m in (*manifests, *looked_for))
+            self._merge_if_many(table)
+            table.kept = frozenset()
+            if _missing(table, manifests):
+                raise StorageError(f"manifests of {table.stream} got lost among its segments")
 
     # Segments
 
@@ -179,28 +201,51 @@ class EntryTables:
         return self._made
 
     def _attach_new(self, table: EntryTable, folder: SegmentFolder) -> None:
-        """Takes up files that are there, of earlier processes or others; those with nothing new are dropped."""
-        known = {s.path.name for s in table.segments if s.path is not None}
+        """Takes up the files that are there, of earlier processes or others, and have what is not known yet.
+
+        A file is removed where larger ones have all that it has. Which ones these are is the same for every process.
+        """
+        held = {s.path.name: s for s in table.segments if s.path is not None}
+        covered: set[str] = set()
         for name in folder.names():
-            if name in known:
-                continue
-            number = self._next()
-            info = folder.attach(self.connection, name, _alias(number))
-            if info is None:
-                continue
-            conversions = info.typed.conversions(table.typing)
-            on_disk = {key for s in table.segments if s.path is not None for key in s.info.manifests}
-            if conversions is None or on_disk.issuperset(info.manifests):
-                folder.detach(self.connection, _alias(number))
+            keys = table.passed_over.get(name)
+            if name in held:
+                keys = held[name].info.manifests
+            if keys is None:
+                number = self._next()
+                info = folder.attach(self.connection, name, _alias(number))
+                if info is None:
+                    continue
+                keys = info.manifests
+                if not covered.issuperset(keys) and not table.where.keys() >= set(keys):
+                    self._take_up(table, folder, name, number, info)
+                else:
+                    folder.detach(self.connection, _alias(number))
+                    table.passed_over[name] = keys
+            if name not in held and covered.issuperset(keys):
                 folder.remove([name])
-                continue
-            table.segments.append(
-                Segment(number, f"{_alias(number)}.entries", info, conversions, folder.path / name)
-            )
-            table.changed()
+            covered.update(keys)
+
+    def _take_up(
+        self, table: EntryTable, folder: SegmentFolder, name: str, number: int, info: SegmentInfo | None = None
+    ) -> Segment | None:
+        """Makes a file part of the table; None where it is gone, or where its types do not fit: then it goes."""
+        info = info or folder.attach(self.connection, name, _alias(number))
+        if info is None:
+            return None
+        conversions = info.typed.conversions(table.typing)
+        if conversions is None:
+            folder.detach(self.connection, _alias(number))
+            folder.remove([name])
+            return None
+        segment = Segment(number, f"{_alias(number)}.entries", info, conversions, folder.path / name)
+        table.segments.append(segment)
+        table.changed()
+        return segment
 
     def _retype(self, table: EntryTable) -> None:
         """After a change of schema or specs: what does not fit any more is let go, and expanded again when needed."""
+        table.passed_over.clear()
         for segment in list(table.segments):
             conversions = segment.info.typed.conversions(table.typing)
             if conversions is None:
@@ -227,17 +272,9 @@ class EntryTables:
     def _expand(self, table: EntryTable, missing: Sequence[ListedManifest], storage: Storage) -> None:
         rows = sum(_rows(m) for m in missing)
         many = len(missing) >= MANIFESTS_IN_MEMORY or rows * (25 + 5 * _width(table)) >= CELLS_IN_MEMORY
-        if table.folder is not None and many:
-            with contextlib.suppress(OSError, duckdb.Error):
-                number = self._next()
-                with table.folder.writing(self.connection, _alias(number)) as growing:
-                    self._fill(growing, table, missing, storage)
-                self._attach_new(table, table.folder)
-                if not _missing(table, missing):
-                    self._merge_if_many(table)
-                    return
-            # A cache that can't be written is no reason to fail a plan.
-            table.folder = None
+        if table.folder is not None and many and self._write(table, table.folder, missing, storage):
+            return
+        missing = _missing(table, missing)
         segment = table.in_memory()
         if segment is None:
             number = self._next()
@@ -245,15 +282,25 @@ class EntryTables:
             table.segments.insert(0, segment)
         growing = Growing(self.connection, segment.entries, segment.info)
         try:
-            self._fill(growing, table, _missing(table, missing), storage)
+            self._fill(growing, table, missing, storage)
         finally:
             segment.info = growing.info
             table.changed()
-        self._merge_if_many(table)
 
-    def _fill(
-        self, growing: Growing, table: EntryTable, missing: Sequence[ListedManifest], storage: Storage
-    ) -> None:
+    def _write(
+        self, table: EntryTable, folder: SegmentFolder, missing: Sequence[ListedManifest], storage: Storage
+    ) -> bool:
+        """Expands manifests into a new file. False where it can't be written, or somebody else removed it at once."""
+        try:
+            with folder.writing(self.connection, _alias(self._next())) as growing:
+                self._fill(growing, table, missing, storage)
+        except (OSError, duckdb.Error):
+            # A cache that can't be written is no reason to fail a plan. What can't be read is found out once more.
+            table.folder = None
+            return False
+        return self._take_up(table, folder, file_name(growing.info), self._next()) is not None
+
+    def _fill(self, growing: Growing, table: EntryTable, missing: Sequence[ListedManifest], storage: Storage) -> None:
         batch: list[pa.Table] = []
         manifests: list[ListedManifest] = []
         for listed in sorted(missing, key=lambda m: m.manifest.partition_spec_id):
@@ -296,15 +343,16 @@ class EntryTables:
             # Many small files are slower, nothing else.
             table.folder = None
             return
+        if self._take_up(table, folder, file_name(growing.info), self._next()) is None:
+            return
         for segment in segments:
             self._drop(table, segment)
         table.changed()
-        self._attach_new(table, folder)
 
     def _copy(self, growing: Growing, table: EntryTable, segment: Segment, taken: set[str]) -> None:
         keys, idles, olds = [], [], []
         for number, (key, idle) in enumerate(zip(segment.info.manifests, segment.info.idle, strict=True)):
-            idle = 0 if number in segment.looked_for else idle + 1
+            idle = 0 if number in segment.looked_for or key in table.kept else idle + 1
             if key not in taken and idle <= MOST_IDLE_MERGES:
                 keys.append(key)
                 idles.append(idle)

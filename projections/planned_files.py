@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -135,7 +136,9 @@ class PlannedFiles:
         specs, schema = self.state.metadata.specs, self.state.metadata.all_fields
         names = (*TASK_COLUMNS, "sequence_number")
         columns = zip(*(_values(files, n) for n in names), strict=True)
-        rows = zip(columns, self._partitions(specs, schema), self.residuals(), self._deletes(specs, schema), strict=True)
+        rows = zip(
+            columns, self._partitions(specs, schema), self.residuals(), self._deletes(specs, schema), strict=True
+        )
         data = DataFileContent.DATA
         return [
             FileScanTask(
@@ -193,7 +196,7 @@ class PlannedFiles:
         used = sorted(set(places))
         rows = self.deletes.take(pa.array(used, pa.int64())).to_pylist()
         made = {p: row_to_file(r, specs[r["spec_id"]], schema) for p, r in zip(used, rows, strict=True)}
-        return [tuple(made[p] for p in places[a:z]) for a, z in zip(offsets, offsets[1:], strict=False)]
+        return [tuple(made[p] for p in places[a:z]) for a, z in itertools.pairwise(offsets)]
 
 
 def _values(files: pa.Table, name: str) -> list[Any]:
@@ -213,18 +216,18 @@ def _values(files: pa.Table, name: str) -> list[Any]:
     return [None if v is None else tuple(v) for v in column.to_pylist()]
 
 
-def _keys(table: pa.Table, manifest: str, ordinal: str) -> Codes:
-    """What tells entries apart, as structured numbers that sort."""
+def _keys(table: pa.Table, manifest: str, ordinal: str) -> npt.NDArray[np.void]:
+    """What tells entries apart, as pairs of numbers that sort."""
     out = np.empty(table.num_rows, [("m", np.int64), ("o", np.int64)])
     out["m"], out["o"] = table[manifest].to_numpy(), table[ordinal].to_numpy()
-    return out  # type: ignore[return-value]
+    return out
 
 
-def _places(keys: Codes, wanted: Codes) -> Codes:
+def _places(keys: npt.NDArray[np.void], wanted: npt.NDArray[np.void]) -> Codes:
     """Where each of the wanted keys is."""
-    order = np.lexsort((keys["o"], keys["m"]))  # type: ignore[index]
-    ordered = keys[order]
-    return order[np.searchsorted(ordered, wanted)]
+    order = np.lexsort((keys["o"], keys["m"]))
+    found: Codes = order[np.searchsorted(keys[order], wanted)]
+    return found
 
 
 def _from_bits(numbers: Sequence[int]) -> int:

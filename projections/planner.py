@@ -227,7 +227,8 @@ class Planner:
             return data, deletes
         wanted = self._prune(manifests.data, bound, table, state.metadata, schema)
         wanted_deletes = self._prune(manifests.deletes, bound, table, state.metadata, schema) if wanted else []
-        self._tables.load(table, [*wanted, *wanted_deletes], self.repository.storage_of(state))
+        storage = self.repository.storage_of(state)
+        self._tables.load(table, [*wanted, *wanted_deletes], storage, manifests.listed)
         data, deletes = manifests.scopes_in(table)
         if data.complete and deletes.complete:
             return data, deletes
@@ -285,7 +286,7 @@ class Planner:
         wanted_deletes: list[ListedManifest] = []
         if wanted:
             wanted_deletes = self._prune(manifests.deletes, planned.bound, table, state.metadata, planned.schema)
-            self._tables.load(table, wanted, self.repository.storage_of(state))
+            self._tables.load(table, wanted, self.repository.storage_of(state), manifests.listed)
             scanned, rows, after_partition = self._count(table.scope(wanted), planned, entries)
         data = [m for m in manifests.listed if m.manifest.content is ManifestContent.DATA]
         totals = _totals(data, added_only=entries != "TRUE")

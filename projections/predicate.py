@@ -83,8 +83,8 @@ def plan_predicate(
 ) -> PlanPredicate:
     """The conditions of a bound filter for files of any of the specs.
 
-    `columns` maps the columns that the table has to their DuckDB types. Parameters are named `p0`, `p1` and so on. Where
-    it is known that there are files of no other specs than `spec_ids`, conditions that all these share need no guard.
+    `columns` maps the columns that the table has to their DuckDB types. Parameters are named `p0`, `p1` and so on.
+    Where there are files of no other specs than `spec_ids`, conditions that all these share need no guard.
     """
     values = Values()
     leaves = predicates(bound)
@@ -175,7 +175,8 @@ def _leaf_might(
         if sql != "TRUE":
             by_spec.setdefault(sql, []).append(spec_id)
     guarded = (
-        sql if everywhere == set(ids) else disjunction(f"spec_id {_is_not(ids)}", sql) for sql, ids in by_spec.items()
+        sql if everywhere == frozenset(ids) else disjunction(f"spec_id {_is_not(ids)}", sql)
+        for sql, ids in by_spec.items()
     )
     return conjunction(*guarded, by_metrics)
 
@@ -198,7 +199,7 @@ def _leaf_all(
         if sql != "FALSE":
             by_spec.setdefault(sql, []).append(spec_id)
     guarded = (
-        sql if everywhere == set(ids) else conjunction(f"spec_id {_is(ids)}", sql) for sql, ids in by_spec.items()
+        sql if everywhere == frozenset(ids) else conjunction(f"spec_id {_is(ids)}", sql) for sql, ids in by_spec.items()
     )
     whole = disjunction(*guarded, by_metrics)
     return whole if whole in ("TRUE", "FALSE") else f"coalesce({whole}, FALSE)"

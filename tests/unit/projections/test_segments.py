@@ -6,7 +6,6 @@ import math
 import struct
 import uuid
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icecore.engine.errors import CorruptFileError, MissingFileError, ValidationError
+from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.manifest_avro import write_manifest
 from icecore.engine.formats.typed_values import arrow_type, identity_bytes, typed_values
@@ -420,7 +419,9 @@ def test_manifests_one_after_another_are_as_each_alone() -> None:
     together = inherit_sequence_numbers(pa.concat_tables([first, second]), three, counts)
     wide = widen_all(together, counts, schema=SCHEMA, specs={0: UNPARTITIONED}).table
     for table, manifest, start in ((first, manifests[0], 0), (second, manifests[1], 3)):
-        alone = widen(inherit_sequence_numbers(table, [manifest], [len(table)]), schema=SCHEMA, specs={0: UNPARTITIONED})
+        alone = widen(
+            inherit_sequence_numbers(table, [manifest], [len(table)]), schema=SCHEMA, specs={0: UNPARTITIONED}
+        )
         part = wide.slice(start, len(table)).select(alone.table.column_names)
         assert part.to_pylist() == alone.table.to_pylist()
     assert wide["ordinal"].to_pylist() == [0, 1, 2, 0, 1]
@@ -429,7 +430,7 @@ def test_manifests_one_after_another_are_as_each_alone() -> None:
 
 def test_M2_the_manifest_of_a_corrupt_entry_is_named() -> None:
     table = entries({}, {"status": 0, "file_path": "file:///lost"})
-    with pytest.raises(CorruptFileError, match="^other: .*file:///lost"):
+    with pytest.raises(CorruptFileError, match=r"^other: .*file:///lost"):
         inherit_sequence_numbers(table, [MANIFEST, evolve(MANIFEST, manifest_path="other")], [1, 1])
 
 
