@@ -63,7 +63,8 @@ NOT_LOADED = frozenset(
     }
 )
 
-
+# Of the columns above, what the wide entries are not made of.
+NOT_NEEDED = frozenset({"column_sizes"})
 KEY_PARTS = 4
 
 
@@ -308,7 +309,7 @@ class EntryTables:
             if manifests and (full or manifests[-1].manifest.partition_spec_id != listed.manifest.partition_spec_id):
                 _add(growing, table, batch, manifests)
                 batch, manifests = [], []
-            batch.append(self._entries.canonical(table.stream, listed, storage))
+            batch.append(self._entries.canonical(table.stream, listed, storage, NOT_NEEDED))
             manifests.append(listed)
         _add(growing, table, batch, manifests)
 

@@ -30,9 +30,9 @@ def expanded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     found: list[str] = []
     real = ManifestEntries.canonical
 
-    def canonical(self: ManifestEntries, stream: str, listed: Any, storage: Any) -> pa.Table:
+    def canonical(self: ManifestEntries, stream: str, listed: Any, *args: Any) -> pa.Table:
         found.append(listed.manifest.manifest_path)
-        return real(self, stream, listed, storage)
+        return real(self, stream, listed, *args)
 
     def for_plans(self: EntryTables, growing: Any, table: Any, missing: Any, storage: Any) -> None:
         monkeypatch.setattr(ManifestEntries, "canonical", canonical)
