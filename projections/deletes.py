@@ -17,7 +17,16 @@ from icecore.projections.entry_scope import Scope, used_columns
 from icecore.projections.entry_typing import PATH_FIELD_ID
 
 DELETES = "plan/deletes.sql"
-_OF_DATA = ("ordinal", "status", "content", "snapshot_id", "file_path", "sequence_number", "partition_key")
+_OF_DATA = (
+    "ordinal",
+    "status",
+    "content",
+    "snapshot_id",
+    "file_path",
+    "spec_id",
+    "sequence_number",
+    "partition_key",
+)
 _OF_DELETES = (
     "ordinal",
     "status",

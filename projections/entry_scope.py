@@ -51,9 +51,10 @@ class Scope:
 
     @classmethod
     def nothing(cls, segments: Sequence[Segment], typing: EntryTyping) -> Scope:
-        """No manifests at all, with the columns of a segment."""
+        """No manifests at all, with the columns of some segment, which must be."""
         none = np.array([], np.int64)
-        return cls(((segments[0], "FALSE"),), typing, none, pa.array([], pa.int64()), True)
+        some = next(s for s in segments if s.info.columns)
+        return cls(((some, "FALSE"),), typing, none, pa.array([], pa.int64()), True)
 
     @property
     def spec_ids(self) -> frozenset[int]:

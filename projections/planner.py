@@ -45,6 +45,8 @@ Found = TypeVar("Found")
 
 FILES = "plan/files.sql"
 KEPT_LISTS = 16
+DAMAGE = (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
+"""What DuckDB raises where a segment file is damaged."""
 
 
 @define
@@ -158,7 +160,7 @@ class Planner:
             connection = self._tables.connection
             with duck.registered(connection, "scan_manifests_arrow", scope.to_arrow()):
                 duck.rows(connection, query("plan/scan.sql", "scan_manifests"))
-            if table.segments:
+            if table.columns:
                 view = query("plan/scan.sql", "entries_view")
                 columns = [c for c in table.columns if c != "m"]
                 entries = (scope if scope.parts else Scope.nothing(table.segments, table.typing)).relation(columns)
@@ -172,8 +174,10 @@ class Planner:
         with self._tables.lock:
             try:
                 return action()
-            except duckdb.Error:
+            except DAMAGE:
                 self._tables.distrust(state.stream)
+            except duckdb.Error as e:
+                raise StorageError(f"the entries of {state.stream} can't be planned over: {e}") from e
             try:
                 return action()
             except duckdb.Error as e:

@@ -133,28 +133,35 @@ class Growing:
 
     def add(self, rows: pa.Table, typed: Typed, manifests: Sequence[str], idle: Sequence[int] | None = None) -> None:
         """Appends rows whose manifests, numbered in `m`, follow on those that are there."""
-        self.connection.register("incoming", rows)
-        try:
-            self.add_query(query(FILE, "incoming"), typed, manifests, idle or [0] * len(manifests))
-        finally:
-            self.connection.unregister("incoming")
+        # Found by its name in this frame: a registered table would be held until the transaction ends, as all are.
+        incoming = rows
+        described = self.connection.execute(query(FILE, "describe").format(source=query(FILE, "incoming"))).fetchall()
+        sql = self._insert(query(FILE, "incoming"), {name: kind for name, kind, *_ in described})
+        ((count,),) = self.connection.execute(sql).fetchall()
+        self._added(typed, manifests, idle or [0] * len(manifests), count)
+        del incoming
 
     def add_query(self, source: str, typed: Typed, manifests: Sequence[str], idle: Sequence[int]) -> None:
         """As `add`, for the rows of a query."""
         described = duck.rows(self.connection, query(FILE, "describe").format(source=source))
-        columns = {name: kind for name, kind, *_ in described}
+        ((count,),) = duck.rows(self.connection, self._insert(source, {name: kind for name, kind, *_ in described}))
+        self._added(typed, manifests, idle, count)
+
+    def _insert(self, source: str, columns: Mapping[str, str]) -> str:
+        """The statement that takes the rows of a query over; the table has room for them then."""
         known = self.info.columns
+        self.info = evolve(self.info, columns={**columns, **known})
         if not known:
-            sql = query(FILE, "create_entries").format(entries=self.entries, source=source)
-        else:
-            for name in columns.keys() - known.keys():
-                add = query(FILE, "add_column").format(entries=self.entries, column=quote(name), kind=columns[name])
-                duck.rows(self.connection, add)
-            sql = query(FILE, "insert_entries").format(entries=self.entries, source=source)
-        ((rows,),) = duck.rows(self.connection, sql)
+            return query(FILE, "create_entries").format(entries=self.entries, source=source)
+        for name in columns.keys() - known.keys():
+            add = query(FILE, "add_column").format(entries=self.entries, column=quote(name), kind=columns[name])
+            duck.rows(self.connection, add)
+        return query(FILE, "insert_entries").format(entries=self.entries, source=source)
+
+    def _added(self, typed: Typed, manifests: Sequence[str], idle: Sequence[int], rows: int) -> None:
         had = self.info.typed
         self.info = SegmentInfo(
-            {**columns, **known},
+            self.info.columns,
             Typed(
                 {**had.types, **typed.types},
                 had.unreadable | typed.unreadable,
