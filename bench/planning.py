@@ -68,6 +68,7 @@ def one_more(_: str, warehouse: str) -> dict[str, Any]:
 
     with icecore.open(warehouse) as catalog:
         table = catalog.load_table("ns.t")
+        table.set_properties({"commit.manifest-merge.enabled": "false"})
         plan = lambda: table.scan(POINT).plan().to_arrow().num_rows
         plan()
         schema = table.scan(limit=0).to_arrow().schema

@@ -118,14 +118,14 @@ class PlannedFiles:
 
     def deletes_by_file(self) -> tuple[pa.Array, pa.Array]:
         """For each file its delete files: offsets into the second array, which has rows of `deletes`."""
-        files = _keys(self.files, "m", "ordinal")
+        count = self.files.num_rows
         if self.pairs.num_rows == 0:
-            return pa.array(np.zeros(len(files) + 1, np.int32)), pa.array([], pa.int64())
-        data = _places(files, _keys(self.pairs, "m", "ordinal"))
-        deletes = _places(_keys(self.deletes, "m", "ordinal"), _keys(self.pairs, "dm", "dordinal"))
+            return pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.int64())
+        data = _places(self.files, self.pairs, "m", "ordinal")
+        deletes = _places(self.deletes, self.pairs, "dm", "dordinal")
         order = np.argsort(data, kind="stable")
-        offsets = np.zeros(len(files) + 1, np.int32)
-        np.cumsum(np.bincount(data, minlength=len(files)), out=offsets[1:])
+        offsets = np.zeros(count + 1, np.int32)
+        np.cumsum(np.bincount(data, minlength=count), out=offsets[1:])
         return pa.array(offsets), pa.array(deletes[order])
 
     def tasks(self) -> list[FileScanTask]:
@@ -216,17 +216,19 @@ def _values(files: pa.Table, name: str) -> list[Any]:
     return [None if v is None else tuple(v) for v in column.to_pylist()]
 
 
-def _keys(table: pa.Table, manifest: str, ordinal: str) -> npt.NDArray[np.void]:
-    """What tells entries apart, as pairs of numbers that sort."""
-    out = np.empty(table.num_rows, [("m", np.int64), ("o", np.int64)])
-    out["m"], out["o"] = table[manifest].to_numpy(), table[ordinal].to_numpy()
-    return out
+def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> Codes:
+    """The row of `entries` that each pair names by manifest and ordinal."""
+    manifests, ordinals = (entries[n].to_numpy() for n in ("m", "ordinal"))
+    known = np.unique(manifests)
+    stride = int(ordinals.max()) + 1
 
+    def keys(m: Codes, o: Codes) -> Codes:
+        out: Codes = np.searchsorted(known, m) * stride + o
+        return out
 
-def _places(keys: npt.NDArray[np.void], wanted: npt.NDArray[np.void]) -> Codes:
-    """Where each of the wanted keys is."""
-    order = np.lexsort((keys["o"], keys["m"]))
-    found: Codes = order[np.searchsorted(keys[order], wanted)]
+    have = keys(manifests, ordinals)
+    order = np.argsort(have, kind="stable")
+    found: Codes = order[np.searchsorted(have[order], keys(pairs[manifest].to_numpy(), pairs[ordinal].to_numpy()))]
     return found
 
 
