@@ -28,7 +28,7 @@ from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.engine.sql_files import query
+from icecore.engine.sql_files import query, quote
 from icecore.engine.state import TableState
 from icecore.projections import duck
 from icecore.projections.deletes import DeleteKinds, delete_pairs_sql
@@ -132,6 +132,35 @@ class Planner:
         """
         started = time.perf_counter()
         return self._trusting(state, lambda: self._plan(state, listed, bound, schema, entries, started))
+
+    def plan_with_columns(
+        self,
+        state: TableState,
+        listed: Sequence[ListedManifest],
+        bound: Expression,
+        schema: Schema,
+        columns: Sequence[str],
+        entries: str = "TRUE",
+    ) -> tuple[PlannedFiles, pa.Table]:
+        """As `plan_manifests`, with those of the named columns that the wide entries have, in the order of `files`."""
+
+        def look() -> tuple[PlannedFiles, pa.Table]:
+            planned = self.plan_manifests(state, listed, bound, schema, entries)
+            if not planned.files.num_rows:
+                return planned, pa.table({})
+            table = self._table(state)
+            scope = table.scope(self._manifests(listed).data)
+            names = [n for n in columns if n in scope.columns()]
+            places = planned.files.select(["m", "ordinal"]).append_column(
+                "place", pa.array(range(planned.files.num_rows), pa.int64())
+            )
+            with duck.registered(self._tables.connection, "planned_files", places):
+                selected = "".join(f", e.{quote(n)}" for n in names)
+                sql = query(FILES, "columns_of_files")
+                relation = scope.relation(dict.fromkeys(("ordinal", *names)))
+                return planned, self._arrow(sql.format(entries=relation, columns=selected), {})
+
+        return self._trusting(state, look)
 
     def over_entries(
         self,

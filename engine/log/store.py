@@ -211,6 +211,10 @@ class EventStore:
         found = self.row(EVENTS, "position_at", timestamp_ms=timestamp_ms)
         return 0 if found is None else int(found["position"])
 
+    def is_committed(self, position: int) -> bool:
+        """Whether an event that this thread sees can't be rolled back by it any more."""
+        return not self.connection().in_transaction or position <= self._local.begun_at
+
     # Writing
 
     @contextlib.contextmanager
@@ -306,6 +310,7 @@ class WriteTransaction:
         self.store = store
         self.events: list[Event] = []
         self._position, self._hash, self._recorded_at_ms = store.head()
+        store._local.begun_at = self._position
         self.transaction_id: str | None = None
 
     @property

@@ -27,3 +27,6 @@ WHERE e.content = 0 AND e.status <> 2 AND ({where});
 
 -- name: manifests_in_scan
 SELECT i FROM summaries WHERE {where} ORDER BY i;
+
+-- name: columns_of_files
+SELECT p.place{columns} FROM planned_files AS p JOIN {entries} AS e USING (m, ordinal) ORDER BY p.place;

@@ -19,8 +19,8 @@ from attrs import evolve
 from core_tables import local, repository_of, store_of
 
 import icecore
+from icecore.engine import gathering
 from icecore.engine import repository as repository_module
-from icecore.engine import transaction as transaction_module
 from icecore.engine.events import GENESIS_HASH, Event, canonical
 from icecore.engine.formats.metadata_json import table_metadata_to_json
 from icecore.engine.log import store as store_module
@@ -40,7 +40,7 @@ def pin(monkeypatch: pytest.MonkeyPatch) -> None:
     times = itertools.count(1_700_000_000_000, 1000)
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers), version=4))
     monkeypatch.setattr(repository_module, "new_event_id", lambda: f"event-{next(numbers)}")
-    monkeypatch.setattr(transaction_module, "new_snapshot_id", lambda taken: next(numbers))
+    monkeypatch.setattr(gathering, "new_snapshot_id", lambda taken: next(numbers))
     monkeypatch.setattr(store_module, "now_ms", lambda: next(times))
 
 

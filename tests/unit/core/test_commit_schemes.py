@@ -11,7 +11,7 @@ import pytest
 from core_tables import ids_of, local, make_table, metadata_files, peer_ids, rows, store_of
 
 import icecore
-from icecore.engine import transaction as transaction_module
+from icecore.engine import gathering
 from icecore.engine.errors import (
     CommitConflictError,
     StorageError,
@@ -321,7 +321,7 @@ def test_snapshots_of_one_event_follow_each_other_whatever_their_ids(
     """Several snapshots of one transaction build on each other in order, however their ids sort."""
     table = make_table(catalog)
     numbers = iter(ids)
-    monkeypatch.setattr(transaction_module, "new_snapshot_id", lambda taken: next(numbers))
+    monkeypatch.setattr(gathering, "new_snapshot_id", lambda taken: next(numbers))
     with table.transaction() as transaction:
         for i in range(3):
             transaction.append(rows(i))

@@ -1,0 +1,183 @@
+"""What a transaction gathers: commands for the commit to be, and the files that are written for it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import evolve
+
+from icecore.engine.data.incoming import to_arrow
+from icecore.engine.data.write import write_data_files
+from icecore.engine.decide import ChangeMetadata, Command, ProduceSnapshot
+from icecore.engine.dry_run import DryRun, paths_of
+from icecore.engine.errors import ValidationError
+from icecore.engine.events import Provenance
+from icecore.engine.ids import new_snapshot_id
+from icecore.engine.metadata_builder import MetadataBuilder, Update
+from icecore.engine.ref_updates import forwarded
+from icecore.engine.repository import Repository
+from icecore.engine.requirements import Requirement, requirements_for
+from icecore.engine.spec.content_file import ContentFile, ManifestEntryStatus
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
+from icecore.engine.state import TableState, data_folder
+from icecore.engine.storage import Storage
+from icecore.engine.write_audit_publish import branch_for
+from icecore.projections.planner import Planner
+
+Prepared = Callable[[TableState], Command | None]
+# Updates that give out the ids of columns, partition fields and orders, which files written after them carry.
+RESHAPING = frozenset(
+    {"add-schema", "set-current-schema", "add-spec", "set-default-spec", "add-sort-order", "set-default-sort-order"}
+)
+
+
+class Gathering:
+    """The commands of a transaction in the making, on the table's latest state."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        planner: Planner,
+        state: TableState,
+        provenance: Provenance,
+        committed: Callable[[TableState], None],
+        dry_run: bool = False,
+    ) -> None:
+        self._repository = repository
+        self._planner = planner
+        self._stream = state.stream
+        self._provenance = provenance
+        self._committed = committed
+        self._state = repository.live_state(state.stream)
+        self._metadata = self._state.metadata
+        self._commands: list[Prepared] = []
+        # The event of an earlier call with the same idempotency key: then nothing is done again.
+        self._answered = repository.already(provenance)
+        self._snapshot_ids: set[int] = set()
+        self._reshaping: list[Update] = []
+        self._requirements: list[Requirement] = []
+        self._is_dry = dry_run
+        self._written: list[str] = []
+        # Branches that `wap.branch` names, to be made from main by this transaction.
+        self._audited: set[str] = set()
+        self._outcome: DryRun | None = None
+
+    @property
+    def outcome(self) -> DryRun | None:
+        """What a dry run found, once it ended; None of a transaction that is none."""
+        return self._outcome
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The metadata as the changes so far leave it; snapshots of this transaction are not in it yet."""
+        return self._metadata
+
+    def _check_first_change(self) -> None:
+        if self._snapshot_ids:
+            raise ValidationError(
+                "a delete, overwrite, upsert or cherry-pick can't see a transaction's other changes of rows, so it "
+                "must be the first of them"
+            )
+
+    def _plan(self, plan: Callable[[TableState, TableMetadata], ProduceSnapshot]) -> None:
+        """Adds a command that is planned on the latest state, and on what this transaction makes of its metadata.
+
+        All files that it adds are written by it or by this transaction.
+        """
+        self._rely_on_shape()
+        reshaped = self._metadata if self._reshaping else None
+
+        def prepare(state: TableState) -> Command:
+            metadata = state.metadata
+            if MAIN_BRANCH in metadata.refs and (missing := self._audited - metadata.refs.keys()):
+                refs = {**metadata.refs, **dict.fromkeys(missing, metadata.refs[MAIN_BRANCH])}
+                state = evolve(state, metadata=evolve(metadata, refs=refs))
+            command = plan(state, reshaped or state.metadata)
+            self._written += paths_of(command.added, ManifestEntryStatus.ADDED)
+            return command
+
+        self._commands.append(prepare)
+
+    def _write(self, data: Any) -> list[ContentFile]:
+        files = self._write_files(data)
+        self._written += [f.file_path for f in files]
+        return files
+
+    def _write_files(self, data: Any) -> list[ContentFile]:
+        metadata = self._metadata
+        if self._answered is not None:
+            return []
+        self._rely_on_shape()
+        if is_spark(data):
+            from icecore.engine.spark.write import write_data_files as write_with_spark
+
+            return write_with_spark(
+                data,
+                schema=metadata.schema(),
+                spec=metadata.spec(),
+                sort_order=metadata.sort_order(),
+                location=data_folder(metadata.location, metadata.properties),
+                properties=metadata.properties,
+                file_prefix=str(uuid.uuid4()),
+                storage=self._storage,
+            )
+        return write_data_files(
+            to_arrow(data),
+            schema=metadata.schema(),
+            spec=metadata.spec(),
+            location=data_folder(metadata.location, metadata.properties),
+            storage=self._storage,
+            properties=metadata.properties,
+            file_prefix=f"00000-0-{uuid.uuid4()}",
+            sort_order=metadata.sort_order(),
+        )
+
+    def _rely_on_shape(self) -> None:
+        """Notes that files have ids which this transaction gave out: another writer must not take them meanwhile."""
+        self._requirements = requirements_for(self._state.metadata, self._reshaping)
+
+    @property
+    def _storage(self) -> Storage:
+        return self._repository.storage_of(self._state)
+
+    def _new_snapshot_id(self) -> int:
+        while (snapshot_id := new_snapshot_id(self._metadata.snapshots_by_id)) in self._snapshot_ids:
+            pass
+        self._snapshot_ids.add(snapshot_id)
+        return snapshot_id
+
+    def _branch(self, branch: str, snapshot_properties: Mapping[str, str] | None) -> str:
+        """The branch that a change of rows goes to; one that `wap.branch` names is made where there is none."""
+        wanted = branch_for(self._metadata, branch, snapshot_properties or {})
+        if wanted != branch and wanted not in self._metadata.refs:
+            self._audited.add(wanted)
+            self.add(
+                ChangeMetadata(
+                    lambda m: [] if wanted in m.refs else forwarded(m, wanted, MAIN_BRANCH, only_forward=False)
+                )
+            )
+        self._check_branch(wanted)
+        return wanted
+
+    def _check_branch(self, branch: str) -> None:
+        self._metadata.snapshot_by_ref(branch)
+        ref = self._metadata.refs.get(branch)
+        if ref is not None and ref.type is SnapshotRefType.TAG:
+            raise ValidationError(f"{branch!r} is a tag; commits go to branches")
+
+    def add(self, command: ChangeMetadata) -> None:
+        """Adds a change of metadata. Raises ValidationError at once where it does not fit what is there."""
+        updates = command.updates_for(self._metadata)
+        builder = MetadataBuilder(self._metadata)
+        builder.apply(updates, self._metadata.last_updated_ms)
+        self._metadata = builder.build()
+        self._reshaping += [u for u in updates if u["action"] in RESHAPING]
+        self._commands.append(lambda _: command)
+
+
+def is_spark(data: Any) -> bool:
+    """Whether the data is a Spark DataFrame, told without importing Spark."""
+    return any(c.__module__.startswith("pyspark.sql") and c.__name__ == "DataFrame" for c in type(data).__mro__)
