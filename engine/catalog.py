@@ -32,6 +32,7 @@ from icecore.engine.storage import Storage, to_uri
 from icecore.engine.table import Table
 from icecore.engine.view_catalog import CatalogViews
 from icecore.engine.view_repository import ViewRepository
+from icecore.engine.warehouse_mapping import storage_of
 from icecore.projections.manifest_entries import ManifestEntries
 from icecore.projections.materialize import Materializer
 from icecore.projections.planner import Planner
@@ -88,7 +89,11 @@ class Catalog(CatalogViews, CatalogLogTools):
         self._models = ReadModels(self._store)
         entries = ManifestEntries(self._store, self._models)
         self._repository = Repository(
-            self._store, self._models, entries, Materializer(self._store, self._models, entries), Storage()
+            self._store,
+            self._models,
+            entries,
+            Materializer(self._store, self._models, entries),
+            storage_of(self._store),
         )
         self._views = ViewRepository(self._repository)
         cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"

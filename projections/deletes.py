@@ -53,7 +53,12 @@ class DeleteKinds:
 
     @classmethod
     def of(cls, connection: duckdb.DuckDBPyConnection, deletes: Scope) -> DeleteKinds:
-        sql = query(DELETES, "kinds").format(deletes=deletes.relation(_OF_DELETES))
+        return cls.of_query(connection, deletes.relation(_OF_DELETES))
+
+    @classmethod
+    def of_query(cls, connection: duckdb.DuckDBPyConnection, deletes: str) -> DeleteKinds:
+        """As `of`, for a query in brackets."""
+        sql = query(DELETES, "kinds").format(deletes=deletes)
         ((vectors, named, positions, equality, ids),) = duck.rows(connection, sql)
         return cls(vectors, named, positions, equality, tuple(sorted(ids or ())))
 
@@ -64,6 +69,17 @@ def delete_pairs_sql(data: Scope, deletes: Scope, kinds: DeleteKinds, where: str
     bounds = [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in ("lower", "upper", "values", "nulls", "nans")]
     paths = [f"lower_{PATH_FIELD_ID}", f"upper_{PATH_FIELD_ID}"]
     filtered = used_columns((where,), columns)
+    return delete_pairs_between(
+        data.relation(dict.fromkeys((*_OF_DATA, *(c for c in bounds if c in columns), *filtered))),
+        deletes.relation([*_OF_DELETES, *(c for c in (*bounds, *paths) if c in columns)]),
+        columns,
+        kinds,
+        where,
+    )
+
+
+def delete_pairs_between(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, where: str) -> str:
+    """As `delete_pairs_sql`, for queries in brackets that have all of the columns."""
     parts = {
         "vectors": kinds.vectors,
         "named": kinds.named,
@@ -71,8 +87,8 @@ def delete_pairs_sql(data: Scope, deletes: Scope, kinds: DeleteKinds, where: str
         "equality": kinds.equality,
     }
     return query(DELETES, "pairs").format(
-        data=data.relation(dict.fromkeys((*_OF_DATA, *(c for c in bounds if c in columns), *filtered))),
-        deletes=deletes.relation([*_OF_DELETES, *(c for c in (*bounds, *paths) if c in columns)]),
+        data=data,
+        deletes=deletes,
         where=where,
         path_bounds=path_bounds(columns),
         equality_bounds=equality_bounds(columns, kinds.equality_ids),

@@ -136,6 +136,10 @@ class Materializer:
             with self._store.write():
                 self._claims.settle_all()
 
+    def settle_all_claims(self) -> None:
+        """As `settle_claims`, inside of a write transaction that the caller holds."""
+        self._claims.settle_all()
+
     def write_event(
         self,
         event: Event,

@@ -119,10 +119,12 @@ class PlannedFiles:
     def deletes_by_file(self) -> tuple[pa.Array, pa.Array]:
         """For each file its delete files: offsets into the second array, which has rows of `deletes`."""
         count = self.files.num_rows
-        if self.pairs.num_rows == 0:
+        if self.pairs.num_rows == 0 or count == 0:
             return pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.int64())
+        # Pairs may be of files that are not among these: a plan can be cut down to some of its files.
         data = _places(self.files, self.pairs, "m", "ordinal")
         deletes = _places(self.deletes, self.pairs, "dm", "dordinal")
+        data, deletes = data[data >= 0], deletes[data >= 0]
         order = np.argsort(data, kind="stable")
         offsets = np.zeros(count + 1, np.int32)
         np.cumsum(np.bincount(data, minlength=count), out=offsets[1:])
@@ -217,18 +219,17 @@ def _values(files: pa.Table, name: str) -> list[Any]:
 
 
 def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> Codes:
-    """The row of `entries` that each pair names by manifest and ordinal."""
+    """The row of `entries` that each pair names by manifest and ordinal, -1 where there is none."""
     manifests, ordinals = (entries[n].to_numpy() for n in ("m", "ordinal"))
-    known = np.unique(manifests)
-    stride = int(ordinals.max()) + 1
-
-    def keys(m: Codes, o: Codes) -> Codes:
-        out: Codes = np.searchsorted(known, m) * stride + o
-        return out
-
-    have = keys(manifests, ordinals)
+    wanted, ordinals_wanted = pairs[manifest].to_numpy(), pairs[ordinal].to_numpy()
+    known = np.unique(np.concatenate((manifests, wanted)))
+    stride = max(int(ordinals.max()), int(ordinals_wanted.max())) + 1
+    have = np.searchsorted(known, manifests) * stride + ordinals
+    keys = np.searchsorted(known, wanted) * stride + ordinals_wanted
     order = np.argsort(have, kind="stable")
-    found: Codes = order[np.searchsorted(have[order], keys(pairs[manifest].to_numpy(), pairs[ordinal].to_numpy()))]
+    ordered = have[order]
+    places = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    found: Codes = np.where(ordered[places] == keys, order[places], -1)
     return found
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, field
+from attrs import define, evolve, field
 
 from icecore.engine.errors import CorruptFileError, StorageError
 from icecore.engine.expression.bind import bind
@@ -93,11 +93,21 @@ class Planner:
         self._tables = EntryTables(self.repository.entries, self.cache, self.memory)
 
     def tasks(
-        self, state: TableState, snapshot: Snapshot, row_filter: str | Expression | None, schema: Schema
+        self,
+        state: TableState,
+        snapshot: Snapshot,
+        row_filter: str | Expression | None,
+        schema: Schema,
+        *,
+        paths: Collection[str] | None = None,
     ) -> list[FileScanTask]:
-        """The tasks of a scan of one snapshot by a filter over `schema`."""
+        """The tasks of a scan of one snapshot by a filter over `schema`, or those of some of its files."""
         bound = bind(parse_filter(row_filter), schema)
-        return self.plan(state, snapshot, bound, schema).tasks()
+        planned = self.plan(state, snapshot, bound, schema)
+        if paths is not None:
+            wanted = pc.is_in(planned.files["file_path"], pa.array(sorted(paths), pa.string()))
+            planned = evolve(planned, files=planned.files.filter(wanted))
+        return planned.tasks()
 
     def list_manifests(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
         """The manifests of a snapshot. The same tuple each time, while it is among the last that were asked for."""
