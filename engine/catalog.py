@@ -57,8 +57,9 @@ def open_catalog(
     """Opens a warehouse folder, making it where there is none.
 
     `actor` is who commits where a call names no author. `name` is what a new warehouse is called in `iceberg_tables`,
-    which PyIceberg's `sql` catalog must be opened under. Raises StorageError, ReadOnlyError, CorruptLogError,
-    WarehouseLockedError.
+    which PyIceberg's `sql` catalog must be opened under. The environment variable ICECORE_CACHE_MEMORY is how much of
+    the entries of manifests plans may hold in memory, `1GB` unless set. Raises StorageError, ReadOnlyError,
+    CorruptLogError, WarehouseLockedError.
     """
     return Catalog(path, create=create, read_only=read_only, actor=actor, name=name)
 

@@ -93,7 +93,7 @@ class DataScan:
         """The manifests to plan over, and a condition in SQL over their entries `e`."""
         if self.snapshot is None:
             return (), "TRUE"
-        return self._planner.repository.list_manifests(self._state, self.snapshot), "TRUE"
+        return self._planner.list_manifests(self._state, self.snapshot), "TRUE"
 
     def plan_files(self) -> list[FileScanTask]:
         """One task for each file, whole."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from attrs import define, evolve, frozen
+from attrs import define, frozen
 
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.expression.nodes import Expression
@@ -23,7 +23,7 @@ from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.sql_files import query
 from icecore.engine.state import TableState
 from icecore.projections import duck
-from icecore.projections.deletes import delete_pairs_sql
+from icecore.projections.deletes import DeleteKinds, delete_pairs_between
 from icecore.projections.entry_tables import EntryTable
 from icecore.projections.planner import Planner
 from icecore.projections.predicate import plan_predicate
@@ -124,7 +124,9 @@ class ChangesSince:
             which = "e.content = 1" if ignore_equality_deletes else "TRUE"
             sql = query(CONFLICTS, "deletes_and_their_files").format(entries=table.name, which=which)
             duck.rows(connection, sql)
-            pairs = delete_pairs_sql(evolve(table, name="deletes_and_their_files"), "TRUE")
+            both = "(SELECT * FROM deletes_and_their_files WHERE m IN (SELECT m FROM scan_manifests))"
+            kinds = DeleteKinds.of_query(connection, both)
+            pairs = delete_pairs_between(both, both, table.columns, kinds, "TRUE")
             sql = query(CONFLICTS, "deletes_for_files").format(pairs=pairs)
             return duck.arrow(connection, sql, {"unpartitioned": unpartitioned})
 

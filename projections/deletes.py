@@ -6,23 +6,97 @@ be left out where the bounds of one of its columns exclude the data file's (Spec
 
 from __future__ import annotations
 
-from icecore.engine.sql_files import query, quote
-from icecore.projections.entry_tables import PATH_FIELD_ID, EntryTable
+from collections.abc import Iterable, Mapping
 
+import duckdb
+from attrs import frozen
+
+from icecore.engine.sql_files import query, quote
+from icecore.projections import duck
+from icecore.projections.entry_scope import Scope, used_columns
+from icecore.projections.entry_typing import PATH_FIELD_ID
+
+DELETES = "plan/deletes.sql"
+_OF_DATA = (
+    "ordinal",
+    "status",
+    "content",
+    "snapshot_id",
+    "file_path",
+    "spec_id",
+    "sequence_number",
+    "partition_key",
+)
+_OF_DELETES = (
+    "ordinal",
+    "status",
+    "content",
+    "file_format",
+    "spec_id",
+    "sequence_number",
+    "partition_key",
+    "referenced_data_file",
+    "equality_ids",
+)
 _PLAIN = "regexp_replace({0}, '^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?', '')"
 
 
-def delete_pairs_sql(table: EntryTable, where: str) -> str:
-    """The statement that pairs the planned data files of a table with its delete files."""
-    return query("plan/deletes.sql", "pairs").format(
-        entries=table.name,
-        where=where,
-        path_bounds=path_bounds(table),
-        equality_bounds=equality_bounds(table),
+@frozen
+class DeleteKinds:
+    """What kinds of delete files there are: `equality_ids` are the columns that equality deletes compare."""
+
+    vectors: bool
+    named: bool
+    positions: bool
+    equality: bool
+    equality_ids: tuple[int, ...]
+
+    @classmethod
+    def of(cls, connection: duckdb.DuckDBPyConnection, deletes: Scope) -> DeleteKinds:
+        return cls.of_query(connection, deletes.relation(_OF_DELETES))
+
+    @classmethod
+    def of_query(cls, connection: duckdb.DuckDBPyConnection, deletes: str) -> DeleteKinds:
+        """As `of`, for a query in brackets."""
+        sql = query(DELETES, "kinds").format(deletes=deletes)
+        ((vectors, named, positions, equality, ids),) = duck.rows(connection, sql)
+        return cls(vectors, named, positions, equality, tuple(sorted(ids or ())))
+
+
+def delete_pairs_sql(data: Scope, deletes: Scope, kinds: DeleteKinds, where: str) -> str:
+    """The statement that pairs the planned data files with the delete files that apply to them."""
+    columns = {**deletes.columns(), **data.columns()}
+    bounds = [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in ("lower", "upper", "values", "nulls", "nans")]
+    paths = [f"lower_{PATH_FIELD_ID}", f"upper_{PATH_FIELD_ID}"]
+    filtered = used_columns((where,), columns)
+    return delete_pairs_between(
+        data.relation(dict.fromkeys((*_OF_DATA, *(c for c in bounds if c in columns), *filtered))),
+        deletes.relation([*_OF_DELETES, *(c for c in (*bounds, *paths) if c in columns)]),
+        columns,
+        kinds,
+        where,
     )
 
 
-def path_bounds(table: EntryTable) -> str:
+def delete_pairs_between(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, where: str) -> str:
+    """As `delete_pairs_sql`, for queries in brackets that have all of the columns."""
+    parts = {
+        "vectors": kinds.vectors,
+        "named": kinds.named,
+        "positions": kinds.positions,
+        "equality": kinds.equality,
+    }
+    return query(DELETES, "pairs").format(
+        data=data,
+        deletes=deletes,
+        where=where,
+        path_bounds=path_bounds(columns),
+        equality_bounds=equality_bounds(columns, kinds.equality_ids),
+        **{name: "TRUE" if there else "FALSE" for name, there in parts.items()},
+    )
+
+
+def path_bounds(columns: Mapping[str, str]) -> str:
     """Whether the path of `data` may lie in the bounds of the position delete file `d`.
 
     Writers don't always agree on scheme and authority of one path, so it may lie there with or without them.
@@ -30,25 +104,24 @@ def path_bounds(table: EntryTable) -> str:
     lower, upper = f"lower_{PATH_FIELD_ID}", f"upper_{PATH_FIELD_ID}"
     conditions = []
     for column, operator in ((lower, "<="), (upper, ">=")):
-        if column in table.columns:
+        if column in columns:
             bound = f"d.{quote(column)}"
-            plain = _PLAIN.format(bound)
-            conditions.append(
-                f"({bound} IS NULL OR {bound} {operator} data.file_path OR {plain} {operator} data.plain_path)"
-            )
+            plain = f"{_PLAIN.format(bound)} {operator} {_PLAIN.format('data.file_path')}"
+            conditions.append(f"({bound} IS NULL OR {bound} {operator} data.file_path OR {plain})")
     return " AND ".join(conditions) or "TRUE"
 
 
-def equality_bounds(table: EntryTable) -> str:
+def equality_bounds(columns: Mapping[str, str], ids: Iterable[int]) -> str:
     """Whether the equality delete file `d` may delete a row of `data`, by nulls and bounds of its columns."""
-    ids = sorted(int(c.removeprefix("lower_")) for c in table.columns if c.startswith("lower_"))
     conditions = [
-        f"(NOT list_contains(d.equality_ids, {i}) OR {_may_overlap(table, i)})" for i in ids if i < PATH_FIELD_ID - 1
+        f"(NOT list_contains(d.equality_ids, {i}) OR {_may_overlap(columns, i)})"
+        for i in ids
+        if f"lower_{i}" in columns
     ]
     return " AND ".join(conditions) or "TRUE"
 
 
-def _may_overlap(table: EntryTable, field_id: int) -> str:
+def _may_overlap(columns: Mapping[str, str], field_id: int) -> str:
     """One column: a null in both may match; otherwise both need values, and ranges that touch.
 
     What is unknown may match, so every test is for a known reason against it.
@@ -56,7 +129,7 @@ def _may_overlap(table: EntryTable, field_id: int) -> str:
 
     def column(side: str, prefix: str) -> str:
         name = f"{prefix}_{field_id}"
-        return f"{side}.{quote(name)}" if name in table.columns else "NULL"
+        return f"{side}.{quote(name)}" if name in columns else "NULL"
 
     d_nulls, f_nulls = column("d", "nulls"), column("data", "nulls")
     d_values, f_values = column("d", "values"), column("data", "values")
@@ -65,17 +138,17 @@ def _may_overlap(table: EntryTable, field_id: int) -> str:
         (
             f"({f_nulls} = {f_values} AND {d_nulls} = 0)",
             f"({d_nulls} = {d_values} AND {f_nulls} = 0)",
-            f"({_no_nans(table, field_id)} AND ({column('d', 'lower')} > {column('data', 'upper')}"
+            f"({_no_nans(columns, field_id)} AND ({column('d', 'lower')} > {column('data', 'upper')}"
             f" OR {column('d', 'upper')} < {column('data', 'lower')}))",
         )
     )
     return f"({both_null} OR NOT coalesce({apart}, FALSE))"
 
 
-def _no_nans(table: EntryTable, field_id: int) -> str:
+def _no_nans(columns: Mapping[str, str], field_id: int) -> str:
     """NaN lies in no bounds, and a NaN deletes a NaN: bounds only tell where one side has none."""
     name = f"nans_{field_id}"
-    kind = table.columns.get(f"lower_{field_id}", "")
+    kind = columns.get(f"lower_{field_id}", "")
     if kind not in ("FLOAT", "DOUBLE"):
         return "TRUE"
-    return f"(d.{quote(name)} = 0 OR data.{quote(name)} = 0)" if name in table.columns else "FALSE"
+    return f"(d.{quote(name)} = 0 OR data.{quote(name)} = 0)" if name in columns else "FALSE"

@@ -55,3 +55,18 @@ def rows(
     _record(sql, parameters)
     result = connection.execute(sql, dict(parameters)) if parameters else connection.execute(sql)
     return result.fetchall()
+
+
+def literal(text: str) -> str:
+    """A string in SQL, for statements that take no parameters."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
+    """An Arrow table under a name, inside of the block."""
+    connection.register(name, table)
+    try:
+        yield
+    finally:
+        connection.unregister(name)

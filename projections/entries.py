@@ -10,14 +10,12 @@ import io
 import json
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
-from polars.exceptions import PanicException, PolarsError
 
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import avro_blocks, manifest_layout
@@ -37,16 +35,27 @@ from icecore.engine.formats.manifest_layout import EntryLayout, PartitionColumn
 from icecore.engine.spec import single_value
 from icecore.engine.spec.partition import PartitionSpec
 
+if TYPE_CHECKING:
+    import polars as pl
 
-def decode_manifest(data: bytes, *, where: str, spec_id: int, metadata_spec: PartitionSpec | None = None) -> pa.Table:
+
+def decode_manifest(
+    data: bytes,
+    *,
+    where: str,
+    spec_id: int,
+    metadata_spec: PartitionSpec | None = None,
+    left_out: frozenset[str] = frozenset(),
+) -> pa.Table:
     """The canonical entries of a manifest of any version, in file order, nothing inherited.
 
     `spec_id` is the manifest list's; `metadata_spec` gives ids to partition fields that lack them in the file. Fields
-    are matched by id (M4), a missing `content` is data (G2). Raises CorruptFileError naming `where`.
+    are matched by id (M4), a missing `content` is data (G2). Columns in `left_out` may be null though the file has
+    them: that saves the work. Raises CorruptFileError naming `where`.
     """
     header = avro_blocks.read_header(data, where)
     layout = manifest_layout.entry_layout(header.schema, metadata_spec or header_spec(header, spec_id), where)
-    flat = _flatten(layout)
+    flat = _flatten(layout, left_out)
     if flat is not None:
         frame = _decode(list(avro_blocks.read_blocks(data, header, where)), flat, where)
         if frame is not None:
@@ -65,9 +74,9 @@ class _FlatField:
     avro_type: Any
 
 
-def _flatten(layout: EntryLayout) -> list[_FlatField] | None:
+def _flatten(layout: EntryLayout, left_out: frozenset[str]) -> list[_FlatField] | None:
     """The leaves of the entry record in order, or None where polars can't read them."""
-    known = layout.columns | {c.name for c in layout.partition}
+    known = (layout.columns - left_out) | {c.name for c in layout.partition}
     out: list[_FlatField] = []
     for f in layout.schema["fields"]:
         if f["name"] != "data_file":
@@ -109,6 +118,10 @@ def _decode(blocks: list[AvroBlock], fields: list[_FlatField], where: str) -> pl
 
     An extra record at the end shows that the ones before it use up all their bytes: a wrong count would shift it.
     """
+    # Not every process has a manifest to read, and this takes a while to import.
+    import polars as pl
+    from polars.exceptions import PanicException, PolarsError
+
     mark = f"end-{uuid.uuid4()}"
     empty = b"".join(_least(f.avro_type, mark if f.column == "file_path" else "") for f in fields)
     count, size = sum(b.count for b in blocks), sum(len(b.data) for b in blocks)

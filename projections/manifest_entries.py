@@ -31,15 +31,17 @@ class ManifestEntries:
         self._cached: ByteCache[int, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
         self._merged: ByteCache[str, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
 
-    def canonical(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
+    def canonical(
+        self, stream: str, listed: ListedManifest, storage: Storage, left_out: frozenset[str] = frozenset()
+    ) -> pa.Table:
         """The entries as the manifest's file has them: what can be inherited is null (M2).
 
-        Raises CorruptLogError or CorruptFileError where they can't be had.
+        Columns in `left_out` may be null. Raises CorruptLogError or CorruptFileError where the entries can't be had.
         """
         if listed.is_foreign:
             path = listed.manifest.manifest_path
             data = storage.read_bytes(path)
-            return decode_manifest(data, where=path, spec_id=listed.manifest.partition_spec_id)
+            return decode_manifest(data, where=path, spec_id=listed.manifest.partition_spec_id, left_out=left_out)
         rows = ENTRY_SCHEMA.empty_table()
         if listed.row_count:
             rows = self._content(listed.position).slice(listed.row_offset, listed.row_count)

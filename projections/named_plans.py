@@ -27,7 +27,7 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
 from icecore.projections.entry_tables import EntryTable
 from icecore.projections.planner import PlannedFiles, Planner
-from icecore.projections.segments import SEGMENT_VERSION
+from icecore.projections.segment_files import SEGMENT_VERSION
 
 DELETES = pa.schema(
     [

@@ -59,36 +59,24 @@ class ScanPlan:
     def to_arrow(self) -> pa.Table:
         """One row for each data file (see PLAN_SCHEMA); `residual` is an Iceberg expression as JSON text."""
         files = self.planned.files
-        texts: dict[object, str] = {}
-        residuals = []
-        for r in self.planned.residuals():
-            if r not in texts:
-                texts[r] = orjson.dumps(to_json(r)).decode()
-            residuals.append(texts[r])
+        codes, distinct = self.planned.coded_residuals
+        texts = pa.array([orjson.dumps(to_json(r)).decode() for r in distinct], pa.string())
         columns = {n: files[n] for n in ("file_path", "file_format", "spec_id", "record_count", "file_size_in_bytes")}
         columns["data_sequence_number"] = files["sequence_number"]
         columns["first_row_id"] = files["first_row_id"]
-        columns["residual"] = pa.array(residuals, pa.string())
-        columns["delete_files"] = pa.array(self._deletes(), PLAN_SCHEMA.field("delete_files").type)
+        columns["residual"] = texts.take(pa.array(codes))
+        columns["delete_files"] = self._deletes()
         return pa.table([columns[n] for n in PLAN_SCHEMA.names], names=PLAN_SCHEMA.names).cast(PLAN_SCHEMA)
 
-    def _deletes(self) -> list[list[dict[str, object]]]:
-        if self.planned.pairs.num_rows == 0:
-            return [[] for _ in range(self.planned.files.num_rows)]
-        return [
-            [
-                {
-                    "file_path": d.file_path,
-                    "content": int(d.content),
-                    "file_format": str(d.file_format),
-                    "content_offset": d.content_offset,
-                    "content_size_in_bytes": d.content_size_in_bytes,
-                    "equality_ids": d.equality_ids,
-                }
-                for d in t.delete_files
-            ]
-            for t in self.tasks
-        ]
+    def _deletes(self) -> pa.Array:
+        offsets, places = self.planned.deletes_by_file()
+        deletes = self.planned.deletes
+        if not len(places):
+            values = pa.array([], _DELETE)
+        else:
+            fields = [deletes[f.name].combine_chunks().cast(f.type).take(places) for f in _DELETE]
+            values = pa.StructArray.from_arrays(fields, fields=list(_DELETE))
+        return pa.ListArray.from_arrays(offsets, values)
 
     def splits(self) -> list[CombinedTask]:
         """The tasks cut at `read.split.target-size` and packed into bins of about that size, in order."""

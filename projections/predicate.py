@@ -14,7 +14,7 @@ One of a type that does not fit its field is taken as not there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, assert_never
 
 from attrs import frozen
@@ -75,18 +75,26 @@ class PlanPredicate:
 
 
 def plan_predicate(
-    bound: Expression, specs: Mapping[int, PartitionSpec], schema: Schema, columns: Mapping[str, str]
+    bound: Expression,
+    specs: Mapping[int, PartitionSpec],
+    schema: Schema,
+    columns: Mapping[str, str],
+    spec_ids: Collection[int] | None = None,
 ) -> PlanPredicate:
     """The conditions of a bound filter for files of any of the specs.
 
     `columns` maps the columns that the table has to their DuckDB types. Parameters are named `p0`, `p1` and so on.
+    Where there are files of no other specs than `spec_ids`, conditions that all these share need no guard.
     """
     values = Values()
     leaves = predicates(bound)
-    might = tuple(_leaf_might(p, specs, schema, columns, values) for p in leaves)
+    if spec_ids is not None:
+        specs = {i: s for i, s in specs.items() if i in spec_ids}
+    everywhere = None if spec_ids is None else frozenset(spec_ids)
+    might = tuple(_leaf_might(p, specs, schema, columns, values, everywhere) for p in leaves)
     by_leaf = dict(zip(leaves, might, strict=True))
     where = _tree(bound, by_leaf.__getitem__)
-    surely = tuple(_leaf_all(p, specs, schema, columns, values) for p in leaves)
+    surely = tuple(_leaf_all(p, specs, schema, columns, values, everywhere) for p in leaves)
     return PlanPredicate(where, _used(values.parameters, (where, *might, *surely)), might, surely, leaves)
 
 
@@ -152,7 +160,12 @@ def _bound_term(p: Predicate) -> BoundTerm:
 
 
 def _leaf_might(
-    p: Predicate, specs: Mapping[int, PartitionSpec], schema: Schema, columns: Mapping[str, str], values: Values
+    p: Predicate,
+    specs: Mapping[int, PartitionSpec],
+    schema: Schema,
+    columns: Mapping[str, str],
+    values: Values,
+    everywhere: frozenset[int] | None,
 ) -> str:
     term = _bound_term(p)
     by_metrics = might_match(p, _metrics(term, schema, columns), values) if _has_metrics(term) else "TRUE"
@@ -161,12 +174,20 @@ def _leaf_might(
         sql = _over_partition(project_inclusive(p, spec, schema), columns, values, "TRUE")
         if sql != "TRUE":
             by_spec.setdefault(sql, []).append(spec_id)
-    guarded = (disjunction(f"spec_id {_is_not(ids)}", sql) for sql, ids in by_spec.items())
+    guarded = (
+        sql if everywhere == frozenset(ids) else disjunction(f"spec_id {_is_not(ids)}", sql)
+        for sql, ids in by_spec.items()
+    )
     return conjunction(*guarded, by_metrics)
 
 
 def _leaf_all(
-    p: Predicate, specs: Mapping[int, PartitionSpec], schema: Schema, columns: Mapping[str, str], values: Values
+    p: Predicate,
+    specs: Mapping[int, PartitionSpec],
+    schema: Schema,
+    columns: Mapping[str, str],
+    values: Values,
+    everywhere: frozenset[int] | None,
 ) -> str:
     term = _bound_term(p)
     # As Java does: counts of fields inside structs are not trusted to include the nulls of their parents.
@@ -177,7 +198,9 @@ def _leaf_all(
         sql = _over_partition(project_strict(p, spec, schema), columns, values, "FALSE")
         if sql != "FALSE":
             by_spec.setdefault(sql, []).append(spec_id)
-    guarded = (conjunction(f"spec_id {_is(ids)}", sql) for sql, ids in by_spec.items())
+    guarded = (
+        sql if everywhere == frozenset(ids) else conjunction(f"spec_id {_is(ids)}", sql) for sql, ids in by_spec.items()
+    )
     whole = disjunction(*guarded, by_metrics)
     return whole if whole in ("TRUE", "FALSE") else f"coalesce({whole}, FALSE)"
 

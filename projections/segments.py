@@ -1,6 +1,6 @@
-"""Segments: the entries of one manifest, wide and typed, as an immutable Parquet file.
+"""Wide entries: those of manifests, typed, a column for each metric of each field.
 
-One row is one entry, in file order. Beside the canonical columns a segment has
+One row is one entry, in file order. Beside the canonical columns there are
 
     ordinal          int64, the position of the entry in its manifest
     row_offset       int64, rows of the preceding data files that take their first row id from the manifest (RL3)
@@ -14,29 +14,23 @@ A metric that a file does not have is null, and so is a bound that can't be read
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from attrs import frozen
+from attrs import define, field, frozen
 
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.formats.binary_columns import Ints, from_matrix, list_positions, little_endian, select
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, METRICS
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.typed_values import identity_bytes, typed_values
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus, ManifestFile
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import PrimitiveType, walk
-from icecore.engine.storage import Storage, translated
+from icecore.engine.spec.transform import VoidTransform
+from icecore.engine.spec.types import FLOATING_TYPES, DoubleType, PrimitiveType
 
-# Part of each segment's name: to be raised when what a segment holds changes.
-SEGMENT_VERSION = 1
-ROW_GROUP_ROWS = 122_880
 COUNT_MAPS = {"values": "value_counts", "nulls": "null_value_counts", "nans": "nan_value_counts"}
 BOUND_MAPS = {"lower": "lower_bounds", "upper": "upper_bounds"}
 
@@ -48,21 +42,48 @@ _FIELDS = {
 }
 
 
-def widen(entries: pa.Table, *, schema: Schema, specs: Mapping[int, PartitionSpec]) -> pa.Table:
+@frozen
+class WideEntries:
+    """Wide entries, and what it takes to tell whether they still fit when schemas and specs have changed.
+
+    `types` are the Iceberg types of the bounds and partition columns; `unreadable` are those among them with a value
+    that does not fit its type, and `unknown` field ids with metrics that the schema did not have.
+    """
+
+    table: pa.Table
+    types: Mapping[str, str]
+    unreadable: frozenset[str]
+    unknown: frozenset[int]
+
+
+def widen(entries: pa.Table, *, schema: Schema, specs: Mapping[int, PartitionSpec]) -> WideEntries:
     """The wide form of canonical entries of one manifest, in their order.
 
-    Metrics of fields that `schema` doesn't have stay in the canonical maps only. Raises ValidationError where an entry
-    has a spec that is not in `specs`, or specs of the entries give one partition field id two types.
+    Metrics of fields that `schema` doesn't have stay in the canonical maps only. Void partition fields have no column.
+    Raises ValidationError where an entry has a spec that is not in `specs`, or specs of the entries give one partition
+    field id two types.
     """
+    return widen_all(entries, [len(entries)], schema=schema, specs=specs)
+
+
+def widen_all(
+    entries: pa.Table, counts: Sequence[int], *, schema: Schema, specs: Mapping[int, PartitionSpec]
+) -> WideEntries:
+    """As `widen`, for the entries of several manifests one after another, so many of each."""
     table = entries.combine_chunks()
     columns = {name: _chunk(table, name) for name in ENTRY_SCHEMA.names}
-    columns["ordinal"] = pa.array(np.arange(len(table), dtype=np.int64))
-    columns["row_offset"] = _row_offsets(table)
-    columns |= _partition_columns(columns, schema, specs)
-    columns |= _metric_columns(columns, schema)
-    return pa.Table.from_arrays(
+    starts = np.repeat(np.cumsum(counts) - counts, counts).astype(np.int64)
+    columns["ordinal"] = pa.array(np.arange(len(table), dtype=np.int64) - starts)
+    offsets = _running_rows(table)
+    columns["row_offset"] = pa.array(offsets - offsets[starts] if len(table) else offsets)
+    made = _Typed()
+    _add_partition_columns(made, columns, schema, specs)
+    _add_metric_columns(made, columns, schema)
+    columns |= made.columns
+    wide = pa.Table.from_arrays(
         list(columns.values()), schema=pa.schema([_FIELDS.get(name, (name, c.type)) for name, c in columns.items()])
     )
+    return WideEntries(wide, made.types, frozenset(made.unreadable), frozenset(made.unknown))
 
 
 def inherit(table: pa.Table, manifest: ManifestFile) -> pa.Table:
@@ -72,67 +93,33 @@ def inherit(table: pa.Table, manifest: ManifestFile) -> pa.Table:
     ids where null. Data files get first row ids from the manifest's (RL3) and none where it has none. Raises
     CorruptFileError where a live entry that isn't new lacks its data sequence number.
     """
+    return _with(
+        inherit_sequence_numbers(table, [manifest], [len(table)]), {"first_row_id": _first_row_ids(table, manifest)}
+    )
+
+
+def inherit_sequence_numbers(table: pa.Table, manifests: Sequence[ManifestFile], counts: Sequence[int]) -> pa.Table:
+    """As `inherit`, for the entries of several manifests; first row ids stay as written, as lists may differ in them.
+
+    What is filled in here is the same whatever list names the manifest.
+    """
+
+    def of_manifests(values: list[int | None]) -> pa.Array:
+        known = pa.array(values, pa.int64())
+        return known.take(pa.array(np.repeat(np.arange(len(values)), counts)))
+
+    numbers = of_manifests([m.sequence_number for m in manifests])
     added = pc.equal(table["status"], int(ManifestEntryStatus.ADDED))
-    heirs = added if manifest.sequence_number else pa.scalar(True)
-    inherited = pc.if_else(heirs, pa.scalar(manifest.sequence_number, pa.int64()), pa.scalar(None, pa.int64()))
+    heirs = pc.or_(added, pc.equal(numbers, 0))
+    inherited = pc.if_else(heirs, numbers, pa.scalar(None, pa.int64()))
+    snapshot_ids = of_manifests([m.added_snapshot_id for m in manifests])
     filled = {
         "sequence_number": pc.coalesce(table["sequence_number"], inherited),
         "file_sequence_number": pc.coalesce(table["file_sequence_number"], inherited),
-        "snapshot_id": pc.coalesce(table["snapshot_id"], pa.scalar(manifest.added_snapshot_id, pa.int64())),
-        "first_row_id": _first_row_ids(table, manifest),
+        "snapshot_id": pc.coalesce(table["snapshot_id"], snapshot_ids),
     }
-    _check_sequence_numbers(table, filled["sequence_number"], manifest.manifest_path)
-    for name, column in filled.items():
-        index = table.schema.get_field_index(name)
-        table = table.set_column(index, table.schema.field(index), column)
-    return table
-
-
-def inherit_sequence_numbers(table: pa.Table, manifest: ManifestFile) -> pa.Table:
-    """As `inherit`, but first row ids stay as written: what a segment may keep, whatever list names its manifest."""
-    index = table.schema.get_field_index("first_row_id")
-    return inherit(table, manifest).set_column(index, table.schema.field(index), table["first_row_id"])
-
-
-def typing_key(schema: Schema, spec: PartitionSpec) -> str:
-    """What the types and the set of columns of a segment follow from, as text: a part of its name.
-
-    All primitive fields of the schema by id and type, and the fields of the manifest's spec. A segment made when a
-    column had another type, or did not exist, thus has another name and is never read for this schema.
-    """
-    fields = sorted((f.field_id, str(f.field_type)) for f in walk(schema.fields) if f.field_type.is_primitive)
-    partition = [(f.field_id, str(f.transform), str(f.result_type(schema))) for f in spec.fields]
-    return json.dumps([SEGMENT_VERSION, spec.spec_id, partition, fields])
-
-
-def segment_name(manifest_path: str, manifest_length: int, typing: str) -> str:
-    """The file name of a manifest's segment; `typing` is from `typing_key`."""
-    digest = hashlib.sha256(json.dumps([manifest_path, manifest_length, typing]).encode())
-    return f"{digest.hexdigest()[:40]}.parquet"
-
-
-def write_segment(path: str, wide: pa.Table, storage: Storage | None = None) -> None:
-    """Puts a segment in place: a reader sees a whole file or none."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(wide, sink, compression="zstd", row_group_size=ROW_GROUP_ROWS)
-    (storage or Storage()).write_atomic(path, sink.getvalue().to_pybytes())
-
-
-def read_segment(path: str, columns: Iterable[str] | None = None, storage: Storage | None = None) -> pa.Table:
-    """The table of a segment, or those of the named columns that it has, in that order.
-
-    Raises MissingFileError where there is none, CorruptFileError where it can't be read.
-    """
-    with (storage or Storage()).open_input(path) as source, translated(path, "read"):
-        try:
-            file = pq.ParquetFile(source)
-            if columns is None:
-                return file.read()
-            known = set(file.schema_arrow.names)
-            wanted = [c for c in columns if c in known]
-            return file.read(wanted).select(wanted)
-        except (pa.ArrowInvalid, OSError) as e:
-            raise CorruptFileError(f"{path} is not a segment that can be read: {e}") from e
+    _check_sequence_numbers(table, filled["sequence_number"], manifests, counts)
+    return _with(table, filled)
 
 
 def _chunk(table: pa.Table, name: str) -> pa.Array:
@@ -140,7 +127,14 @@ def _chunk(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
-def _row_offsets(table: pa.Table) -> pa.Array:
+def _with(table: pa.Table, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+    for name, column in columns.items():
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, table.schema.field(index), column)
+    return table
+
+
+def _running_rows(table: pa.Table) -> Ints:
     """Rows of the preceding live data files without a first row id of their own."""
     takes = pc.and_(
         pc.and_(
@@ -149,23 +143,28 @@ def _row_offsets(table: pa.Table) -> pa.Array:
         ),
         pc.is_null(table["first_row_id"]),
     )
-    rows = np.where(takes.to_numpy(), table["record_count"].to_numpy(), 0).astype(np.int64)
-    return pa.array(np.cumsum(rows) - rows)
+    rows: Ints = np.where(takes.to_numpy(), table["record_count"].to_numpy(), 0).astype(np.int64)
+    running: Ints = np.cumsum(rows) - rows
+    return running
 
 
 def _first_row_ids(table: pa.Table, manifest: ManifestFile) -> pa.ChunkedArray:
     if manifest.first_row_id is None or manifest.content is not ManifestContent.DATA:
         return pa.chunked_array([pa.nulls(len(table), pa.int64())])
-    offsets = table["row_offset"] if "row_offset" in table.column_names else _row_offsets(table)
+    offsets = table["row_offset"] if "row_offset" in table.column_names else pa.array(_running_rows(table))
     live = pc.not_equal(table["status"], int(ManifestEntryStatus.DELETED))
     assigned = pc.if_else(live, pc.add(offsets, manifest.first_row_id), pa.scalar(None, pa.int64()))
     return pc.coalesce(table["first_row_id"], assigned)
 
 
-def _check_sequence_numbers(table: pa.Table, numbers: pa.ChunkedArray, where: str) -> None:
+def _check_sequence_numbers(
+    table: pa.Table, numbers: pa.ChunkedArray, manifests: Sequence[ManifestFile], counts: Sequence[int]
+) -> None:
     lacking = pc.and_(pc.is_null(numbers), pc.not_equal(table["status"], int(ManifestEntryStatus.DELETED)))
     if pc.any(lacking).as_py():
-        path = table["file_path"].filter(lacking)[0].as_py()
+        first = pc.index(lacking, True).as_py()
+        where = manifests[int(np.searchsorted(np.cumsum(counts), first, side="right"))].manifest_path
+        path = table["file_path"][first].as_py()
         raise CorruptFileError(f"{where}: the existing entry of {path} must carry its sequence number, found none")
 
 
@@ -213,50 +212,80 @@ def _by_key(keys: Ints, rows: Ints, positions: Ints, count: int) -> Iterator[tup
         yield int(ordered[start]), (rows[chosen], positions[chosen])
 
 
-def _metric_columns(columns: Mapping[str, pa.Array], schema: Schema) -> dict[str, pa.Array]:
-    maps = {name: _entries(columns[name]) for name in METRICS}
-    out = {}
+@define
+class _Typed:
+    """Columns in the making; see `WideEntries`."""
+
+    columns: dict[str, pa.Array] = field(factory=dict)
+    types: dict[str, str] = field(factory=dict)
+    unreadable: set[str] = field(factory=set)
+    unknown: set[int] = field(factory=set)
+
+    def add(self, name: str, iceberg_type: PrimitiveType, raw: pa.BinaryArray, *, is_bound: bool) -> pa.Array:
+        typed = typed_values(iceberg_type, raw, nan_is_null=is_bound)
+        self.columns[name] = typed
+        self.types[name] = str(iceberg_type)
+        if typed.null_count != raw.null_count and not (is_bound and _are_numbers(iceberg_type, raw)):
+            self.unreadable.add(name)
+        return typed
+
+
+def _are_numbers(iceberg_type: PrimitiveType, raw: pa.BinaryArray) -> bool:
+    """Whether all are floating-point numbers, or NaNs, which are no bounds."""
+    if not isinstance(iceberg_type, FLOATING_TYPES):
+        return False
+    lengths = pa.array([4, 8] if isinstance(iceberg_type, DoubleType) else [4], pa.int32())
+    return bool(pc.all(pc.is_in(pc.binary_length(raw.drop_null()), lengths)).as_py())
+
+
+def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: Schema) -> None:
+    maps = {name: _entries(columns[name]) for name in (*BOUND_MAPS.values(), *COUNT_MAPS.values())}
     for field_id in sorted({key for entries in maps.values() for key in entries.by_key}):
         found = schema.get_field(field_id)
-        if found is None or not found.field_type.is_primitive:
+        if found is None:
+            made.unknown.add(field_id)
+            continue
+        if not found.field_type.is_primitive:
             continue
         primitive: PrimitiveType = found.field_type  # type: ignore[assignment]  # checked by is_primitive
         for prefix, name in BOUND_MAPS.items():
-            out[f"{prefix}_{field_id}"] = typed_values(primitive, maps[name].column(field_id), nan_is_null=True)
+            made.add(f"{prefix}_{field_id}", primitive, maps[name].column(field_id), is_bound=True)
         for prefix, name in COUNT_MAPS.items():
-            out[f"{prefix}_{field_id}"] = maps[name].column(field_id)
-    return out
+            made.columns[f"{prefix}_{field_id}"] = maps[name].column(field_id)
 
 
-def _partition_columns(
-    columns: Mapping[str, pa.Array], schema: Schema, specs: Mapping[int, PartitionSpec]
-) -> dict[str, pa.Array]:
+def _add_partition_columns(
+    made: _Typed, columns: Mapping[str, pa.Array], schema: Schema, specs: Mapping[int, PartitionSpec]
+) -> None:
     entries = _entries(columns["partition"])
     spec_ids = columns["spec_id"]
-    out: dict[str, pa.Array] = {}
+    found = sorted(spec_ids.unique().to_pylist())
     key = pa.nulls(len(spec_ids), pa.binary())
-    for spec_id in sorted(spec_ids.unique().to_pylist()):
+    for spec_id in found:
         if spec_id not in specs:
             raise ValidationError(f"entries have partition spec {spec_id}, there are only {sorted(specs)}")
         pieces = [from_matrix(np.tile(np.frombuffer(spec_id.to_bytes(4, "big"), np.uint8), (len(spec_ids), 1)))]
         for f in specs[spec_id].fields:
-            raw = entries.column(f.field_id)
-            typed = typed_values(f.result_type(schema), raw)
+            raw, result = entries.column(f.field_id), f.result_type(schema)
+            if isinstance(f.transform, VoidTransform):
+                pieces += _key_pieces(typed_values(result, raw), raw)
+                continue
             name = f"part_{f.field_id}"
-            if name in out and out[name].type != typed.type:
-                raise ValidationError(f"partition field id {f.field_id} has types {out[name].type} and {typed.type}")
-            out[name] = typed
-            pieces += _key_pieces(typed, raw)
+            if made.types.get(name, str(result)) != str(result):
+                raise ValidationError(f"partition field id {f.field_id} has types {made.types[name]} and {result}")
+            pieces += _key_pieces(made.add(name, result, raw, is_bound=False), raw)
         of_spec = pc.binary_join_element_wise(*pieces, b"")
-        key = pc.if_else(pc.equal(spec_ids, spec_id), of_spec, key)
-    return {"partition_key": key, **out}
+        key = of_spec if len(found) == 1 else pc.if_else(pc.equal(spec_ids, spec_id), of_spec, key)
+    made.columns = {"partition_key": key, **made.columns}
 
 
 def _key_pieces(typed: pa.Array, raw: pa.Array) -> list[pa.Array]:
     """What a partition value adds to the key: whether there is one, its length, its bytes.
 
-    Values that can't be read as their type count as they are.
+    Values that can't be read as their type count as they are. Numbers have the same bytes before and after a promotion.
     """
+    wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}.get(typed.type)
+    typed = typed if wider is None else typed.cast(wider)
     data = pc.coalesce(identity_bytes(typed), raw).fill_null(b"")
     there = raw.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
     lengths = pc.binary_length(data).to_numpy(zero_copy_only=False)

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlite_utils import Database
-
 from icecore.engine.errors import (
     CommitFailedError,
     CommitStateUnknownError,
@@ -122,8 +120,11 @@ class EventStore:
     def _set_up(self, connection: sqlite3.Connection) -> None:
         if self._has_log(connection):
             return
+        # Importing it takes as long as a plan of a million files: only a new log needs it.
+        from sqlite_utils import Database
+
         with self._locked(connection):
-            if not self._has_log(connection):
+            if "event" not in Database(connection, execute_plugins=False).table_names():
                 script = queries(SCHEMA)
                 for part in ("log", "read_models"):
                     for statement in statements(script[part]):
@@ -131,7 +132,7 @@ class EventStore:
                 self.execute(MODELS, "set_warehouse", key="log-format", value=LOG_FORMAT_VERSION)
 
     def _has_log(self, connection: sqlite3.Connection) -> bool:
-        return "event" in Database(connection, execute_plugins=False).table_names()
+        return connection.execute(query(EVENTS, "has_log")).fetchone() is not None
 
     def _check_format(self, connection: sqlite3.Connection) -> None:
         if not self._has_log(connection):

@@ -1,5 +1,8 @@
 -- One row is one event, in the order of the log; see schema.sql.
 
+-- name: has_log
+SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'event';
+
 -- name: head
 SELECT position, hash, recorded_at_ms FROM event ORDER BY position DESC LIMIT 1;
 

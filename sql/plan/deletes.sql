@@ -1,43 +1,52 @@
 -- Which delete files apply to which planned data files (Spec: Scan Planning, SP2 to SP7).
 -- One row of a result is a pair: `m`, `ordinal` of a data file and `dm`, `dordinal` of a delete file. {data} and
--- {deletes} are the wide entries of the same table, {data_where} and {delete_where} choose the planned ones.
+-- {deletes} are queries for the wide entries of the data and the delete manifests of the scan, {where} chooses the
+-- planned data files. {vectors}, {named}, {positions} and {equality} say whether there are delete files of the kind.
+
+-- name: kinds
+SELECT
+    coalesce(bool_or(content = 1 AND file_format = 'PUFFIN'), FALSE),
+    coalesce(bool_or(content = 1 AND file_format <> 'PUFFIN' AND referenced_data_file IS NOT NULL), FALSE),
+    coalesce(bool_or(content = 1 AND file_format <> 'PUFFIN' AND referenced_data_file IS NULL), FALSE),
+    coalesce(bool_or(content = 2), FALSE),
+    list_distinct(flatten(list(equality_ids) FILTER (content = 2)))
+FROM {deletes} AS d WHERE content <> 0 AND status <> 2;
 
 -- name: pairs
-WITH data AS (
-    SELECT *, regexp_replace(file_path, '^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?', '') AS plain_path
-    FROM {entries} JOIN scan_manifests USING (m)
-    WHERE content = 0 AND status <> 2 AND ({where})
+WITH data AS MATERIALIZED (
+    SELECT * FROM {data} AS e WHERE e.content = 0 AND e.status <> 2 AND ({where})
 ),
-deletes AS (
-    SELECT * FROM {entries} JOIN scan_manifests USING (m) WHERE content <> 0 AND status <> 2
+deletes AS MATERIALIZED (
+    SELECT * FROM {deletes} AS d WHERE content <> 0 AND status <> 2
 ),
 vectors AS (
     SELECT
         data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, d.sequence_number AS dseq,
         data.partition_key = d.partition_key AS same_partition
     FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
-    WHERE d.content = 1 AND d.file_format = 'PUFFIN' AND data.sequence_number <= d.sequence_number
+    WHERE {vectors} AND d.content = 1 AND d.file_format = 'PUFFIN' AND data.sequence_number <= d.sequence_number
 ),
 named AS (
     SELECT
         data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, data.partition_key = d.partition_key AS same_partition
     FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
-    WHERE d.content = 1 AND d.file_format <> 'PUFFIN' AND data.sequence_number <= d.sequence_number
+    WHERE {named} AND d.content = 1 AND d.file_format <> 'PUFFIN' AND data.sequence_number <= d.sequence_number
 ),
 positions AS (
     SELECT data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, TRUE AS same_partition
     FROM data JOIN deletes AS d ON d.partition_key = data.partition_key
-    WHERE d.content = 1 AND d.file_format <> 'PUFFIN' AND d.referenced_data_file IS NULL
+    WHERE {positions} AND d.content = 1 AND d.file_format <> 'PUFFIN' AND d.referenced_data_file IS NULL
       AND data.sequence_number <= d.sequence_number AND ({path_bounds})
 ),
 equality AS (
     SELECT data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, TRUE AS same_partition
     FROM data JOIN deletes AS d ON d.partition_key = data.partition_key
-    WHERE d.content = 2 AND data.sequence_number < d.sequence_number AND ({equality_bounds})
+    WHERE {equality} AND d.content = 2 AND data.sequence_number < d.sequence_number AND ({equality_bounds})
     UNION
     SELECT data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, TRUE AS same_partition
     FROM data JOIN deletes AS d ON d.sequence_number > data.sequence_number
-    WHERE d.content = 2 AND d.spec_id IN (SELECT unnest($unpartitioned::INTEGER[])) AND ({equality_bounds})
+    WHERE {equality} AND d.content = 2 AND d.spec_id IN (SELECT unnest($unpartitioned::INTEGER[]))
+      AND ({equality_bounds})
 )
 SELECT m, ordinal, dm, dordinal, same_partition, TRUE AS is_vector FROM vectors
 UNION ALL

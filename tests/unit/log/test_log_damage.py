@@ -145,7 +145,7 @@ def test_damaged_content_is_named_when_it_is_read(filled: icecore.Catalog) -> No
     tamper(filled, "UPDATE event_content SET data = x'00' WHERE position = 3")
     with icecore.open(filled.path, read_only=True) as reader:
         segments = filled.path / ".icecore"
-        assert not segments.exists() or not list(segments.rglob("*.parquet"))
+        assert not segments.exists() or not list(segments.rglob("*.segment"))
         with pytest.raises(CorruptLogError, match="position 3"):
             ids_of(reader.load_table("ns.t"))
 

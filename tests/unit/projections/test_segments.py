@@ -6,7 +6,6 @@ import math
 import struct
 import uuid
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icecore.engine.errors import CorruptFileError, MissingFileError, ValidationError
+from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.manifest_avro import write_manifest
 from icecore.engine.formats.typed_values import arrow_type, identity_bytes, typed_values
@@ -51,11 +50,8 @@ from icecore.projections.entries import decode_manifest
 from icecore.projections.segments import (
     inherit,
     inherit_sequence_numbers,
-    read_segment,
-    segment_name,
-    typing_key,
     widen,
-    write_segment,
+    widen_all,
 )
 
 
@@ -104,7 +100,7 @@ def test_metrics_become_typed_columns() -> None:
         ),
         schema=SCHEMA,
         specs={0: UNPARTITIONED},
-    )
+    ).table
     metrics = {n: wide[n].to_pylist() for n in wide.column_names if n[:6] in ("lower_", "upper_") and n[6].isdigit()}
     counts = {n: wide[n].to_pylist() for n in wide.column_names if n.startswith(("values_", "nulls_", "nans_"))}
     assert metrics == {
@@ -126,7 +122,7 @@ def test_metrics_become_typed_columns() -> None:
 
 def test_the_canonical_columns_stay_as_they_are_and_positions_are_added() -> None:
     table = entries({"value_counts": [(1, 10)], "key_metadata": b"k"}, {"split_offsets": [4], "equality_ids": [1]})
-    wide = widen(table, schema=SCHEMA, specs={0: UNPARTITIONED})
+    wide = widen(table, schema=SCHEMA, specs={0: UNPARTITIONED}).table
     assert wide.select(ENTRY_SCHEMA.names) == table
     assert wide["ordinal"].to_pylist() == [0, 1]
     assert wide.schema.field("row_offset").type == pa.int64()
@@ -134,7 +130,7 @@ def test_the_canonical_columns_stay_as_they_are_and_positions_are_added() -> Non
 
 def test_no_entries_at_all() -> None:
     schema, spec = identity_spec(LongType())
-    wide = widen(ENTRY_SCHEMA.empty_table(), schema=schema, specs={0: spec})
+    wide = widen(ENTRY_SCHEMA.empty_table(), schema=schema, specs={0: spec}).table
     assert len(wide) == 0 and "ordinal" in wide.column_names
 
 
@@ -149,7 +145,7 @@ def test_maps_are_gathered_by_field_id_whatever_their_order(rows: list[list[tupl
     table = entries(*({"value_counts": r} for r in rows))
     # Also where the map column is a slice with an offset of its own.
     for part in (table, table.slice(1)):
-        wide = widen(part, schema=schema, specs={0: UNPARTITIONED})
+        wide = widen(part, schema=schema, specs={0: UNPARTITIONED}).table
         for i in ids:
             expected = [dict(r or []).get(i) for r in rows][len(table) - len(part) :]
             found = wide[f"values_{i}"].to_pylist() if f"values_{i}" in wide.column_names else [None] * len(part)
@@ -264,7 +260,7 @@ def test_M5_a_bound_that_is_nan_is_no_bound_but_a_partition_value_may_be() -> No
     schema, spec = identity_spec(DoubleType())
     nan = struct.pack("<d", math.nan)
     row = {"lower_bounds": [(1, nan)], "upper_bounds": [(1, struct.pack("<d", -0.0))], "partition": [(1000, nan)]}
-    (found,) = widen(entries(row), schema=schema, specs={0: spec}).to_pylist()
+    (found,) = widen(entries(row), schema=schema, specs={0: spec}).table.to_pylist()
     assert found["lower_1"] is None and math.isnan(found["part_1000"])
     assert math.copysign(1, found["upper_1"]) == -1
 
@@ -272,7 +268,7 @@ def test_M5_a_bound_that_is_nan_is_no_bound_but_a_partition_value_may_be() -> No
 def key_of(iceberg_type: PrimitiveType, value: bytes | None, spec_id: int = 0) -> bytes:
     schema, spec = identity_spec(iceberg_type, spec_id=spec_id)
     table = entries({"spec_id": spec_id, "partition": [(1000, value)]})
-    key: bytes = widen(table, schema=schema, specs={spec_id: spec})["partition_key"][0].as_py()
+    key: bytes = widen(table, schema=schema, specs={spec_id: spec}).table["partition_key"][0].as_py()
     return key
 
 
@@ -295,7 +291,7 @@ def test_SP5_where_values_of_several_fields_end_matters() -> None:
     schema, spec = identity_spec(StringType(), StringType())
     pairs = [(b"ab", b"c"), (b"a", b"bc"), (b"ab", None), (b"a\x01b", b"c"), (b"a", b"b\x01c"), (None, b"ab")]
     table = entries(*({"partition": [(1000, a), (1001, b)]} for a, b in pairs))
-    found = widen(table, schema=schema, specs={0: spec})["partition_key"].to_pylist()
+    found = widen(table, schema=schema, specs={0: spec}).table["partition_key"].to_pylist()
     assert len(set(found)) == len(pairs)
 
 
@@ -306,7 +302,7 @@ def test_what_lies_below_a_null_is_not_there() -> None:
     covered = pa.MapArray.from_arrays(counts.offsets, counts.keys, counts.items, mask=pa.array([False, True, False]))
     index = ENTRY_SCHEMA.get_field_index("value_counts")
     table = table.set_column(index, ENTRY_SCHEMA.field(index), covered)
-    wide = widen(table, schema=SCHEMA, specs={0: UNPARTITIONED})
+    wide = widen(table, schema=SCHEMA, specs={0: UNPARTITIONED}).table
     assert wide["values_1"].to_pylist() == [7, None, 9] and wide["values_2"].to_pylist() == [None, None, 3]
     data = write_manifest(
         table,
@@ -323,7 +319,7 @@ def test_what_lies_below_a_null_is_not_there() -> None:
 def test_PT6_values_of_unknown_transforms_count_and_stay_binary() -> None:
     spec = PartitionSpec((PartitionField((1,), 1000, UnknownTransform("zorder"), "z"),))
     table = entries(*({"partition": [(1000, v)]} for v in (b"\xff\x00", b"\xff\x01", None)))
-    wide = widen(table, schema=SCHEMA, specs={0: spec})
+    wide = widen(table, schema=SCHEMA, specs={0: spec}).table
     assert wide["part_1000"].to_pylist() == [b"\xff\x00", b"\xff\x01", None]
     assert len(set(wide["partition_key"].to_pylist())) == 3
 
@@ -338,7 +334,7 @@ def test_entries_of_several_specs() -> None:
         {"spec_id": 2},
         {"partition": [(1000, one)]},
     )
-    wide = widen(table, schema=schema, specs={0: first, 1: second, 2: evolve(UNPARTITIONED, spec_id=2)})
+    wide = widen(table, schema=schema, specs={0: first, 1: second, 2: evolve(UNPARTITIONED, spec_id=2)}).table
     assert wide["part_1000"].to_pylist() == [1, None, None, 1]
     assert wide["part_1001"].to_pylist() == [None, "x", None, None]
     found = wide["partition_key"].to_pylist()
@@ -361,9 +357,9 @@ NUMBERS = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_
 def inherited(table: pa.Table, manifest: ManifestFile) -> list[tuple[Any, ...]]:
     """What canonical and wide entries inherit alike."""
     found = inherit(table, manifest)
-    wide = inherit(widen(table, schema=SCHEMA, specs={0: UNPARTITIONED}), manifest)
+    wide = inherit(widen(table, schema=SCHEMA, specs={0: UNPARTITIONED}).table, manifest)
     assert wide.select(ENTRY_SCHEMA.names) == found and found.schema == ENTRY_SCHEMA
-    again = inherit(inherit_sequence_numbers(table, manifest), manifest)
+    again = inherit(inherit_sequence_numbers(table, [manifest], [len(table)]), manifest)
     assert again == found
     return [tuple(row[name] for name in NUMBERS) for row in found.to_pylist()]
 
@@ -414,49 +410,41 @@ def test_RL3_delete_files_have_no_first_row_id() -> None:
     assert inherited(table, deletes)[0][3] is None
 
 
-def test_a_segment_round_trips(tmp_path: Path) -> None:
-    schema, spec = identity_spec(*TYPES)
-    partition = [(1000 + i, single_value.to_bytes(t, v)) for i, (t, v) in enumerate(samples())]
-    bounds = [(i + 1, data) for i, (_, data) in enumerate(partition)]
-    table = entries({"partition": partition, "lower_bounds": bounds, "upper_bounds": bounds, "split_offsets": [4]}, {})
-    wide = widen(table, schema=schema, specs={0: spec})
-    path = str(tmp_path / "deep" / "s.parquet")
-    write_segment(path, wide)
-    assert read_segment(path) == wide
-    assert read_segment(path, ["part_1000", "ordinal", "not there"]).column_names == ["part_1000", "ordinal"]
-    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["s.parquet"]
+def test_manifests_one_after_another_are_as_each_alone() -> None:
+    first = entries({"record_count": 10}, {"record_count": 20, "status": 2}, {"record_count": 5, "first_row_id": 3})
+    second = entries({"record_count": 7, "value_counts": [(1, 7)]}, {"record_count": 1})
+    manifests = [MANIFEST, evolve(MANIFEST, manifest_path="n", sequence_number=0, added_snapshot_id=None)]
+    counts = [3, 0, 2]
+    three = [manifests[0], MANIFEST, manifests[1]]
+    together = inherit_sequence_numbers(pa.concat_tables([first, second]), three, counts)
+    wide = widen_all(together, counts, schema=SCHEMA, specs={0: UNPARTITIONED}).table
+    for table, manifest, start in ((first, manifests[0], 0), (second, manifests[1], 3)):
+        alone = widen(
+            inherit_sequence_numbers(table, [manifest], [len(table)]), schema=SCHEMA, specs={0: UNPARTITIONED}
+        )
+        part = wide.slice(start, len(table)).select(alone.table.column_names)
+        assert part.to_pylist() == alone.table.to_pylist()
+    assert wide["ordinal"].to_pylist() == [0, 1, 2, 0, 1]
+    assert wide["row_offset"].to_pylist() == [0, 10, 10, 0, 7]
 
 
-def samples() -> list[tuple[PrimitiveType, Any]]:
-    numbers = {
-        BooleanType(): True,
-        StringType(): "ä",
-        UUIDType(): uuid.UUID(int=3),
-        FixedType(3): b"abc",
-        BinaryType(): b"",
-    }
-    return [(t, numbers.get(t, Decimal(1) if isinstance(t, DecimalType) else 1)) for t in TYPES]
+def test_M2_the_manifest_of_a_corrupt_entry_is_named() -> None:
+    table = entries({}, {"status": 0, "file_path": "file:///lost"})
+    with pytest.raises(CorruptFileError, match=r"^other: .*file:///lost"):
+        inherit_sequence_numbers(table, [MANIFEST, evolve(MANIFEST, manifest_path="other")], [1, 1])
 
 
-def test_a_segment_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "s.parquet"
-    with pytest.raises(MissingFileError, match=r"s\.parquet"):
-        read_segment(str(path))
-    write_segment(str(path), widen(entries({}), schema=SCHEMA, specs={0: UNPARTITIONED}))
-    good = path.read_bytes()
-    for bad in (b"", b"PAR1", good[:-10], good[:4] + b"\xff" * (len(good) - 12) + good[-8:]):
-        path.write_bytes(bad)
-        with pytest.raises(CorruptFileError, match=r"s\.parquet"):
-            read_segment(str(path))
+def test_what_a_promotion_may_turn_readable_is_known() -> None:
+    """A value that does not fit its type may fit the next one; NaN bounds are null on purpose."""
+    schema, spec = identity_spec(IntegerType(), DoubleType())
+    long, nan = struct.pack("<q", 2**40), struct.pack("<d", math.nan)
+    row = {"partition": [(1000, long), (1001, None)], "lower_bounds": [(1, long), (2, nan), (99, b"")]}
+    found = widen(entries(row), schema=schema, specs={0: spec})
+    assert found.unreadable == {"part_1000", "lower_1"} and found.unknown == {99}
+    assert found.types["part_1000"] == "int" and found.types["upper_2"] == "double"
 
 
-def test_a_segment_of_other_types_has_another_name() -> None:
-    schema, spec = identity_spec(IntegerType(), StringType())
-    wider, _ = identity_spec(LongType(), StringType())
-    longer, _ = identity_spec(IntegerType(), StringType(), DateType())
-    renamed = Schema(tuple(evolve(f, name=f"x{f.name}") for f in schema.fields), 5)
-    names = {segment_name("m", 1, typing_key(s, spec)) for s in (schema, wider, longer)}
-    names |= {segment_name("m", 1, typing_key(schema, p)) for p in (UNPARTITIONED, evolve(spec, spec_id=3))}
-    names |= {segment_name("n", 1, typing_key(schema, spec)), segment_name("m", 2, typing_key(schema, spec))}
-    assert len(names) == 7
-    assert segment_name("m", 1, typing_key(renamed, spec)) == segment_name("m", 1, typing_key(schema, spec))
+def test_SP5_partition_keys_outlive_promotions() -> None:
+    assert key_of(IntegerType(), struct.pack("<i", -5)) == key_of(LongType(), struct.pack("<q", -5))
+    assert key_of(FloatType(), struct.pack("<f", 0.1)) == key_of(DoubleType(), struct.pack("<f", 0.1))
+    assert key_of(DecimalType(4, 2), b"\x05") == key_of(DecimalType(9, 2), b"\x05")

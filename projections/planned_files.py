@@ -1,0 +1,252 @@
+"""The result of a plan, as Arrow, and as tasks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, field, frozen
+
+from icecore.engine.expression.nodes import AlwaysTrue, Expression
+from icecore.engine.formats.entry_arrow import decode_partition, row_to_file
+from icecore.engine.scan_task import FileScanTask
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.state import TableState
+from icecore.projections.predicate import residual
+
+LEAVES_PER_NUMBER = 62
+FORMATS = {str(f): f for f in FileFormat}
+TASK_COLUMNS = (
+    "file_path",
+    "file_format",
+    "spec_id",
+    "record_count",
+    "file_size_in_bytes",
+    "key_metadata",
+    "split_offsets",
+    "sort_order_id",
+    "first_row_id",
+)
+EMPTY = pa.table(
+    {
+        "m": pa.array([], pa.int64()),
+        "ordinal": pa.array([], pa.int64()),
+        "file_path": pa.array([], pa.string()),
+        "file_format": pa.array([], pa.string()),
+        "spec_id": pa.array([], pa.int32()),
+        "record_count": pa.array([], pa.int64()),
+        "file_size_in_bytes": pa.array([], pa.int64()),
+        "sequence_number": pa.array([], pa.int64()),
+        "first_row_id": pa.array([], pa.int64()),
+    }
+)
+EMPTY_PAIRS = pa.table({n: pa.array([], pa.int64()) for n in ("m", "ordinal", "dm", "dordinal")})
+Codes = npt.NDArray[np.int64]
+
+
+@frozen
+class PlanCounts:
+    """How a plan came down to its files. Files and records are live data files of the snapshot and their rows."""
+
+    manifests_total: int
+    manifests_scanned: int
+    files_total: int
+    records_total: int
+    pruned_by_manifest: int
+    pruned_by_partition: int
+    pruned_by_metrics: int
+    files_planned: int
+    records_planned: int
+    delete_files_planned: int
+    seconds: float
+
+
+@define(frozen=True, slots=False)
+class PlannedFiles:
+    """The result of a plan as Arrow.
+
+    `files` has a row for each planned data file, `deletes` one for each live delete file that may matter, `pairs` says
+    which delete file applies to which data file by (m, ordinal) and (dm, dordinal). `seconds` is how long it took.
+    """
+
+    state: TableState
+    schema: Schema
+    bound: Expression
+    files: pa.Table = field(repr=False)
+    deletes: pa.Table = field(repr=False)
+    pairs: pa.Table = field(repr=False)
+    seconds: float
+    _count: Callable[[PlannedFiles], PlanCounts] = field(repr=False)
+
+    @cached_property
+    def counts(self) -> PlanCounts:
+        """What the plan left out, and why. Counted when it is asked for: a plan needs none of it."""
+        return self._count(self)
+
+    def residuals(self) -> list[Expression]:
+        """What is left of the filter for each file, in the order of `files`."""
+        codes, distinct = self.coded_residuals
+        return [distinct[c] for c in codes.tolist()]
+
+    @cached_property
+    def coded_residuals(self) -> tuple[Codes, list[Expression]]:
+        """What is left of the filter for each file, as a place among the different ones."""
+        count = self.files.num_rows
+        if isinstance(self.bound, AlwaysTrue) or count == 0:
+            return np.zeros(count, np.int64), [self.bound]
+        names = [n for n in self.files.column_names if n.startswith(("might_", "all_"))]
+        bits = np.stack([self.files[n].to_numpy() for n in names])
+        if (bits == bits[:, :1]).all():
+            found, codes = bits[:, :1].T, np.zeros(count, np.int64)
+        else:
+            found, codes = np.unique(bits.T, axis=0, return_inverse=True)
+        distinct = []
+        for row in found.tolist():
+            might, surely = (
+                [v for n, v in zip(names, row, strict=True) if n.startswith(prefix)] for prefix in ("might_", "all_")
+            )
+            distinct.append(residual(self.bound, _from_bits(might), _from_bits(surely)))
+        return codes.reshape(-1).astype(np.int64), distinct
+
+    def deletes_by_file(self) -> tuple[pa.Array, pa.Array]:
+        """For each file its delete files: offsets into the second array, which has rows of `deletes`."""
+        count = self.files.num_rows
+        if self.pairs.num_rows == 0 or count == 0:
+            return pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.int64())
+        # Pairs may be of files that are not among these: a plan can be cut down to some of its files.
+        data = _places(self.files, self.pairs, "m", "ordinal")
+        deletes = _places(self.deletes, self.pairs, "dm", "dordinal")
+        data, deletes = data[data >= 0], deletes[data >= 0]
+        order = np.argsort(data, kind="stable")
+        offsets = np.zeros(count + 1, np.int32)
+        np.cumsum(np.bincount(data, minlength=count), out=offsets[1:])
+        return pa.array(offsets), pa.array(deletes[order])
+
+    def tasks(self) -> list[FileScanTask]:
+        """One task for each file, whole."""
+        files = self.files
+        if files.num_rows == 0:
+            return []
+        specs, schema = self.state.metadata.specs, self.state.metadata.all_fields
+        names = (*TASK_COLUMNS, "sequence_number")
+        columns = zip(*(_values(files, n) for n in names), strict=True)
+        rows = zip(
+            columns, self._partitions(specs, schema), self.residuals(), self._deletes(specs, schema), strict=True
+        )
+        data = DataFileContent.DATA
+        return [
+            FileScanTask(
+                ContentFile(
+                    data,
+                    path,
+                    FORMATS.get(file_format) or FileFormat(file_format.upper()),
+                    spec_id,
+                    partition,
+                    record_count,
+                    size,
+                    key_metadata=key_metadata,
+                    split_offsets=offsets,
+                    sort_order_id=sort_order_id,
+                    first_row_id=first_row_id,
+                ),
+                deletes,
+                left,
+                0,
+                size,
+                sequence_number or 0,
+            )
+            for (
+                (
+                    path,
+                    file_format,
+                    spec_id,
+                    record_count,
+                    size,
+                    key_metadata,
+                    offsets,
+                    sort_order_id,
+                    first_row_id,
+                    sequence_number,
+                ),
+                partition,
+                left,
+                deletes,
+            ) in rows
+        ]
+
+    def _partitions(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> list[tuple[Any, ...]]:
+        """The partition tuple of each file; each tuple is decoded once, however many files have it."""
+        keys = self.files["partition_key"].combine_chunks().dictionary_encode()
+        codes = keys.indices.to_numpy()
+        _, first = np.unique(codes, return_index=True)
+        distinct = self.files.select(["spec_id", "partition"]).take(pa.array(first)).to_pylist()
+        decoded = [decode_partition(specs[r["spec_id"]], schema, r["partition"]) for r in distinct]
+        return [decoded[c] for c in codes.tolist()]
+
+    def _deletes(self, specs: Mapping[int, Any], schema: Schema) -> Sequence[tuple[ContentFile, ...]]:
+        if self.pairs.num_rows == 0:
+            return [()] * self.files.num_rows
+        offsets, places = (a.to_pylist() for a in self.deletes_by_file())
+        used = sorted(set(places))
+        rows = self.deletes.take(pa.array(used, pa.int64())).to_pylist()
+        made = {p: row_to_file(r, specs[r["spec_id"]], schema) for p, r in zip(used, rows, strict=True)}
+        return [tuple(made[p] for p in places[a:z]) for a, z in itertools.pairwise(offsets)]
+
+
+def _values(files: pa.Table, name: str) -> list[Any]:
+    """A column as Python values, lists as tuples; lists are few and alike, so each different one is made once."""
+    column = files[name].combine_chunks()
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if not pa.types.is_list(column.type):
+        found: list[Any] = column.to_pylist()
+        return found
+    offsets = column.offsets.to_numpy()
+    lengths = np.diff(offsets)
+    if (lengths == 1).all() and not column.null_count:
+        values = column.flatten().to_pylist()
+        known = {v: (v,) for v in set(values)}
+        return [known[v] for v in values]
+    return [None if v is None else tuple(v) for v in column.to_pylist()]
+
+
+def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> Codes:
+    """The row of `entries` that each pair names by manifest and ordinal, -1 where there is none."""
+    manifests, ordinals = (entries[n].to_numpy() for n in ("m", "ordinal"))
+    wanted, ordinals_wanted = pairs[manifest].to_numpy(), pairs[ordinal].to_numpy()
+    known = np.unique(np.concatenate((manifests, wanted)))
+    stride = max(int(ordinals.max()), int(ordinals_wanted.max())) + 1
+    have = np.searchsorted(known, manifests) * stride + ordinals
+    keys = np.searchsorted(known, wanted) * stride + ordinals_wanted
+    order = np.argsort(have, kind="stable")
+    ordered = have[order]
+    places = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    found: Codes = np.where(ordered[places] == keys, order[places], -1)
+    return found
+
+
+def _from_bits(numbers: Sequence[int]) -> int:
+    return sum(n << LEAVES_PER_NUMBER * i for i, n in enumerate(numbers))
+
+
+def bit_columns(name: str, conditions: Sequence[str]) -> str:
+    """Conditions as numbers of LEAVES_PER_NUMBER bits each, the first condition in the lowest bit."""
+    columns = []
+    for start in range(0, max(len(conditions), 1), LEAVES_PER_NUMBER):
+        chunk = enumerate(conditions[start : start + LEAVES_PER_NUMBER])
+        terms = [f"CASE WHEN {c} THEN {1 << i}::BIGINT ELSE 0 END" for i, c in chunk if c != "FALSE"]
+        columns.append(f"({' + '.join(terms) if terms else '0::BIGINT'}) AS {name}_{start // LEAVES_PER_NUMBER}")
+    return ", ".join(columns)
+
+
+def records(files: pa.Table) -> int:
+    """The rows of files together."""
+    return pc.sum(files["record_count"]).as_py() or 0

@@ -1,0 +1,303 @@
+"""Segment files: what is made once, kept through schema changes, merged, lost, damaged, and shared by processes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import icecore
+from icecore.engine.errors import StorageError, ValidationError
+from icecore.projections import duck, entry_tables
+from icecore.projections.entry_tables import EntryTables
+from icecore.projections.entry_typing import EntryTyping
+from icecore.projections.manifest_entries import ManifestEntries
+from icecore.projections.segment_files import SUFFIX
+
+SCHEMA = pa.schema([("id", pa.int32()), ("d", pa.date32()), ("name", pa.string())])
+Open = Callable[[], icecore.Catalog]
+
+
+@pytest.fixture
+def expanded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The paths of the manifests that plans expand."""
+    found: list[str] = []
+    real = ManifestEntries.canonical
+
+    def canonical(self: ManifestEntries, stream: str, listed: Any, *args: Any) -> pa.Table:
+        found.append(listed.manifest.manifest_path)
+        return real(self, stream, listed, *args)
+
+    def for_plans(self: EntryTables, growing: Any, table: Any, missing: Any, storage: Any) -> None:
+        monkeypatch.setattr(ManifestEntries, "canonical", canonical)
+        try:
+            fill(self, growing, table, missing, storage)
+        finally:
+            monkeypatch.setattr(ManifestEntries, "canonical", real)
+
+    fill = EntryTables._fill
+    monkeypatch.setattr(EntryTables, "_fill", for_plans)
+    yield found
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are written for every two manifests."""
+    monkeypatch.setattr(entry_tables, "MANIFESTS_IN_MEMORY", 2)
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": ids, "d": [None] * len(ids), "name": [f"n{i}" for i in ids]}, schema=SCHEMA)
+
+
+def made(catalog: icecore.Catalog, appends: int, **properties: str) -> icecore.Table:
+    table = catalog.create_table(
+        "ns.t", SCHEMA, format_version=3, properties={"commit.manifest-merge.enabled": "false", **properties}
+    )
+    for i in range(appends):
+        table.append(rows(2 * i, 2 * i + 1))
+    return table
+
+
+def planned(table: icecore.Table, condition: str | None = None) -> int:
+    return int(table.scan(condition).plan().to_arrow().num_rows)
+
+
+def segments(warehouse: Path) -> list[Path]:
+    return sorted((warehouse / ".icecore" / "segments").glob(f"*/*{SUFFIX}"))
+
+
+def test_a_schema_change_expands_nothing_again(
+    catalog: icecore.Catalog, open_again: Open, small: None, expanded: list[str]
+) -> None:
+    """T7: columns that are added, promoted, renamed and dropped; here, and in a process that comes later."""
+    table = made(catalog, 3)
+    assert planned(table, "id >= 4") == 1 and len(expanded) == 3
+    with table.update_schema() as update:
+        update.add_column("more", "double").update_column("id", "long").update_column("d", "timestamp")
+    with table.update_schema() as update:
+        update.rename_column("name", "called").delete_column("d")
+    with table.update_spec() as update:
+        update.add_field("id", "bucket[4]")
+    assert planned(table, "id >= 4 AND id < 5000000000") == 1
+    assert planned(table, "more IS NOT NULL") == 3 and planned(table, "called = 'n2'") == 1
+    again = open_again().load_table("ns.t")
+    assert planned(again, "id >= 4") == 1 and len(expanded) == 3
+    again.append(pa.table({"id": [9], "called": ["x"], "more": [1.5]}))
+    assert planned(again, "more = 1.5") == 4, "old files have no bounds of a column that they do not have"
+    assert planned(again, "more = 1.5 AND id = 9") == 1
+    assert len(expanded) == 4
+
+
+def test_metrics_of_a_field_that_was_not_known_are_found_when_it_is(
+    catalog: icecore.Catalog, small: None, expanded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may list files with metrics of fields that the metadata they give us lacks."""
+    table = made(catalog, 2)
+    real = EntryTyping.of
+
+    def without_id(metadata: Any, latest: Any) -> Any:
+        typing = real(metadata, latest)
+        fields = tuple(f for f in typing.schema.fields if f.field_id != 1)
+        return type(typing)(type(typing.schema)(fields), typing.specs, typing.partitions, typing.ambiguous)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EntryTyping, "of", without_id)
+        assert planned(table, "id = 1") == 2
+    assert len(expanded) == 2
+    table.append(rows(5))
+    assert planned(table, "id = 1") == 1
+    assert len(expanded) == 5
+
+
+def test_many_manifests_are_few_files(catalog: icecore.Catalog, open_again: Open, expanded: list[str]) -> None:
+    """Counts, not seconds: how many files a new process opens, and what one more commit costs."""
+    table = made(catalog, 100)
+    assert planned(table) == 100 and len(expanded) == 100
+    assert len(segments(Path(catalog.path))) == 1
+    again = open_again().load_table("ns.t")
+    again.append(rows(1000))
+    assert planned(again) == 101 and len(expanded) == 101
+    for i in range(40):
+        again.append(rows(2000 + i))
+        assert planned(again, f"id = {2000 + i}") == 1
+    assert len(expanded) == 141
+    assert len(segments(Path(catalog.path))) <= 4
+    assert planned(open_again().load_table("ns.t"), "id >= 2000") == 40
+    # What was still in memory when the other one ended.
+    assert len(expanded) < 141 + entry_tables.MANIFESTS_IN_MEMORY
+
+
+def test_files_of_like_size_become_one(catalog: icecore.Catalog, small: None) -> None:
+    table = made(catalog, 0)
+    for i in range(40):
+        table.append(rows(i))
+        assert planned(table) == i + 1
+        assert len(segments(Path(catalog.path))) <= entry_tables.MOST_FILES
+    assert sorted(table.scan("id < 3").to_arrow()["id"].to_pylist()) == [0, 1, 2]
+
+
+def test_what_nobody_looks_for_is_left_behind_by_merges(catalog: icecore.Catalog, small: None) -> None:
+    table = made(catalog, 0)
+    for i in range(40):
+        table.overwrite(rows(i))
+        assert planned(table) == 1
+    kept = catalog._planner._tables._tables[table.state.stream].where
+    assert len(kept) < 36
+    first = table.snapshots()[0]
+    assert table.scan(snapshot_id=first.snapshot_id).to_arrow()["id"].to_pylist() == [0]
+
+
+def test_a_plan_reads_the_columns_of_its_filter_alone(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand columns with metrics; and where there are equality deletes, those that they compare."""
+    names = [f"c{i}" for i in range(1000)]
+    schema = pa.schema([(n, pa.int32()) for n in names])
+    table = catalog.create_table(
+        "ns.t", schema, properties={"write.metadata.metrics.max-inferred-column-defaults": "2000"}
+    )
+    table.append(pa.table({n: [i] for i, n in enumerate(names)}, schema=schema))
+    statements: list[str] = []
+    real = duck.arrow
+
+    def arrow(connection: Any, sql: str, parameters: Any = None) -> pa.Table:
+        statements.append(sql)
+        return real(connection, sql, parameters)
+
+    monkeypatch.setattr(duck, "arrow", arrow)
+    assert planned(table, "c7 = 7 AND c9 > 3") == 1 and planned(table, "c7 = 8") == 0
+    assert len(segments(Path(catalog.path))) == 0, "one manifest of one file is not worth a segment"
+    found = re.findall(r'"(?:lower|upper|values|nulls|nans)_(\d+)"', " ".join(statements))
+    assert set(found) == {"8", "10"}
+    assert len(catalog._planner._tables._tables[table.state.stream].columns) > 5000
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "scribbled", "info"])
+def test_damaged_segments_are_made_again(
+    catalog: icecore.Catalog, open_again: Open, small: None, expanded: list[str], damage: str
+) -> None:
+    made(catalog, 4)
+    assert planned(catalog.load_table("ns.t")) == 4
+    (path,) = segments(Path(catalog.path))
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        middle = len(data) // 2
+        path.write_bytes(
+            {
+                "empty": b"",
+                "cut": data[:middle],
+                "scribbled": data[:12288] + b"\x5a" * (len(data) - 12288),
+                "info": data.replace(b'"manifests"', b'"manifestos'),
+            }[damage]
+        )
+    again = open_again().load_table("ns.t")
+    assert planned(again, "id >= 6") == 1 and planned(again) == 4
+    assert sorted(again.scan().to_arrow()["id"].to_pylist()) == list(range(8))
+    assert len(expanded) == 8
+
+
+def test_damage_that_shows_while_a_plan_runs(
+    catalog: icecore.Catalog, small: None, monkeypatch: pytest.MonkeyPatch, expanded: list[str]
+) -> None:
+    """What DuckDB can't read is dropped and made again, once."""
+    import duckdb
+
+    table = made(catalog, 4)
+    assert planned(table) == 4
+    real, failures = duck.arrow, [duckdb.IOException("checksum"), None]
+
+    def arrow(connection: Any, sql: str, parameters: Any = None) -> pa.Table:
+        error = failures.pop(0) if failures else None
+        if error is not None:
+            raise error
+        return real(connection, sql, parameters)
+
+    monkeypatch.setattr(duck, "arrow", arrow)
+    assert planned(table, "id = 3") == 1
+    assert len(expanded) == 8
+    failures[:] = [duckdb.IOException("checksum")] * 2
+    with pytest.raises(StorageError, match="checksum"):
+        planned(table)
+
+
+def test_a_folder_that_can_not_be_written_costs_no_plan(warehouse: Path, small: None) -> None:
+    with icecore.open(warehouse) as catalog:
+        catalog.create_namespace("ns")
+        (warehouse / ".icecore").mkdir(exist_ok=True)
+        (warehouse / ".icecore" / "segments").write_text("a file")
+        table = made(catalog, 5)
+        assert planned(table) == 5 and planned(table, "id = 3") == 1
+
+
+def test_how_much_memory_is_a_size(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(entry_tables.MEMORY_VARIABLE, "300MB")
+    with icecore.open(warehouse) as catalog:
+        catalog.create_namespace("ns")
+        table = made(catalog, 1)
+        assert planned(table) == 1
+        (limit,) = duck.rows(catalog._planner._tables.connection, "SELECT current_setting('memory_limit')")[0]
+        assert limit == "286.1 MiB"
+    monkeypatch.setenv(entry_tables.MEMORY_VARIABLE, "much")
+    with icecore.open(warehouse) as catalog, pytest.raises(ValidationError, match=r"ICECORE_CACHE_MEMORY.*'much'"):
+        planned(catalog.load_table("ns.t"))
+
+
+def test_tables_that_were_not_planned_for_longest_are_let_go(
+    catalog: icecore.Catalog, small: None, monkeypatch: pytest.MonkeyPatch, expanded: list[str]
+) -> None:
+    monkeypatch.setattr(entry_tables, "MOST_TABLES", 2)
+    tables = [catalog.create_table(f"ns.t{i}", SCHEMA) for i in range(3)]
+    for table in tables:
+        for i in range(2):
+            table.append(rows(i))
+        assert planned(table) == 2
+    loaded = catalog._planner._tables
+    assert len(loaded._tables) == 2
+    attached = duck.rows(loaded.connection, "SELECT count(*) FROM duckdb_databases() WHERE readonly")
+    assert attached == [(2,)]
+    before = len(expanded)
+    assert planned(tables[0]) == 2 and len(expanded) == before, "its segments are still on disk"
+
+
+WORKER = """
+import sys, pyarrow as pa, icecore
+from icecore.projections import entry_tables
+entry_tables.MANIFESTS_IN_MEMORY = 2
+with icecore.open(sys.argv[1], actor=sys.argv[2]) as catalog:
+    table = catalog.load_table("ns.t")
+    for i in range(int(sys.argv[3])):
+        number = 1000 * int(sys.argv[2]) + i
+        table.append(pa.table({"id": [number], "d": [None], "name": ["x"]}, schema=pa.schema(
+            [("id", pa.int32()), ("d", pa.date32()), ("name", pa.string())])))
+        table = catalog.load_table("ns.t")
+        assert table.scan(f"id = {number}").plan().to_arrow().num_rows == 1
+        paths = table.scan().plan().to_arrow()["file_path"].to_pylist()
+        assert len(paths) == len(set(paths)) > i
+print("done")
+"""
+
+
+def test_several_processes_plan_and_commit_over_one_folder(catalog: icecore.Catalog, open_again: Open) -> None:
+    """Each sees its own rows at once; in the end nobody lost or doubled a file, and nothing unfinished lies about."""
+    table = made(catalog, 3)
+    each = 12
+    workers = [
+        subprocess.Popen([sys.executable, "-c", WORKER, catalog.path, str(n), str(each)], stdout=subprocess.PIPE)
+        for n in (1, 2, 3)
+    ]
+    assert [w.communicate(timeout=300)[0].strip() for w in workers] == [b"done"] * 3
+    for catalog_again in (catalog, open_again()):
+        table = catalog_again.load_table("ns.t")
+        found = sorted(table.scan().to_arrow()["id"].to_pylist())
+        assert found == sorted([*range(6), *(1000 * n + i for n in (1, 2, 3) for i in range(each))])
+    folder = Path(catalog.path) / ".icecore" / "segments"
+    assert not list(folder.glob("*/unfinished*"))
+    assert len(segments(Path(catalog.path))) <= 3 * entry_tables.MOST_FILES
