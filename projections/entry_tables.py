@@ -94,6 +94,7 @@ class EntryTables:
 
     _entries: ManifestEntries
     _cache: Path | None
+    _storage: Storage = field(factory=Storage)
     connection: duckdb.DuckDBPyConnection = field(factory=lambda: duckdb.connect(":memory:"), repr=False)
     lock: threading.RLock = field(factory=threading.RLock, repr=False)
     _tables: dict[str, EntryTable] = field(factory=dict, repr=False)
@@ -170,7 +171,7 @@ class EntryTables:
         if path is not None:
             # A cache that can't be written is no reason to fail a plan.
             try:
-                write_segment(path, wide)
+                write_segment(path, wide, self._storage)
             except (IcecoreError, OSError):
                 self._cache = None
         return self._wanted(table, listed, wide)

@@ -79,11 +79,12 @@ class Materializer:
     _store: EventStore
     _models: ReadModels
     _entries: ManifestEntries
+    _storage: Storage = field(factory=Storage)
     _lengths: dict[str, int] = field(factory=dict)
     _claims: VersionClaims = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, Storage())
+        self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, self._storage)
 
     def catch_up(self, stream: str, base: TableState | None, storage: Storage) -> TableState | None:
         """Writes what the events after `base` amount to, then moves the pointers; returns the state that was written.

@@ -190,7 +190,7 @@ class Planner:
     _scanned: tuple[list[int], list[int | None]] | None = field(init=False, default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self._tables = EntryTables(self.repository.entries, self.cache)
+        self._tables = EntryTables(self.repository.entries, self.cache, self.repository.storage)
 
     def tasks(
         self, state: TableState, snapshot: Snapshot, row_filter: str | Expression | None, schema: Schema

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -35,7 +36,11 @@ from icecore.engine.spec.types import PrimitiveType, walk
 from icecore.engine.storage import Storage, translated
 
 # Part of each segment's name: to be raised when what a segment holds changes.
-SEGMENT_VERSION = 1
+SEGMENT_VERSION = 2
+# Stands in the footer's key-value metadata, followed by the checksum of all other bytes of the file.
+CHECKSUM_KEY = "icecore.crc32"
+_CHECKSUM_MARK = b"crc32 of the rest="
+_NO_CHECKSUM = b"00000000"
 ROW_GROUP_ROWS = 122_880
 COUNT_MAPS = {"values": "value_counts", "nulls": "null_value_counts", "nans": "nan_value_counts"}
 BOUND_MAPS = {"lower": "lower_bounds", "upper": "upper_bounds"}
@@ -114,18 +119,26 @@ def segment_name(manifest_path: str, manifest_length: int, typing: str) -> str:
 def write_segment(path: str, wide: pa.Table, storage: Storage | None = None) -> None:
     """Puts a segment in place: a reader sees a whole file or none."""
     sink = pa.BufferOutputStream()
-    pq.write_table(wide, sink, compression="zstd", row_group_size=ROW_GROUP_ROWS)
-    (storage or Storage()).write_atomic(path, sink.getvalue().to_pybytes())
+    metadata = {**(wide.schema.metadata or {}), CHECKSUM_KEY: _CHECKSUM_MARK + _NO_CHECKSUM}
+    pq.write_table(wide.replace_schema_metadata(metadata), sink, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+    data = bytearray(sink.getvalue())
+    at = data.rfind(_CHECKSUM_MARK) + len(_CHECKSUM_MARK)
+    data[at : at + len(_NO_CHECKSUM)] = _checksum(data, at)
+    (storage or Storage()).write_atomic(path, bytes(data))
 
 
 def read_segment(path: str, columns: Iterable[str] | None = None, storage: Storage | None = None) -> pa.Table:
     """The table of a segment, or those of the named columns that it has, in that order.
 
-    Raises MissingFileError where there is none, CorruptFileError where it can't be read.
+    Raises MissingFileError where there is none, CorruptFileError where it can't be read or any byte of it was changed.
     """
-    with (storage or Storage()).open_input(path) as source, translated(path, "read"):
+    data = (storage or Storage()).read_bytes(path)
+    at = data.rfind(_CHECKSUM_MARK) + len(_CHECKSUM_MARK)
+    if at < len(_CHECKSUM_MARK) or data[at : at + len(_NO_CHECKSUM)] != _checksum(data, at):
+        raise CorruptFileError(f"{path} is not a segment that can be read: its checksum is not that of its bytes")
+    with translated(path, "read"):
         try:
-            file = pq.ParquetFile(source)
+            file = pq.ParquetFile(pa.BufferReader(data))
             if columns is None:
                 return file.read()
             known = set(file.schema_arrow.names)
@@ -133,6 +146,12 @@ def read_segment(path: str, columns: Iterable[str] | None = None, storage: Stora
             return file.read(wanted).select(wanted)
         except (pa.ArrowInvalid, OSError) as e:
             raise CorruptFileError(f"{path} is not a segment that can be read: {e}") from e
+
+
+def _checksum(data: bytes | bytearray, at: int) -> bytes:
+    """The checksum of all bytes but those at which it stands, as eight hexadecimal digits."""
+    view = memoryview(data)
+    return b"%08x" % zlib.crc32(view[at + len(_NO_CHECKSUM) :], zlib.crc32(view[:at]))
 
 
 def _chunk(table: pa.Table, name: str) -> pa.Array:
