@@ -129,6 +129,10 @@ class Materializer:
             with self._store.write():
                 self._claims.settle_all()
 
+    def is_claimed(self, stream: str) -> bool:
+        """Whether a process is about to make the next version of a file system table, or died over it."""
+        return self._claims.is_taken(stream)
+
     def write_event(
         self,
         event: Event,
@@ -281,9 +285,15 @@ def metadata_bytes(state: TableState) -> bytes:
 def write_hint(state: TableState, storage: Storage) -> None:
     """Writes the version hint beside the metadata file (MD7): a number, or the file's name without its ending."""
     assert state.metadata_location is not None, "the caller checked"
-    folder, name = state.metadata_location.rsplit("/", 1)
-    hint = str(state.metadata_version) if is_file_system(state) else name.removesuffix(".metadata.json")
-    storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode())
+    folder = state.metadata_location.rsplit("/", 1)[0]
+    storage.write_atomic(f"{folder}/{VERSION_HINT}", hint_of(state).encode())
+
+
+def hint_of(state: TableState) -> str:
+    """What the version hint of a state with a metadata file says."""
+    assert state.metadata_location is not None, "the caller checked"
+    name = state.metadata_location.rsplit("/", 1)[-1]
+    return str(state.metadata_version) if is_file_system(state) else name.removesuffix(".metadata.json")
 
 
 def sync_marker(event: Event, location: str) -> bytes:

@@ -18,7 +18,10 @@ from icecore.engine.repository import Repository
 from icecore.engine.state import TableState, fold
 from icecore.engine.table_states import decode_checkpoint
 from icecore.engine.view_state import ViewState, fold_view
+from icecore.projections.verify_files import version_problems
+from icecore.projections.verify_models import database_problems, model_problems
 
+ATTEMPTS = 3
 State: TypeAlias = "TableState | ViewState"
 
 
@@ -46,8 +49,22 @@ class Verification:
 
 
 def verify(store: EventStore, repository: Repository) -> Verification:
-    """Reads the whole log and every file made from it, and changes nothing. Raises StorageError."""
-    problems = list(chain_problems(store))
+    """Reads the whole log and every file made from it, and changes nothing. Raises StorageError.
+
+    All that is in the database is read as of one moment. Where something is wrong and others commit meanwhile, it is
+    looked at again, because their files move on.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with store.reading():
+            found = _verify(store, repository)
+        if found.ok or store.head()[1] == found.head:
+            return found
+    with store.reading():
+        return _verify(store, repository)
+
+
+def _verify(store: EventStore, repository: Repository) -> Verification:
+    problems = [*database_problems(store), *chain_problems(store)]
     position, head, _ = store.head()
     streams = sorted({e.stream for e in store.events() if e.stream != CATALOG_STREAM})
     states: dict[str, State] = {}
@@ -63,6 +80,7 @@ def verify(store: EventStore, repository: Repository) -> Verification:
     problems += _name_problems(store, repository, states)
     problems += _namespace_problems(store, repository)
     problems += _checkpoint_problems(store)
+    problems += model_problems(store)
     files = 0
     for stream, state in states.items():
         needed: set[str] | None = None
@@ -73,6 +91,8 @@ def verify(store: EventStore, repository: Repository) -> Verification:
                 if row["location"] not in needed:
                     continue
             problems += _file_problems(repository, state, row["location"], row["length"], row["sha256"])
+        if isinstance(state, TableState):
+            problems += version_problems(repository, state)
     views = sum(is_view_stream(stream) for stream in states)
     return Verification(position, len(states) - views, files, head, tuple(problems), views)
 

@@ -210,6 +210,18 @@ class EventStore:
         found = self.row(EVENTS, "position_at", timestamp_ms=timestamp_ms)
         return 0 if found is None else int(found["position"])
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read inside, by this thread, is of one moment, whatever others commit meanwhile."""
+        connection = self.connection()
+        with self._translated("read"):
+            self._retrying(lambda: connection.execute("BEGIN"))
+            try:
+                yield
+            finally:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+
     # Writing
 
     @contextlib.contextmanager

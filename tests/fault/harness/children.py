@@ -71,7 +71,7 @@ class Child:
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
-    def wait(self, kill_after_s: float | None = None) -> Outcome:
+    def wait(self, kill_after_s: float | None = None, *, timeout_s: float = TIMEOUT_S) -> Outcome:
         """Waits for the end; where a time is given, kills the process that long after it said something first.
 
         One that hangs is killed too, and its outcome says so under "failed".
@@ -80,7 +80,7 @@ class Child:
         data = bytearray()
         hung, kill_at = False, None
         while True:
-            left = TIMEOUT_S - (time.monotonic() - started)
+            left = timeout_s - (time.monotonic() - started)
             until_kill = left if kill_at is None else kill_at - time.monotonic()
             ready, _, _ = select.select([self._reader], [], [], max(0.0, min(left, until_kill)))
             if ready:
@@ -101,7 +101,7 @@ class Child:
         _, status = os.waitpid(self.pid, 0)
         messages = list(_unpacked(bytes(data)))
         if hung:
-            messages.append((FAILED, f"the process hung for {TIMEOUT_S:g} s"))
+            messages.append((FAILED, f"the process hung for {timeout_s:g} s"))
         return Outcome(tuple(messages), os.waitstatus_to_exitcode(status))
 
 
