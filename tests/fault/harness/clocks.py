@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from pathlib import Path
@@ -25,7 +26,7 @@ def jump(root: Path, counts: Counts, setting: Setting, seed: str, rounds: int) -
         bench = Bench(root)
         model = bench.start(setting)
         context = f"seed {seed}, round {number}, {setting}"
-        outcome = in_child(lambda say, n=number, m=model: _live(say, bench.folder, m, f"{seed}/{n}"))  # type: ignore[misc]
+        outcome = in_child(lambda say, n=number, m=model, b=bench: _live(say, b.folder, m, f"{seed}/{n}"))  # type: ignore[misc]
         result: list[str] | None = outcome.get("problems")
         for problem in [str(outcome.get(FAILED))] if result is None else result:
             counts.violation(KIND, f"{context}: {problem}")
@@ -60,7 +61,7 @@ def _time_problems(catalog: icecore.Catalog) -> list[str]:
     """What breaks the order of times: in the log, and in the metadata of tables."""
     problems = []
     recorded = catalog.log()["recorded_at"].to_pylist()
-    if any(b <= a for a, b in zip(recorded, recorded[1:], strict=False)):
+    if any(b <= a for a, b in itertools.pairwise(recorded)):
         problems.append("the times of the log don't grow")
     for table in catalog.tables():
         logs = {

@@ -41,7 +41,7 @@ def materialize_at_once(root: Path, counts: Counts, setting: Setting, seed: str,
         plans = [dice.randrange(80) if dice.random() < 0.5 else None for _ in range(dice.randint(2, 4))]
         start = time.time() + 0.05
         children = [
-            Child(lambda say, at=at: _write_out(say, bench.folder, start, Steps(kill, at)))  # type: ignore[misc]
+            Child(lambda say, at=at, start=start: _write_out(say, bench.folder, start, Steps(kill, at)))  # type: ignore[misc]
             for at in plans
         ]
         outcomes = [child.wait() for child in children]

@@ -95,9 +95,9 @@ def judge_refusal(
     unknown = refused is not None and refused[0] == "CommitStateUnknownError"
     if acknowledged and which != AFTER:
         counts.violation(kind, f"{context}: an acknowledged commit is lost ({which})")
-    if refused and not acknowledged and not unknown and which == AFTER and 0 not in operation.events:
-        if operation.name not in IN_PARTS:
-            counts.violation(kind, f"{context}: it was refused ({refused}), but it is there")
+    may_be_there = acknowledged or unknown or 0 in operation.events or operation.name in IN_PARTS
+    if refused and which == AFTER and not may_be_there:
+        counts.violation(kind, f"{context}: it was refused ({refused}), but it is there")
     if refused and acknowledged:
         counts.add(kind, what, "refused, then made by the same process")
     elif acknowledged:

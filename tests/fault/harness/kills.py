@@ -85,7 +85,7 @@ def kill_at_each_step(
             context = f"{setting}, {operation.name}, step {number} of {len(steps)} ({steps[number]})"
             if not outcome.was_killed:
                 counts.violation(AT_STEP, f"{context}: it did not die")
-            found = examine(bench.folder, base, operation, position, peer=number % 8 == 0)
+            found = examine(bench.folder, base, operation, position, peer=number % 16 == 0)
             judge(counts, AT_STEP, steps[number], outcome, found, context)
     bench.remove()
 

@@ -63,10 +63,10 @@ class Steps:
     def _install_outputs(self) -> None:
         original, steps = Storage.open_output, self
 
-        def open_output(storage: Storage, location: str) -> Any:
+        def open_output(self: Storage, location: str) -> Any:
             with storage_module.translated(location, "write"):
                 steps.step("open data file")
-            return pa.PythonFile(_DataFile(steps, original(storage, location)), mode="w")
+            return pa.PythonFile(_DataFile(steps, original(self, location)), mode="w")
 
         Storage.open_output = open_output  # type: ignore[method-assign]
 
@@ -185,8 +185,11 @@ def failing(number: int) -> Act:
         if not step.startswith(("SQL", "after")):
             raise OSError(number, os.strerror(number))
         error = sqlite3.OperationalError(
-            "database or disk is full" if number == errno.ENOSPC else "attempt to write a readonly database"
-            if number == errno.EROFS else "disk I/O error"
+            "database or disk is full"
+            if number == errno.ENOSPC
+            else "attempt to write a readonly database"
+            if number == errno.EROFS
+            else "disk I/O error"
         )
         raise error
 
