@@ -200,7 +200,7 @@ class Catalog(CatalogViews, CatalogLogTools):
         table_uuid = str(uuid.uuid4())
         updates = creation_updates(
             table_uuid,
-            self._new_location(name, table_uuid, location),
+            self.new_location(name, table_uuid, location),
             schema,
             partition_spec,
             sort_order,
@@ -251,7 +251,8 @@ class Catalog(CatalogViews, CatalogLogTools):
         exists = self.table_exists(identifier)
         return (self.replace_table if exists else self.create_table)(identifier, schema, **options)
 
-    def _new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
+    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
+        """Where a new table or view goes that is given no location: a folder of its own."""
         if location is not None:
             return to_uri(location).rstrip("/")
         folder = self.path.joinpath(*map(folder_name, identifier))
@@ -346,12 +347,20 @@ class Catalog(CatalogViews, CatalogLogTools):
         return self._table(state)
 
     def transaction(
-        self, *, message: str | None = None, author: str | None = None, idempotency_key: str | None = None
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
     ) -> CatalogTransaction:
-        """Changes to several tables as one commit: all or nothing, made when the `with` block ends well."""
+        """Changes of tables, views and names as one commit: all or nothing, made when the `with` block ends well.
+
+        A dry run stores nothing, and says in `outcome` what the commit would be.
+        """
         self._repository.check_writable()
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
-        return CatalogTransaction(self._repository, self._planner, who, self.load_table)
+        return CatalogTransaction(self._repository, self._views, self._planner, who, self, dry_run)
 
     def materialize(self, identifier: IdentifierLike | None = None, *, message: str | None = None) -> None:
         """Writes out the files of one table, or of all, whose commits are materialized by hand."""

@@ -1,61 +1,245 @@
-"""Changes to several tables as one commit: all or nothing, one transaction id."""
+"""Changes to several tables and views, and of their names, as one commit: all or nothing, one transaction id."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
+from attrs import evolve
+
+from icecore.engine import events as ev
+from icecore.engine.create import creation_updates
+from icecore.engine.dry_run import CatalogDryRun
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.events import Provenance
-from icecore.engine.identifiers import IdentifierLike
+from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.ids import now_ms
+from icecore.engine.joint_commit import (
+    Desk,
+    NameChange,
+    NewTable,
+    NewView,
+    Part,
+    TableChange,
+    ViewChange,
+    commit_jointly,
+    dry_run_jointly,
+    provisional_state,
+)
 from icecore.engine.log.read_models import dotted
-from icecore.engine.repository import Repository
+from icecore.engine.repository import Repository, TablePart
+from icecore.engine.requirements import ASSERT_CREATE
+from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import SortOrder
 from icecore.engine.state import TableState
 from icecore.engine.table import Table
 from icecore.engine.transaction import Transaction
+from icecore.engine.view import View
+from icecore.engine.view_changes import ViewChanges
+from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
+from icecore.engine.view_duckdb import DUCKDB
+from icecore.engine.view_repository import ViewRepository
 from icecore.projections.planner import Planner
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog import Catalog
 
 
 class CatalogTransaction:
-    """Gathers changes of tables; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
+    """Gathers changes; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
 
-    Each table's changes are one event; the events share a `transaction_id`. Where one of them lost a race all are
-    prepared again, and where one is refused none is made.
+    They are made in the order of the calls, those of one table or view together where it was first named. The events
+    share a `transaction_id`. Where a part lost a race all are prepared again, and where one is refused none is made.
+    A dry run makes none, and sets `outcome`.
     """
 
     def __init__(
         self,
         repository: Repository,
+        views: ViewRepository,
         planner: Planner,
         provenance: Provenance,
-        load: Callable[[IdentifierLike], Table],
+        catalog: Catalog,
+        dry_run: bool = False,
     ) -> None:
-        self._repository = repository
+        self._desk = Desk(repository, views)
         self._planner = planner
         self._provenance = provenance
-        self._load = load
-        self._parts: dict[str, Transaction] = {}
+        self._catalog = catalog
+        self._is_dry = dry_run
+        self._parts: dict[str, Part] = {}
+        self._tables: dict[str, _Part] = {}
+        self._new: dict[Identifier, str] = {}
+        self._outcome: CatalogDryRun | None = None
+
+    @property
+    def outcome(self) -> CatalogDryRun | None:
+        """What a dry run found, once it ended; None of a transaction that is none."""
+        return self._outcome
+
+    # Tables
 
     def table(self, identifier: IdentifierLike) -> Transaction:
-        """The changes of one table, the same object for each name of it. Raises NoSuchTableError.
+        """The changes of one table, also of one made here, the same object for each name of it.
 
-        They are made with those of the other tables: its own `commit()` and `with` block only end with them.
+        They are made with all others: its own `commit()` and `with` block only end with them. Raises NoSuchTableError.
         """
-        state = self._load(identifier).state
-        if state.stream not in self._parts:
-            self._parts[state.stream] = _Part(
-                self._repository, self._planner, state, self._provenance, _same_stream(state)
-            )
-        return self._parts[state.stream]
+        name = identifier_tuple(identifier)
+        if name in self._new:
+            return self._tables[self._new[name]]
+        state = self._catalog.load_table(name).state
+        if state.stream not in self._tables:
+            part = self._gathering(state)
+            self._parts[state.stream] = TableChange(name, state.stream, part.changes, part.end)
+        return self._tables[state.stream]
+
+    def create_table(
+        self,
+        identifier: IdentifierLike,
+        schema: Schema | pa.Schema,
+        *,
+        partition_spec: PartitionSpec | Sequence[str] | None = None,
+        sort_order: SortOrder | Sequence[str] | None = None,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        format_version: int = DEFAULT_FORMAT_VERSION,
+    ) -> Transaction:
+        """Makes a table, as `Catalog.create_table`; what is done to the returned object is done to it at once.
+
+        Raises ValidationError; TableAlreadyExistsError and NoSuchNamespaceError come at commit.
+        """
+        name, table_uuid = identifier_tuple(identifier), str(uuid.uuid4())
+        updates = creation_updates(
+            table_uuid,
+            self._catalog.new_location(name, table_uuid, location),
+            schema,
+            partition_spec,
+            sort_order,
+            dict(properties or {}),
+            format_version,
+        )
+        payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}
+        stream = ev.table_stream(table_uuid)
+        state = provisional_state(stream, ev.TABLE_CREATED, payload, now_ms())
+        self._desk.repository.states.put(state)
+        part = self._gathering(state)
+        self._new[name] = stream
+        self._parts[stream] = NewTable(name, state, ev.TABLE_CREATED, payload, part.changes, part.end)
+        return part
+
+    def rename_table(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
+        """At commit: NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        self._rename(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=False)
+
+    def drop_table(self, identifier: IdentifierLike) -> None:
+        """At commit: NoSuchTableError."""
+        self._drop(identifier_tuple(identifier), is_view=False)
+
+    def _gathering(self, state: TableState) -> _Part:
+        part = _Part(
+            self._desk.repository, self._planner, state, self._provenance, _same_stream(state), dry_run=self._is_dry
+        )
+        self._tables[state.stream] = part
+        return part
+
+    # Views
+
+    def view(self, identifier: IdentifierLike) -> ViewChanges:
+        """The changes of one view. Short names in its SQL are looked up among what this transaction makes, too.
+
+        Raises NoSuchViewError.
+        """
+        name = identifier_tuple(identifier)
+        state = self._catalog.load_view(name).state
+        part = self._parts.get(state.stream)
+        if not isinstance(part, ViewChange):
+            part = self._parts[state.stream] = ViewChange(name, state.stream)
+        return ViewChanges(View(self._desk.views, _Lookup(self), state, None), part.changes)
+
+    def create_view(
+        self,
+        identifier: IdentifierLike,
+        sql: str | None = None,
+        *,
+        dialect: str = DUCKDB,
+        representations: Mapping[str, str] | None = None,
+        schema: Schema | pa.Schema | None = None,
+        default_namespace: IdentifierLike | None = None,
+        default_catalog: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        summary: Mapping[str, str] | None = None,
+        location: str | None = None,
+    ) -> None:
+        """Makes a view, as `Catalog.create_view`; its SQL may name tables that this transaction makes or changes.
+
+        Raises ValidationError, NoSuchTableError; TableAlreadyExistsError and NoSuchNamespaceError come at commit.
+        """
+        name, view_uuid = identifier_tuple(identifier), str(uuid.uuid4())
+        definition = ViewDefinition.of(
+            sql,
+            dialect,
+            representations,
+            schema,
+            name[:-1] if default_namespace is None else namespace_tuple(default_namespace),
+            default_catalog,
+            summary,
+            name=name,
+            lookup=_Lookup(self),
+        )
+        first = [
+            {"action": "assign-uuid", "uuid": view_uuid},
+            *location_updates(self._catalog.new_location(name, view_uuid, location)),
+            *property_updates(properties, comment),
+        ]
+        stream = ev.view_stream(view_uuid)
+        self._parts[stream] = NewView(name, stream, lambda at: [*first, *definition.updates(at)])
+
+    def rename_view(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
+        """At commit: NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        self._rename(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=True)
+
+    def drop_view(self, identifier: IdentifierLike) -> None:
+        """At commit: NoSuchViewError."""
+        self._drop(identifier_tuple(identifier), is_view=True)
+
+    # Names
+
+    def _rename(self, old: Identifier, new: Identifier, *, is_view: bool) -> None:
+        kind = ev.VIEW_RENAMED if is_view else ev.TABLE_RENAMED
+        payload = {"from": list(old), "to": list(new)}
+        part = NameChange(old, kind, payload, _finder(old, is_view=is_view), new, is_view)
+        self._parts[f"name {len(self._parts)}"] = part
+
+    def _drop(self, name: Identifier, *, is_view: bool) -> None:
+        kind = ev.VIEW_DROPPED if is_view else ev.TABLE_DROPPED
+        part = NameChange(name, kind, {"identifier": list(name)}, _finder(name, is_view=is_view), None, is_view)
+        self._parts[f"name {len(self._parts)}"] = part
+
+    # The end
 
     def commit(self) -> None:
-        """Raises CommitConflictError, ValidationError, NoSuchTableError; no table is changed then."""
-        changed = [p for p in self._parts.values() if p.has_changes]
-        if not changed:
-            return
-        results = self._repository.commit_all([p.part() for p in changed], self._provenance)
-        for part, result in zip(changed, results, strict=True):
-            part.end(result.state)
-        self._parts = {}
+        """Raises CommitConflictError, ValidationError, NoSuchTableError and the like; nothing is changed then."""
+        parts = tuple(self._parts.values())
+        try:
+            if self._is_dry:
+                self._outcome = dry_run_jointly(self._desk, parts, self._provenance)
+            elif parts:
+                commit_jointly(self._desk, parts, self._provenance)
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        for stream in self._new.values():
+            self._desk.repository.states.drop(stream)
+        if self._is_dry:
+            for part in self._tables.values():
+                part.forget_files()
+        self._parts, self._tables, self._new = {}, {}, {}
 
     def __enter__(self) -> CatalogTransaction:
         return self
@@ -63,6 +247,8 @@ class CatalogTransaction:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.commit()
+        else:
+            self._forget()
 
 
 class _Part(Transaction):
@@ -70,6 +256,56 @@ class _Part(Transaction):
 
     def commit(self) -> None:
         """Nothing yet: the changes are made with those of the other tables."""
+
+    def changes(self) -> TablePart | None:
+        """What is to be done to the table; None where that is nothing."""
+        return self.part() if self.has_changes else None
+
+    def forget_files(self) -> None:
+        """Deletes the files that were written for a dry run."""
+        self._forget_files()
+
+    def latest(self) -> TableState:
+        """The table with the changes of metadata so far."""
+        return evolve(self._state, metadata=self._metadata)
+
+
+class _Lookup:
+    """The catalog, with the tables as the transaction leaves them."""
+
+    def __init__(self, transaction: CatalogTransaction) -> None:
+        self._transaction = transaction
+        self._catalog = transaction._catalog
+
+    @property
+    def name(self) -> str:
+        return self._catalog.name
+
+    def table_exists(self, identifier: Identifier) -> bool:
+        return identifier in self._transaction._new or self._catalog.table_exists(identifier)
+
+    def view_exists(self, identifier: Identifier) -> bool:
+        return self._catalog.view_exists(identifier)
+
+    def load_table(self, identifier: Identifier) -> Table:
+        transaction = self._transaction
+        stream = transaction._new.get(identifier)
+        if stream is None:
+            stream = self._catalog.load_table(identifier).state.stream
+        part = transaction._tables.get(stream)
+        if part is None:
+            return self._catalog.load_table(identifier)
+        return Table(transaction._desk.repository, transaction._planner, part.latest(), None)
+
+    def load_view(self, identifier: Identifier) -> View:
+        return self._catalog.load_view(identifier)
+
+
+def _finder(name: Identifier, *, is_view: bool) -> Callable[[Repository], str]:
+    def find(repository: Repository) -> str:
+        return repository.models.view_stream(name) if is_view else repository.models.table_stream(name)
+
+    return find
 
 
 def _same_stream(before: TableState) -> Callable[[TableState], None]:

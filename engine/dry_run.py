@@ -10,9 +10,12 @@ import pyarrow.compute as pc
 from attrs import field, frozen
 
 from icecore.engine.decide import Decision
+from icecore.engine.events import Event
+from icecore.engine.log.content import decode_content
 from icecore.engine.metadata_builder import MetadataBuilder
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.view import ViewMetadata
 
 
 @frozen
@@ -39,14 +42,84 @@ class DryRun:
     @property
     def summaries(self) -> tuple[Mapping[str, str], ...]:
         """The summaries of the snapshots that would be made, in their order (L5)."""
-        updates = self.payload.get("updates", ())
-        return tuple(u["snapshot"].get("summary", {}) for u in updates if u["action"] == "add-snapshot")
+        return summaries_of(self.payload)
 
     @property
     def totals(self) -> dict[str, int]:
         """The totals after the last of those snapshots: `total-records` and the like; empty without a snapshot."""
-        last = self.summaries[-1] if self.summaries else {}
-        return {k: int(v) for k, v in last.items() if k.startswith("total-")}
+        return totals_of(self.payload)
+
+
+@frozen
+class ViewDryRun:
+    """A commit to a view that was decided and not made: what its event would hold, and the view after it."""
+
+    payload: Mapping[str, Any] = field(repr=False)
+    metadata: ViewMetadata = field(repr=False)
+    conflicts: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to change, so that no event would be made."""
+        return not self.payload.get("updates")
+
+
+@frozen
+class PartDryRun:
+    """One event of a transaction that was not made, or what would refuse it: then it has no kind and no payload."""
+
+    identifier: tuple[str, ...]
+    kind: str | None = None
+    payload: Mapping[str, Any] = field(factory=dict, repr=False)
+    conflicts: tuple[str, ...] = ()
+    added_files: tuple[str, ...] = ()
+    removed_files: tuple[str, ...] = ()
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """As `DryRun.totals`."""
+        return totals_of(self.payload)
+
+
+@frozen
+class CatalogDryRun:
+    """A transaction over a catalog that was decided and not made: its events, one after another.
+
+    `is_done` says that an earlier call with the same idempotency key made it already.
+    """
+
+    parts: tuple[PartDryRun, ...] = ()
+    is_done: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to change, so that no event would be made."""
+        return not any(p.kind for p in self.parts)
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """What would refuse the transaction now."""
+        return tuple(text for p in self.parts for text in p.conflicts)
+
+
+def part_dry_run(identifier: tuple[str, ...], event: Event, content: bytes | None) -> PartDryRun:
+    """The outcome of an event that is rolled back."""
+    entries = None if content is None else decode_content(content, event.position)
+    added, removed = (paths_of(entries, s) for s in (ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED))
+    return PartDryRun(identifier, event.kind, event.payload, (), added, removed)
+
+
+def summaries_of(payload: Mapping[str, Any]) -> tuple[Mapping[str, str], ...]:
+    """The summaries of the snapshots that an event adds, in their order (L5)."""
+    updates = payload.get("updates", ())
+    return tuple(u["snapshot"].get("summary", {}) for u in updates if u["action"] == "add-snapshot")
+
+
+def totals_of(payload: Mapping[str, Any]) -> dict[str, int]:
+    """The totals after the last of those snapshots."""
+    found = summaries_of(payload)
+    last = found[-1] if found else {}
+    return {k: int(v) for k, v in last.items() if k.startswith("total-")}
 
 
 def dry_run_of(base: TableMetadata, decision: Decision, recorded_at_ms: int, conflicts: Iterable[str]) -> DryRun:

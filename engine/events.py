@@ -13,6 +13,7 @@ Kinds and payloads (all JSON objects):
     table.undropped               identifier
     table.materialized            (nothing: metadata is written out as of here)
     view.created                  identifier, updates, requirements
+    view.registered               identifier, metadata-location, metadata, metadata-sha256
     view.committed                updates, requirements
     view.renamed                  from, to
     view.dropped                  identifier
@@ -47,6 +48,7 @@ TABLE_DROPPED = "table.dropped"
 TABLE_UNDROPPED = "table.undropped"
 TABLE_MATERIALIZED = "table.materialized"
 VIEW_CREATED = "view.created"
+VIEW_REGISTERED = "view.registered"
 VIEW_COMMITTED = "view.committed"
 VIEW_RENAMED = "view.renamed"
 VIEW_DROPPED = "view.dropped"

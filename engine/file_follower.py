@@ -64,6 +64,7 @@ class FileFollower:
     def heal(self) -> None:
         """Writes what commits before a crash left unwritten; warns of tables that can't be written."""
         self.materializer.settle_claims()
+        self.materializer.sweep_forgotten(lambda stream: self.storage_of(self.states.state(stream)))
         for row in self.store.rows(MODELS, "behind"):
             if ev.is_view_stream(row["stream"]):
                 continue

@@ -144,8 +144,8 @@ class Gathering:
         return self._repository.storage_of(self._state)
 
     def _new_snapshot_id(self) -> int:
-        taken = {s.snapshot_id for s in self._metadata.snapshots} | self._snapshot_ids
-        snapshot_id = new_snapshot_id(taken)
+        while (snapshot_id := new_snapshot_id(self._metadata.snapshots_by_id)) in self._snapshot_ids:
+            pass
         self._snapshot_ids.add(snapshot_id)
         return snapshot_id
 

@@ -36,7 +36,14 @@ class CatalogAt:
 
         fold_namespaces(self._namespaces, kind, payload)
         match kind:
-            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED | ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
+            case (
+                ev.TABLE_CREATED
+                | ev.TABLE_REGISTERED
+                | ev.VIEW_CREATED
+                | ev.VIEW_REGISTERED
+                | ev.TABLE_UNDROPPED
+                | ev.VIEW_UNDROPPED
+            ):
                 self._streams[name("identifier")] = stream
             case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
                 self._streams.pop(name("from"), None)

@@ -101,7 +101,7 @@ class CatalogLogTools(ABC):
         return export_log(self._store, target, format)
 
     def checkpoint(self) -> int:
-        """Notes the state of every table that changed since its last checkpoint; returns how many those are.
+        """Notes the state of every table and view that changed since its last checkpoint; returns how many those are.
 
         Opening and loading then replay nothing. Commits note checkpoints of their own now and then; both are caches,
         which `verify` compares with a replay. Raises ReadOnlyError, WarehouseLockedError.
@@ -109,7 +109,9 @@ class CatalogLogTools(ABC):
         self._repository.check_writable()
         done = 0
         for row in self._store.rows(MODELS, "without_checkpoint"):
-            if not is_view_stream(row["stream"]):
+            if is_view_stream(row["stream"]):
+                self._views.checkpoint(self._views.state(row["stream"]))
+            else:
                 self._repository.states.checkpoint(self._repository.state(row["stream"]))
-                done += 1
+            done += 1
         return done

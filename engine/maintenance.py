@@ -1,9 +1,9 @@
-"""Keeping a table small: expiring snapshots. The names are PyIceberg's where it has one."""
+"""Keeping a table small: expiring snapshots, removing orphan files. The names are PyIceberg's where it has one."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 from attrs import evolve, frozen
@@ -13,6 +13,8 @@ from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events import Provenance
 from icecore.engine.ids import now_ms
 from icecore.engine.log.store import MODELS
+from icecore.engine.metadata_builder import MetadataBuilder
+from icecore.engine.orphans import OrphanFiles, OrphanSearch, remove_orphan_files
 from icecore.engine.reachable import files_of_expired, shares_location
 from icecore.engine.repository import Repository
 from icecore.engine.retention import Expiry, expiring_updates
@@ -33,8 +35,9 @@ class Expired:
 
 @frozen
 class Maintenance:
-    """The maintenance of one table; a commit goes through `commit`, which gives the state after it."""
+    """The maintenance of one table, of that stream; a commit goes through `commit`, which gives the state after it."""
 
+    stream: str
     repository: Repository
     commit: Commit
     provenance: Provenance
@@ -42,6 +45,35 @@ class Maintenance:
     def expire_snapshots(self) -> ExpireSnapshots:
         """Says what is to expire, step by step; nothing happens before its `commit()`."""
         return ExpireSnapshots(self)
+
+    def remove_orphan_files(
+        self,
+        older_than: int | datetime | None = None,
+        *,
+        location: str | None = None,
+        dry_run: bool = False,
+        equal_schemes: Mapping[str, str] | None = None,
+        equal_authorities: Mapping[str, str] | None = None,
+        prefix_mismatch_mode: str = "error",
+        allow_recent: bool = False,
+    ) -> OrphanFiles:
+        """Deletes files in the table's folders that no snapshot of it, and nothing else in the warehouse, needs.
+
+        Only files last written before `older_than` go, ms since the epoch or a datetime, three days ago unless given;
+        nothing younger than 24 hours, since writers at work have files that no commit names yet, but with
+        `allow_recent`. `location` names another folder to look into. Names that start with `_` or `.` are passed over,
+        symbolic links too. As with `expire_snapshots`, what only history before the table's snapshots had is not kept.
+        Also kept is all that tables nested here, other tables of the warehouse, dropped ones too, and metadata files of
+        another catalog lead to. `equal_schemes` and `equal_authorities` map names of stores to the one they stand for;
+        `prefix_mismatch_mode` (`error`, `ignore`, `delete`) is for paths that are needed under another.
+
+        Raises ValidationError where `gc.enabled` is false, CommitConflictError where another engine committed behind
+        the log, StorageError, CorruptFileError; no file was deleted then.
+        """
+        search = OrphanSearch.of(
+            older_than, location, equal_schemes, equal_authorities, prefix_mismatch_mode, allow_recent
+        )
+        return remove_orphan_files(self.repository, self.stream, search, dry_run=dry_run)
 
 
 class ExpireSnapshots:
@@ -78,6 +110,21 @@ class ExpireSnapshots:
         """Whether files that no snapshot needs any more are deleted, as they are unless told otherwise."""
         self._clean = clean
         return self
+
+    def dry_run(self) -> Expired:
+        """What `commit` would remove and delete, which it leaves alone. Raises as `commit` does."""
+        repository = self._maintenance.repository
+        state = repository.live_state(self._maintenance.stream)
+        updates = expiring_updates(state.metadata, self._expiry, now_ms())
+        gone = next((u["snapshot-ids"] for u in updates if u["action"] == "remove-snapshots"), ())
+        refs = tuple(u["ref-name"] for u in updates if u["action"] == "remove-snapshot-ref")
+        files: Iterable[str] = ()
+        if gone and self._clean and not shares_location(repository, state):
+            builder = MetadataBuilder(state.metadata)
+            builder.apply(updates, state.metadata.last_updated_ms)
+            with contextlib.suppress(IcecoreError):
+                files = files_of_expired(repository, evolve(state, metadata=builder.build()), state.metadata)
+        return Expired(tuple(gone), refs, tuple(files))
 
     def commit(self) -> Expired:
         """Removes what expires in one commit, then deletes files; returns what went.

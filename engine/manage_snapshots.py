@@ -8,6 +8,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from icecore.engine.decide import ChangeMetadata, set_ref
+from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.ref_updates import forwarded, renamed, replaced, retained
 from icecore.engine.spec.metadata import TableMetadata
@@ -37,9 +38,15 @@ RefChange = ChangeMetadata | CherryPick
 class ManageSnapshots:
     """Gathers changes of refs; `commit()`, or the end of a `with` block, makes them one commit."""
 
-    def __init__(self, commit: Callable[[tuple[RefChange, ...]], None]) -> None:
+    def __init__(self, commit: Callable[[tuple[RefChange, ...]], DryRun | None]) -> None:
         self._commit = commit
         self._ops: list[RefChange] = []
+        self._outcome: DryRun | None = None
+
+    @property
+    def outcome(self) -> DryRun | None:
+        """What a dry run found, once it ended; None of a commit."""
+        return self._outcome
 
     def create_tag(self, snapshot_id: int, tag_name: str, max_ref_age_ms: int | None = None) -> ManageSnapshots:
         """Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
@@ -150,9 +157,11 @@ class ManageSnapshots:
         """Of a branch or a tag."""
         return self._add(lambda m: retained(m, ref_name, max_ref_age_ms=max_ref_age_ms))
 
-    def commit(self) -> None:
-        self._commit(tuple(self._ops))
+    def commit(self) -> DryRun | None:
+        """Makes the commit; of a dry run it returns the outcome."""
+        self._outcome = self._commit(tuple(self._ops))
         self._ops = []
+        return self._outcome
 
     def __enter__(self) -> ManageSnapshots:
         return self

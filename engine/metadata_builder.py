@@ -52,7 +52,7 @@ class MetadataBuilder:
         self._default_order_id = base.default_sort_order_id if base else LAST_ADDED
         self._last_sequence_number = base.last_sequence_number if base else 0
         self._properties = dict(base.properties) if base else {}
-        self._snapshots = {s.snapshot_id: s for s in base.snapshots} if base else {}
+        self._snapshots = dict(base.snapshots_by_id) if base else {}
         self._snapshot_log = list(base.snapshot_log) if base else []
         self._metadata_log = list(base.metadata_log) if base else []
         self._refs = dict(base.refs) if base else {}
@@ -83,6 +83,11 @@ class MetadataBuilder:
         del self._metadata_log[: max(0, len(self._metadata_log) - max(keep, 1))]
 
     @property
+    def metadata_log(self) -> tuple[str, ...]:
+        """The earlier metadata files, oldest first."""
+        return tuple(entry.metadata_file for entry in self._metadata_log)
+
+    @property
     def last_updated_ms(self) -> int:
         return self._last_updated_ms
 
@@ -100,7 +105,8 @@ class MetadataBuilder:
             if not value:
                 raise ValidationError(f"a table needs a {what}")
         main = self._refs.get(MAIN_BRANCH)
-        return TableMetadata(
+        return TableMetadata.of_snapshots(
+            self._snapshots.copy(),
             format_version=self._format_version,
             table_uuid=self._uuid,
             location=self._location,
@@ -116,7 +122,6 @@ class MetadataBuilder:
             last_sequence_number=self._last_sequence_number,
             properties=dict(self._properties),
             current_snapshot_id=main.snapshot_id if main else None,
-            snapshots=tuple(self._snapshots.values()),
             snapshot_log=tuple(self._snapshot_log),
             metadata_log=tuple(self._metadata_log),
             refs=dict(self._refs),

@@ -52,6 +52,28 @@ def files_of_expired(repository: Repository, state: TableState, before: TableMet
     return [*contents.values(), *gone, *others.values()]
 
 
+def needed_files(repository: Repository, state: TableState, seen: set[tuple[str, str]]) -> Iterator[str]:
+    """All files that a state names or leads to: metadata, statistics, lists, manifests, and the files in these.
+
+    Manifests of `seen`, by stream and path, are not opened again; those that are opened join it. Raises IcecoreError
+    where what the state needs can't be found out.
+    """
+    metadata = state.metadata
+    if state.metadata_location is not None:
+        yield state.metadata_location
+    yield from (entry.metadata_file for entry in metadata.metadata_log)
+    yield from (f.statistics_path for f in metadata.statistics)
+    yield from (f.statistics_path for f in metadata.partition_statistics)
+    yield from (s.manifest_list for s in metadata.snapshots if s.manifest_list is not None)
+    manifests = _manifests(repository, state, metadata.snapshots)
+    yield from manifests
+    yield from _sources(repository, state, manifests.values())
+    for path, listed in manifests.items():
+        if (state.stream, path) not in seen:
+            yield from _content_paths(repository, state, listed)
+            seen.add((state.stream, path))
+
+
 def shares_location(repository: Repository, state: TableState) -> bool:
     """Whether another table of the warehouse was made or registered at the table's location."""
     location = state.metadata.location

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import ValidationError
 
 Op = TypeVar("Op")
@@ -18,22 +19,32 @@ class RecordedUpdate(Generic[Op]):
     it recorded where the block raises.
     """
 
-    def __init__(self, commit: Callable[[tuple[Op, ...]], None]) -> None:
+    def __init__(self, commit: Callable[[tuple[Op, ...]], DryRun | None]) -> None:
         self._commit = commit
         self._ops: list[Op] = []
         self._touched = False
         self._committed = False
+        self._outcome: DryRun | None = None
+
+    @property
+    def outcome(self) -> DryRun | None:
+        """What a dry run found, once it ended; None of a commit."""
+        return self._outcome
 
     @property
     def ops(self) -> tuple[Op, ...]:
         """What was recorded so far."""
         return tuple(self._ops)
 
-    def commit(self) -> None:
-        """Hands the operations on. Raises ValidationError where that was done already, and what the commit raises."""
+    def commit(self) -> DryRun | None:
+        """Hands the operations on. Raises ValidationError where that was done already, and what the commit raises.
+
+        Of a dry run it returns the outcome.
+        """
         self._check_open()
         self._committed = True
-        self._commit(self.ops)
+        self._outcome = self._commit(self.ops)
+        return self._outcome
 
     def __enter__(self) -> Self:
         return self

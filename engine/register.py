@@ -13,7 +13,9 @@ from attrs import evolve
 from icecore.engine.errors import CorruptFileError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.formats.metadata_json import table_metadata_to_dict
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.view import ViewMetadata
 from icecore.engine.storage import LocationMapping, Storage, to_uri
+from icecore.engine.view_builder import metadata_codec
 
 _VERSION = re.compile(r"^(?:v(\d+)|(\d+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 
@@ -44,6 +46,32 @@ def registration_payload(
         "location-mapping": mapping.to_dict(),
     }
     return payload, table_uuid
+
+
+def view_registration_payload(
+    identifier: tuple[str, ...], metadata_location: str, storage: Storage
+) -> tuple[dict[str, Any], str]:
+    """The payload of a `view.registered` event, and the view's UUID.
+
+    Raises MissingFileError, CorruptFileError naming the file, UnsupportedFormatVersionError.
+    """
+    data = storage.read_bytes(metadata_location)
+    try:
+        metadata = ViewMetadata.from_json(data)
+        metadata_codec(metadata.properties)
+    except UnsupportedFormatVersionError as e:
+        raise UnsupportedFormatVersionError(f"{metadata_location}: {e}") from e
+    except ValidationError as e:
+        raise CorruptFileError(f"{metadata_location}: {e}") from e
+    payload = {
+        "identifier": list(identifier),
+        "metadata-location": to_uri(metadata_location),
+        "metadata-version": metadata_version(metadata_location),
+        "metadata": metadata.to_dict(),
+        "metadata-sha256": hashlib.sha256(data).hexdigest(),
+        "metadata-length": len(data),
+    }
+    return payload, metadata.view_uuid
 
 
 def parse_metadata_file(data: bytes, location: str) -> TableMetadata:

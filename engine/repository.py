@@ -117,6 +117,43 @@ class Repository:
         if self.store.read_only:
             raise ReadOnlyError(f"the warehouse {self.store.path.parent} was opened read-only")
 
+    # Inside of a write transaction that the caller holds, and that may hold other changes
+
+    def create_inside(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        kind: str,
+        payload: Mapping[str, Any],
+        identifier: tuple[str, ...],
+        provenance: Provenance,
+    ) -> tuple[Event, TableState]:
+        """Appends the first event of a table. Raises TableAlreadyExistsError, NoSuchNamespaceError."""
+        self.models.check_new_name(identifier)
+        event = self._append(transaction, stream, kind, payload, provenance)
+        first = fold(None, [event])
+        assert first is not None, "a fold of one event has a state"
+        self._check_reachable(None, first)
+        self._claim_version(event, None, first)
+        return event, first
+
+    def commit_inside(
+        self,
+        transaction: WriteTransaction,
+        base: TableState,
+        commands: Sequence[Command],
+        provenance: Provenance,
+        requirements: Sequence[Requirement] = (),
+    ) -> CommitResult:
+        """Decides on the latest state and appends the event. Raises StaleRemovals besides what `commit` raises."""
+        return self._commit_inside(transaction, base, commands, provenance, requirements)
+
+    def append_inside(
+        self, transaction: WriteTransaction, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
+    ) -> Event:
+        """Appends an event that needs no decision."""
+        return self._append(transaction, stream, kind, payload, provenance)
+
     # Commits
 
     def create(
@@ -125,12 +162,7 @@ class Repository:
         """Appends the first event of a table. Raises TableAlreadyExistsError, NoSuchNamespaceError."""
         with self.store.write() as transaction:
             if (done := self.already(provenance)) is None:
-                self.models.check_new_name(identifier)
-                event = self._append(transaction, stream, kind, payload, provenance)
-                first = fold(None, [event])
-                assert first is not None, "a fold of one event has a state"
-                self._check_reachable(None, first)
-                self._claim_version(event, None, first)
+                self.create_inside(transaction, stream, kind, payload, identifier, provenance)
         if done is not None:
             return self.state(done.stream)
         state = self.state(stream)

@@ -52,7 +52,7 @@ class _Revert:
         match self.event.kind:
             case ev.NAMESPACE_CREATED | ev.NAMESPACE_DROPPED | ev.NAMESPACE_PROPERTIES_UPDATED:
                 return self._namespace()
-            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED:
+            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED | ev.VIEW_REGISTERED:
                 return self._drop()
             case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
                 return self._rename_back()

@@ -8,14 +8,15 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import field, frozen
 
-from icecore.engine.data.partition_arrow import transformed_column
-from icecore.engine.expression.bind import predicates, references
+from icecore.engine.data.partition_arrow import nested_column, transformed_column
+from icecore.engine.expression.bind import is_comparable, references
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
 from icecore.engine.expression.to_sql import to_sql
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.transform import BucketTransform
-from icecore.engine.sql_files import query, quote
+from icecore.engine.sql_files import query
 
 _local = threading.local()
 
@@ -40,15 +41,11 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bo
     if bound == FALSE:
         return rows.slice(0, 0) if selected else rows
     parameters: dict[str, Any] = {}
-    condition = to_sql(
-        bound,
-        lambda term: ".".join(quote(part) for part in schema.path(term.field.field_id)),
-        parameters,
-        bucket=lambda term: quote(_bucket_name(term)),
-    )
+    columns = _Columns(rows, schema)
+    condition = to_sql(bound, columns.column, parameters, bucket=columns.bucket)
     name = "selected" if selected else "not_selected"
     con = connection()
-    con.register("data_rows", _with_buckets(rows, bound, schema))
+    con.register("data_rows", pa.table(columns.found))
     try:
         sql = query("plan/rows.sql", name).format(condition=condition)
         mask: pa.Table = con.sql(sql, params=parameters).to_arrow_table()
@@ -57,20 +54,33 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bo
     return rows.filter(mask["selected"])
 
 
-def _bucket_name(term: BoundTerm) -> str:
-    return f"\x00{term.transform}({term.field.field_id})"
+@frozen
+class _Columns:
+    """What a filter looks at, under names of our own.
 
+    Those of the schema would not do: to DuckDB names that differ in case are one, and `a.b` may be column b of a table
+    called a.
+    """
 
-def _with_buckets(rows: pa.Table, bound: Expression, schema: Schema) -> pa.Table:
-    """The rows with a column for each bucket term of the filter, since DuckDB can't compute them."""
-    for p in predicates(bound):
-        term = p.term
-        if isinstance(term, BoundTerm) and isinstance(term.transform, BucketTransform):
-            name = _bucket_name(term)
-            if name not in rows.column_names:
-                _, buckets = transformed_column(rows, schema, term.field.field_id, term.transform)
-                rows = rows.append_column(name, buckets)
-    return rows
+    rows: pa.Table
+    schema: Schema
+    found: dict[str, pa.Array] = field(factory=dict)
+
+    def column(self, term: BoundTerm) -> str:
+        name = f"c{term.field.field_id}"
+        if name not in self.found:
+            values = nested_column(self.rows, self.schema.path(term.field.field_id))
+            # Types without an order are tested for null alone, and may be of a kind that DuckDB doesn't read.
+            self.found[name] = (
+                values if is_comparable(term.field.field_type) else pc.if_else(values.is_valid(), True, None)
+            )
+        return name
+
+    def bucket(self, term: BoundTerm) -> str:
+        """The bucket numbers, which DuckDB can't compute."""
+        name = f"b{term.field.field_id}_{len(self.found)}"
+        _, self.found[name] = transformed_column(self.rows, self.schema, term.field.field_id, term.transform)
+        return name
 
 
 def filter_batches(batches: Iterable[pa.RecordBatch], bound: Expression, schema: Schema) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 from attrs import define
 
+from icecore.engine.aggregates import Aggregate, Aggregates, aggregate
 from icecore.engine.data.arrow_schema import schema_to_arrow
 from icecore.engine.data.narrow import narrow
 from icecore.engine.data.read import DeleteCache, read_task
@@ -18,6 +19,8 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.parse import parse_filter
+from icecore.engine.file_metrics import metric_columns
+from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.name_mapping import table_name_mapping
 from icecore.engine.row_filter import filter_batches, filter_columns
 from icecore.engine.scan_task import FileScanTask
@@ -31,6 +34,8 @@ from icecore.projections.planner import PlannedFiles, Planner
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
+
+    from icecore.projections.explain import Explanation
 
 READ_AHEAD = 4
 
@@ -81,7 +86,14 @@ class DataScan:
 
     @cached_property
     def planned(self) -> PlannedFiles:
-        return self._planner.plan(self._state, self.snapshot, self.row_filter, self.schema)
+        listed, entries = self._manifests()
+        return self._planner.plan_manifests(self._state, listed, self.row_filter, self.schema, entries)
+
+    def _manifests(self) -> tuple[tuple[ListedManifest, ...], str]:
+        """The manifests to plan over, and a condition in SQL over their entries `e`."""
+        if self.snapshot is None:
+            return (), "TRUE"
+        return self._planner.repository.list_manifests(self._state, self.snapshot), "TRUE"
 
     def plan_files(self) -> list[FileScanTask]:
         """One task for each file, whole."""
@@ -90,6 +102,13 @@ class DataScan:
     def plan(self) -> ScanPlan:
         """The plan as Arrow, with splits and with counts of what was left out and why."""
         return ScanPlan(self.planned, self._state.metadata.properties)
+
+    def explain(self) -> Explanation:
+        """Why each data file is in the plan or is not, with sums by reason and the SQL that ran."""
+        from icecore.projections.explain import explain
+
+        listed, entries = self._manifests()
+        return explain(self._planner, self._state, listed, self.row_filter, self.schema, entries)
 
     # Reading
 
@@ -122,6 +141,28 @@ class DataScan:
         if left:
             known += sum(b.num_rows for b in self._read(left, self._narrowest()))
         return known if self.limit is None else min(known, self.limit)
+
+    def aggregate(self, *aggregates: str) -> Aggregates:
+        """`count(*)`, `count(x)`, `null_count(x)`, `min(x)` and `max(x)` of the rows, reading as few files as it can.
+
+        Files of which metadata tells the answer exactly are not read. NaN is greater than all numbers. Raises
+        ValidationError for anything else, and for a scan with a limit.
+        """
+        if self.limit is not None:
+            raise ValidationError("aggregates are of all rows of a scan: it can't have a limit")
+        if not aggregates:
+            raise ValidationError("no aggregate was asked for")
+        asked = [Aggregate.parse(a, self.schema, self.case_sensitive) for a in aggregates]
+        fields = [a.column for a in asked if a.column is not None]
+        names = metric_columns(fields, self._state.metadata.specs)
+        listed, entries = self._manifests()
+        planned, columns = self._planner.plan_with_columns(
+            self._state, listed, self.row_filter, self.schema, names, entries
+        )
+        deletes = DeleteCache()
+        return aggregate(
+            asked, planned, columns, self.schema, lambda task, columns: self._read_one(task, columns, deletes)
+        )
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""

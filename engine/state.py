@@ -116,6 +116,26 @@ class TableFold:
         """The state after all events so far; None before the first."""
         return None if self._state is None else evolve(self._state, metadata=self._builder.build())
 
+    @property
+    def metadata_log(self) -> tuple[str, ...]:
+        """The earlier metadata files that the state names, without building it."""
+        return self._builder.metadata_log
+
+    @property
+    def metadata_location(self) -> str | None:
+        """The metadata file of the latest materialized version."""
+        return None if self._state is None else self._state.metadata_location
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties as of now."""
+        return self._builder.properties
+
+    @property
+    def location(self) -> str:
+        """The table's location as of now."""
+        return self._builder.location
+
     def _next(self, event: Event, payload: Mapping[str, Any]) -> TableState:
         match event.kind:
             case ev.TABLE_CREATED:

@@ -102,6 +102,10 @@ class Storage:
         """The local path behind a location after mapping, or None where it is remote."""
         return local_path(self.resolve(location))
 
+    def file_system(self, location: str) -> tuple[pyarrow.fs.FileSystem, str]:
+        """The file system of a remote location that is resolved already, and the path in it."""
+        return self._remote(location)
+
     def _remote(self, location: str) -> tuple[pyarrow.fs.FileSystem, str]:
         scheme = location.split("://", 1)[0] + "://" + location.split("://", 1)[1].split("/", 1)[0]
         if scheme not in self._filesystems:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.changelog import IncrementalChangelogScan
 from icecore.engine.changes import changed_properties, upgraded
 from icecore.engine.decide import ChangeMetadata
 from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.incremental import IncrementalAppendScan
 from icecore.engine.log.read_models import dotted
 from icecore.engine.maintenance import Maintenance
 from icecore.engine.manage_snapshots import ManageSnapshots
@@ -20,6 +22,7 @@ from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
 from icecore.engine.scan import DataScan
 from icecore.engine.schema_update import UpdateSchema
+from icecore.engine.snapshot_range import SnapshotRange
 from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -161,6 +164,93 @@ class Table:
             limit=limit,
             parameters=parameters,
         )
+
+    def incremental_append_scan(
+        self,
+        row_filter: Filter = None,
+        *,
+        from_snapshot_id_exclusive: int | None = None,
+        from_snapshot_id_inclusive: int | None = None,
+        to_snapshot_id_inclusive: int | None = None,
+        branch: str | None = None,
+        selected_fields: Sequence[str] = ("*",),
+        case_sensitive: bool = True,
+        limit: int | None = None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    ) -> IncrementalAppendScan:
+        """A scan of the rows that appends brought after one snapshot, up to another, by the table's current schema.
+
+        Overwrites, deletes and compactions are passed over. Without a start it begins at the oldest snapshot, without
+        an end it ends at the head of the branch. Raises what `SnapshotRange.of` and `scan` raise.
+        """
+        snapshots = SnapshotRange.of(
+            self.metadata,
+            from_exclusive=from_snapshot_id_exclusive,
+            from_inclusive=from_snapshot_id_inclusive,
+            to_inclusive=to_snapshot_id_inclusive,
+            branch=branch,
+        )
+        return IncrementalAppendScan.between(
+            self._planner,
+            self._state,
+            snapshots,
+            row_filter,
+            selected_fields=tuple(selected_fields),
+            case_sensitive=case_sensitive,
+            limit=limit,
+            parameters=parameters,
+        )
+
+    def incremental_changelog_scan(
+        self,
+        row_filter: Filter = None,
+        *,
+        from_snapshot_id_exclusive: int | None = None,
+        from_snapshot_id_inclusive: int | None = None,
+        to_snapshot_id_inclusive: int | None = None,
+        branch: str | None = None,
+        selected_fields: Sequence[str] = ("*",),
+        case_sensitive: bool = True,
+        compute_updates: bool = False,
+        identifier_columns: Sequence[str] | None = None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    ) -> IncrementalChangelogScan:
+        """The rows that commits deleted and inserted after one snapshot, up to another; files written again are none.
+
+        `_row_id` can be selected too. With `compute_updates` a row that a commit changed comes as UPDATE_BEFORE and
+        UPDATE_AFTER: the row of the same `identifier_columns`, by default the identifier fields, else of the same row
+        id. Raises what `SnapshotRange.of` and `scan` raise; reading raises ValidationError where an identifier is not
+        unique, or a snapshot's parent was expired.
+        """
+        snapshots = SnapshotRange.of(
+            self.metadata,
+            from_exclusive=from_snapshot_id_exclusive,
+            from_inclusive=from_snapshot_id_inclusive,
+            to_inclusive=to_snapshot_id_inclusive,
+            branch=branch,
+        )
+        return IncrementalChangelogScan.between(
+            self._planner,
+            self._state,
+            snapshots,
+            row_filter,
+            selected_fields=tuple(selected_fields),
+            case_sensitive=case_sensitive,
+            compute_updates=compute_updates,
+            identifier_columns=identifier_columns,
+            parameters=parameters,
+        )
+
+    def partitions(self, row_filter: Filter = None, *, snapshot_id: int | None = None) -> pa.Table:
+        """The partitions of a snapshot, by default the current one, with their files, rows and deletes, from metadata.
+
+        The columns are those of PyIceberg's `inspect.partitions`. With a filter only partitions of which a scan by it
+        would read a file. Raises ExpressionError, NoSuchSnapshotError.
+        """
+        from icecore.projections.partitions import partitions
+
+        scan = self.scan(row_filter, snapshot_id=snapshot_id)
+        return partitions(self._planner, self._state, scan.snapshot, scan.row_filter, scan.schema)
 
     def manifests(self) -> tuple[ListedManifest, ...]:
         """The manifests of the current snapshot, in the order of its list."""
@@ -339,37 +429,62 @@ class Table:
         return transaction.outcome
 
     def rewrite_manifests(
-        self, *, message: str | None = None, author: str | None = None, branch: str = MAIN_BRANCH
-    ) -> None:
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        dry_run: bool = False,
+    ) -> DryRun | None:
         """Puts the live data files into manifests sorted by partition, of `commit.manifest.target-size-bytes`.
 
         No commit is made where the manifests are few and clean already. Raises NoSuchSnapshotError.
         """
-        self._commit_with(message, author, lambda t: t.rewrite_manifests(branch=branch))
+        return self._commit_with(message, author, lambda t: t.rewrite_manifests(branch=branch), dry_run)
 
     # Changing metadata
 
     def update_schema(
-        self, *, allow_incompatible_changes: bool = False, message: str | None = None, author: str | None = None
+        self,
+        *,
+        allow_incompatible_changes: bool = False,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
     ) -> UpdateSchema:
         return UpdateSchema(
             lambda ops: self._commit_with(
-                message, author, lambda t: t.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes)
+                message,
+                author,
+                lambda t: t.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes),
+                dry_run,
             )
         )
 
-    def update_spec(self, *, message: str | None = None, author: str | None = None) -> UpdateSpec:
-        return UpdateSpec(lambda ops: self._commit_with(message, author, lambda t: t.change_spec(ops)))
+    def update_spec(
+        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> UpdateSpec:
+        return UpdateSpec(lambda ops: self._commit_with(message, author, lambda t: t.change_spec(ops), dry_run))
 
-    def update_sort_order(self, *, message: str | None = None, author: str | None = None) -> UpdateSortOrder:
-        return UpdateSortOrder(lambda terms: self._commit_with(message, author, lambda t: t.change_sort_order(terms)))
+    def update_sort_order(
+        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> UpdateSortOrder:
+        return UpdateSortOrder(
+            lambda terms: self._commit_with(message, author, lambda t: t.change_sort_order(terms), dry_run)
+        )
 
-    def manage_snapshots(self, *, message: str | None = None, author: str | None = None) -> ManageSnapshots:
-        return ManageSnapshots(lambda ops: self._commit_with(message, author, lambda t: t.change_refs(ops)))
+    def manage_snapshots(
+        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> ManageSnapshots:
+        return ManageSnapshots(lambda ops: self._commit_with(message, author, lambda t: t.change_refs(ops), dry_run))
 
-    def update_statistics(self, *, message: str | None = None, author: str | None = None) -> UpdateStatistics:
+    def update_statistics(
+        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> UpdateStatistics:
         """Sets and removes the statistics files of snapshots."""
-        return UpdateStatistics(lambda ops: self._commit_with(message, author, lambda t: t.change_statistics(ops)))
+        return UpdateStatistics(
+            lambda ops: self._commit_with(message, author, lambda t: t.change_statistics(ops), dry_run)
+        )
 
     def compute_statistics(
         self,
@@ -433,26 +548,35 @@ class Table:
 
     @property
     def maintenance(self) -> Maintenance:
-        """Expiring snapshots. Raises ReadOnlyError where the warehouse was opened read-only."""
+        """Expiring snapshots, removing orphan files. Raises ReadOnlyError where the warehouse was opened read-only."""
         self._repository.check_writable()
 
         def commit(command: ChangeMetadata) -> TableState:
             self._commit_with(None, None, lambda t: t.add(command))
             return self._state
 
-        return Maintenance(self._repository, commit, provenance(self._actor))
+        return Maintenance(self._state.stream, self._repository, commit, provenance(self._actor))
 
     def set_properties(
-        self, updates: Mapping[str, str], *, message: str | None = None, author: str | None = None
-    ) -> None:
-        self._commit_with(message, author, lambda t: t.add(changed_properties(updates, ())))
+        self,
+        updates: Mapping[str, str],
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> DryRun | None:
+        return self._commit_with(message, author, lambda t: t.add(changed_properties(updates, ())), dry_run)
 
-    def remove_properties(self, *keys: str, message: str | None = None, author: str | None = None) -> None:
-        self._commit_with(message, author, lambda t: t.add(changed_properties({}, keys)))
+    def remove_properties(
+        self, *keys: str, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> DryRun | None:
+        return self._commit_with(message, author, lambda t: t.add(changed_properties({}, keys)), dry_run)
 
-    def upgrade(self, format_version: int, *, message: str | None = None, author: str | None = None) -> None:
+    def upgrade(
+        self, format_version: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> DryRun | None:
         """Raises the format version. Raises ValidationError for a lower one, or one above 3."""
-        self._commit_with(message, author, lambda t: t.add(upgraded(format_version)))
+        return self._commit_with(message, author, lambda t: t.add(upgraded(format_version)), dry_run)
 
     def transaction(
         self,
@@ -475,9 +599,12 @@ class Table:
         who = provenance(self._actor, message=message, author=author, idempotency_key=idempotency_key)
         return Transaction(self._repository, self._planner, self._state, who, self._committed, dry_run)
 
-    def _commit_with(self, message: str | None, author: str | None, change: Callable[[Transaction], None]) -> None:
-        with self._transaction(message, author, None) as transaction:
+    def _commit_with(
+        self, message: str | None, author: str | None, change: Callable[[Transaction], None], dry_run: bool = False
+    ) -> DryRun | None:
+        with self._transaction(message, author, None, dry_run) as transaction:
             change(transaction)
+        return transaction.outcome
 
     def _committed(self, state: TableState) -> None:
         if state.stream != self._state.stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
+from typing import Protocol
 
 import orjson
 from attrs import define, field
@@ -49,6 +50,10 @@ class TableStates:
         """Takes in a state that a commit led to."""
         self._states[state.stream] = state
 
+    def drop(self, stream: str) -> None:
+        """Forgets one table's state."""
+        self._states.pop(stream, None)
+
     def forward(self, state: TableState) -> TableState:
         """The state with the events that came since."""
         newer = fold(state, self.store.stream_events(state.stream, state.stream_version))
@@ -91,17 +96,7 @@ class TableStates:
 
     def checkpoint(self, state: TableState) -> None:
         """Notes a state, so that the next process replays from there only. The latest two of a table are kept."""
-        with self.store.write():
-            self.store.execute(
-                MODELS,
-                "put_checkpoint",
-                stream=state.stream,
-                stream_version=state.stream_version,
-                position=state.position,
-                event_hash=state.event_hash,
-                state=encode_checkpoint(state),
-            )
-            self.store.execute(MODELS, "trim_checkpoints", stream=state.stream)
+        note_checkpoint(self.store, state, encode_checkpoint(state))
         self._checkpointed[state.stream] = state.stream_version
 
     def forget(self) -> None:
@@ -109,6 +104,37 @@ class TableStates:
         with self._lock:
             self._states.clear()
             self._checkpointed.clear()
+
+
+class Noted(Protocol):
+    """What a checkpoint is of: the state of a table or a view."""
+
+    @property
+    def stream(self) -> str: ...
+
+    @property
+    def stream_version(self) -> int: ...
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def event_hash(self) -> str: ...
+
+
+def note_checkpoint(store: EventStore, state: Noted, data: bytes) -> None:
+    """Stores a checkpoint; the latest two of a stream are kept."""
+    with store.write():
+        store.execute(
+            MODELS,
+            "put_checkpoint",
+            stream=state.stream,
+            stream_version=state.stream_version,
+            position=state.position,
+            event_hash=state.event_hash,
+            state=data,
+        )
+        store.execute(MODELS, "trim_checkpoints", stream=state.stream)
 
 
 def encode_checkpoint(state: TableState) -> bytes:

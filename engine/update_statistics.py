@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from icecore.engine.decide import ChangeMetadata
+from icecore.engine.dry_run import DryRun
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
 
@@ -18,9 +19,15 @@ class UpdateStatistics:
     A snapshot has at most one file of each kind: setting another replaces it. No file is read, written or deleted.
     """
 
-    def __init__(self, commit: Callable[[tuple[ChangeMetadata, ...]], None]) -> None:
+    def __init__(self, commit: Callable[[tuple[ChangeMetadata, ...]], DryRun | None]) -> None:
         self._commit = commit
         self._ops: list[ChangeMetadata] = []
+        self._outcome: DryRun | None = None
+
+    @property
+    def outcome(self) -> DryRun | None:
+        """What a dry run found, once it ended; None of a commit."""
+        return self._outcome
 
     def set_statistics(self, statistics_file: StatisticsFile) -> UpdateStatistics:
         """Raises NoSuchSnapshotError at commit where the file's snapshot is not the table's."""
@@ -75,9 +82,11 @@ class UpdateStatistics:
 
         return self._add(updates_for)
 
-    def commit(self) -> None:
-        self._commit(tuple(self._ops))
+    def commit(self) -> DryRun | None:
+        """Makes the commit; of a dry run it returns the outcome."""
+        self._outcome = self._commit(tuple(self._ops))
         self._ops = []
+        return self._outcome
 
     def __enter__(self) -> UpdateStatistics:
         return self

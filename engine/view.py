@@ -15,7 +15,8 @@ from icecore.engine.provenance import provenance
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import ViewHistoryEntry, ViewMetadata, ViewVersion
 from icecore.engine.view_builder import LAST_ADDED
-from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
+from icecore.engine.view_changes import ViewTransaction
+from icecore.engine.view_definition import ViewDefinition
 from icecore.engine.view_dialects import ViewSql, sql_for
 from icecore.engine.view_duckdb import DUCKDB, DuckQueries
 from icecore.engine.view_names import Lookup, NameScope
@@ -171,8 +172,77 @@ class View:
         Namespace and catalog stay as they are unless given, properties are added. Raises ValidationError where the SQL
         can't be run while no schema is given, or a dialect would be lost (`replace.drop-dialect.allowed`).
         """
+        with self.transaction(message=message, author=author) as transaction:
+            transaction.replace(
+                sql,
+                dialect=dialect,
+                representations=representations,
+                schema=schema,
+                default_namespace=default_namespace,
+                default_catalog=default_catalog,
+                properties=properties,
+                comment=comment,
+                summary=summary,
+                location=location,
+            )
+        return self
+
+    def set_current_version(self, version_id: int, *, message: str | None = None, author: str | None = None) -> View:
+        """Makes a kept version the current one again. Raises ValidationError for one that the view doesn't have."""
+        with self.transaction(message=message, author=author) as transaction:
+            transaction.set_current_version(version_id)
+        return self
+
+    def set_properties(
+        self, updates: Mapping[str, str], *, message: str | None = None, author: str | None = None
+    ) -> View:
+        with self.transaction(message=message, author=author) as transaction:
+            transaction.set_properties(updates)
+        return self
+
+    def remove_properties(self, *keys: str, message: str | None = None, author: str | None = None) -> View:
+        """Takes properties away; those that are not there are left out of account."""
+        with self.transaction(message=message, author=author) as transaction:
+            transaction.remove_properties(*keys)
+        return self
+
+    def set_location(self, location: str, *, message: str | None = None, author: str | None = None) -> View:
+        """Moves where the next metadata files go; those that there are stay where they are."""
+        with self.transaction(message=message, author=author) as transaction:
+            transaction.set_location(location)
+        return self
+
+    def transaction(
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
+    ) -> ViewTransaction:
+        """Several changes as one commit and one event: all or nothing, made when the `with` block ends well.
+
+        A dry run stores nothing, and says in `outcome` what the commit would be.
+        """
+        who = provenance(self._actor, message=message, author=author, idempotency_key=idempotency_key)
+        return ViewTransaction(self, self._views, who, dry_run)
+
+    # What changes of a view are made of
+
+    def definition_of(
+        self,
+        sql: str | None,
+        *,
+        dialect: str,
+        representations: Mapping[str, str] | None,
+        schema: Schema | pa.Schema | None,
+        default_namespace: IdentifierLike | None,
+        default_catalog: str | None,
+        summary: Mapping[str, str] | None,
+    ) -> ViewDefinition:
+        """A new definition, with namespace and catalog as they are unless given."""
         current = self.current_version()
-        definition = ViewDefinition.of(
+        return ViewDefinition.of(
             sql,
             dialect,
             representations,
@@ -183,32 +253,13 @@ class View:
             name=self.name(),
             lookup=self._lookup,
         )
-        changes = [*property_updates(properties, comment), *location_updates(location)]
-        return self._commit(lambda at: [*changes, *definition.updates(at)], message, author)
 
-    def set_current_version(self, version_id: int, *, message: str | None = None, author: str | None = None) -> View:
-        """Makes a kept version the current one again. Raises ValidationError for one that the view doesn't have."""
-        update = {"action": "set-current-view-version", "view-version-id": version_id}
+    def current_version_updates(self, version_id: int) -> UpdatesAt:
+        """The update that makes a version the current one. Raises ValidationError for -1, which names no version."""
         if version_id == LAST_ADDED:
             self.version(version_id)
-        return self._commit(lambda _: [update], message, author)
+        return lambda _: [{"action": "set-current-view-version", "view-version-id": version_id}]
 
-    def set_properties(
-        self, updates: Mapping[str, str], *, message: str | None = None, author: str | None = None
-    ) -> View:
-        changes = property_updates(updates)
-        return self._commit(lambda _: changes, message, author)
-
-    def remove_properties(self, *keys: str, message: str | None = None, author: str | None = None) -> View:
-        """Takes properties away; those that are not there are left out of account."""
-        return self._commit(lambda _: [{"action": "remove-properties", "removals": list(keys)}], message, author)
-
-    def set_location(self, location: str, *, message: str | None = None, author: str | None = None) -> View:
-        """Moves where the next metadata files go; those that there are stay where they are."""
-        changes = location_updates(location)
-        return self._commit(lambda _: changes, message, author)
-
-    def _commit(self, updates_at: UpdatesAt, message: str | None, author: str | None) -> View:
-        who = provenance(self._actor, message=message, author=author)
-        self._state = self._views.commit(self._state.stream, updates_at, who).state
-        return self
+    def take(self, state: ViewState) -> None:
+        """Takes in the state that a commit led to."""
+        self._state = state

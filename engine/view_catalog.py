@@ -13,6 +13,7 @@ from icecore.engine.events import view_stream
 from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.provenance import provenance
+from icecore.engine.register import view_registration_payload
 from icecore.engine.spec.schema import Schema
 from icecore.engine.view import View
 from icecore.engine.view_builder import Update
@@ -46,7 +47,8 @@ class CatalogViews(ABC):
         """Raises NoSuchTableError."""
 
     @abstractmethod
-    def _new_location(self, identifier: Identifier, new_uuid: str, location: str | None) -> str: ...
+    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
+        """Where a new table or view goes."""
 
     def create_view(
         self,
@@ -105,7 +107,7 @@ class CatalogViews(ABC):
         view_uuid = str(uuid.uuid4())
         first: list[Update] = [
             {"action": "assign-uuid", "uuid": view_uuid},
-            *location_updates(self._new_location(name, view_uuid, location)),
+            *location_updates(self.new_location(name, view_uuid, location)),
             *property_updates(properties, comment),
         ]
         who = provenance(self.actor, message=message, author=author)
@@ -114,6 +116,30 @@ class CatalogViews(ABC):
             return [*first, *definition.updates(at)]
 
         return self._view(self._views.create(view_stream(view_uuid), name, updates, who))
+
+    def register_view(
+        self,
+        identifier: IdentifierLike,
+        metadata_location: str,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> View:
+        """Adopts a view by its metadata file, written by any engine; the file stays as it is until the first commit.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError, MissingFileError, CorruptFileError,
+        UnsupportedFormatVersionError.
+        """
+        name = identifier_tuple(identifier)
+        self._views.repository.check_writable()
+        self._models.check_new_name(name)
+        payload, view_uuid = view_registration_payload(name, metadata_location, self._views.repository.storage)
+        stream = view_stream(view_uuid)
+        if self._models.has_stream(stream):
+            # The same view was here before, or still is under another name: a stream of its own tells them apart.
+            stream = view_stream(f"{view_uuid}#{uuid.uuid4()}")
+        who = provenance(self.actor, message=message, author=author)
+        return self._view(self._views.register(stream, name, payload, who))
 
     def load_view(self, identifier: IdentifierLike) -> View:
         """Raises NoSuchViewError."""

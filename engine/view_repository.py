@@ -10,17 +10,26 @@ from typing import Any
 from attrs import define, field, frozen
 
 from icecore.engine import events as ev
-from icecore.engine.errors import CorruptLogError, NoSuchViewError
+from icecore.engine.dry_run import ViewDryRun
+from icecore.engine.errors import CommitConflictError, CorruptLogError, NoSuchViewError
 from icecore.engine.events import Event, Provenance
 from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.identifiers import Identifier
-from icecore.engine.ids import new_event_id
+from icecore.engine.ids import new_event_id, now_ms
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.repository import Repository
 from icecore.engine.requirements import ASSERT_CREATE, Requirement
+from icecore.engine.table_states import CHECKPOINT_EVERY, note_checkpoint
 from icecore.engine.view_builder import Update, ViewBuilder, check_view_requirements
-from icecore.engine.view_state import ViewState, evolve_view, fold_view, view_metadata_folder
+from icecore.engine.view_state import (
+    ViewState,
+    decode_view_checkpoint,
+    encode_view_checkpoint,
+    evolve_view,
+    fold_view,
+    view_metadata_folder,
+)
 from icecore.projections.materialize_view import catch_up_view
 
 UpdatesAt = Callable[[int], Iterable[Update]]
@@ -42,6 +51,7 @@ class ViewRepository:
     repository: Repository
     _states: dict[str, ViewState] = field(factory=dict)
     _materialized: dict[str, ViewState] = field(factory=dict)
+    _checkpointed: dict[str, int] = field(factory=dict)
     _lock: threading.RLock = field(factory=threading.RLock, repr=False)
 
     # States
@@ -49,7 +59,7 @@ class ViewRepository:
     def state(self, stream: str) -> ViewState:
         """The latest state of a view, dropped ones too. Raises NoSuchViewError, CorruptLogError."""
         with self._lock:
-            known = self._states.get(stream)
+            known = self._states.get(stream) or self._checkpoint(stream)
             after = known.stream_version if known else 0
             found = fold_view(known, self.repository.store.stream_events(stream, after))
             if found is None:
@@ -66,13 +76,34 @@ class ViewRepository:
 
     def state_at(self, stream: str, position: int | None = None) -> ViewState | None:
         """The state as of a position of the log; None before the first event."""
-        return fold_view(None, self.repository.store.stream_events(stream, 0, position))
+        base = self._checkpoint(stream, position)
+        return fold_view(
+            base, self.repository.store.stream_events(stream, base.stream_version if base else 0, position)
+        )
+
+    def _checkpoint(self, stream: str, up_to: int | None = None) -> ViewState | None:
+        """The nearest state that was noted up to a position."""
+        store = self.repository.store
+        row = store.row(MODELS, "latest_checkpoint", stream=stream, up_to=2**62 if up_to is None else up_to)
+        if row is None:
+            return None
+        event = store.event_at(row["position"])
+        if event.stream != stream or event.hash != row["event_hash"]:
+            return None
+        self._checkpointed[stream] = max(self._checkpointed.get(stream, 0), row["stream_version"])
+        return decode_view_checkpoint(row["state"], stream)
+
+    def checkpoint(self, state: ViewState) -> None:
+        """Notes a state, so that a replay goes on from there. The latest two of a view are kept."""
+        note_checkpoint(self.repository.store, state, encode_view_checkpoint(state))
+        self._checkpointed[state.stream] = state.stream_version
 
     def forget(self) -> None:
         """Drops every cached state."""
         with self._lock:
             self._states.clear()
             self._materialized.clear()
+            self._checkpointed.clear()
 
     # Commits
 
@@ -83,13 +114,39 @@ class ViewRepository:
         """
         with self.repository.store.write() as transaction:
             if (done := self.repository.already(provenance)) is None:
-                self.repository.models.check_new_name(identifier)
-                at = transaction.next_recorded_at_ms()
-                accepted = _accepted(None, updates_at(at), at)
-                payload = {"identifier": list(identifier), "updates": accepted, "requirements": [ASSERT_CREATE]}
-                event = self._append(transaction, stream, ev.VIEW_CREATED, payload, provenance, at)
-                self._check_reachable(None, evolve_view(None, event))
+                self.create_inside(transaction, stream, identifier, updates_at, provenance)
         return self._after(stream if done is None else done.stream)
+
+    def register(
+        self, stream: str, identifier: Identifier, payload: Mapping[str, Any], provenance: Provenance
+    ) -> ViewState:
+        """Appends the first event of a view whose metadata another engine wrote.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError.
+        """
+
+        def check() -> None:
+            self.repository.models.check_new_name(identifier)
+
+        event = self.repository.append_simple(stream, ev.VIEW_REGISTERED, payload, provenance, check)
+        return self._after(event.stream)
+
+    def create_inside(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        identifier: Identifier,
+        updates_at: UpdatesAt,
+        provenance: Provenance,
+    ) -> Event:
+        """As `create`, inside of a write transaction that the caller holds."""
+        self.repository.models.check_new_name(identifier)
+        at = transaction.next_recorded_at_ms()
+        accepted = _accepted(None, updates_at(at), at)
+        payload = {"identifier": list(identifier), "updates": accepted, "requirements": [ASSERT_CREATE]}
+        event = self._append(transaction, stream, ev.VIEW_CREATED, payload, provenance, at)
+        self._check_reachable(None, evolve_view(None, event))
+        return event
 
     def commit(
         self, stream: str, updates_at: UpdatesAt, provenance: Provenance, *, requirements: Sequence[Requirement] = ()
@@ -101,17 +158,33 @@ class ViewRepository:
         with self.repository.store.write() as transaction:
             event = self.repository.already(provenance)
             if event is None:
-                event = self._try_commit(transaction, stream, updates_at, provenance, requirements)
+                event = self.commit_inside(transaction, stream, updates_at, provenance, requirements)
         return ViewCommit(self._after(stream if event is None else event.stream), event)
 
-    def _try_commit(
+    def dry_run(self, stream: str, updates_at: UpdatesAt) -> ViewDryRun:
+        """What a commit of the updates would be; stores nothing. Raises NoSuchViewError, ValidationError."""
+        state = self.live_state(stream)
+        conflicts = []
+        try:
+            self.repository.check_pointer(state)
+        except CommitConflictError as e:
+            conflicts.append(str(e))
+        at = max(now_ms(), self.repository.store.head()[2] + 1)
+        builder = ViewBuilder(state.metadata, at).apply(updates_at(at))
+        metadata = builder.build()
+        asserted = [{"type": "assert-view-uuid", "uuid": state.metadata.view_uuid}]
+        payload = {"updates": builder.changes, "requirements": asserted if builder.changes else []}
+        return ViewDryRun(payload, metadata, tuple(conflicts))
+
+    def commit_inside(
         self,
         transaction: WriteTransaction,
         stream: str,
         updates_at: UpdatesAt,
         provenance: Provenance,
-        requirements: Sequence[Requirement],
+        requirements: Sequence[Requirement] = (),
     ) -> Event | None:
+        """As `commit`, inside of a write transaction that the caller holds; None where nothing changes."""
         state = self.live_state(stream)
         self.repository.check_pointer(state)
         check_view_requirements(state.metadata, requirements)
@@ -181,6 +254,8 @@ class ViewRepository:
         state = self.state(stream)
         try:
             self.materialize(stream)
+            if state.stream_version - self._checkpointed.get(stream, 0) >= CHECKPOINT_EVERY:
+                self.checkpoint(state)
         except Exception as e:
             # Whatever went wrong here, raising it would say that the commit failed, and it would be made twice.
             warnings.warn(
@@ -202,10 +277,14 @@ class ViewRepository:
             return
         base = self._materialized.get(stream)
         if base is None or base.stream_version != done:
-            base = fold_view(None, (e for e in store.stream_events(stream) if e.stream_version <= done))
+            base = self._state_at_version(stream, done)
         after = catch_up_view(store, self.repository.models, self.repository.storage, stream, base)
         if after is not None:
             self._materialized[stream] = after
+
+    def _state_at_version(self, stream: str, version: int) -> ViewState | None:
+        last = next(self.repository.store.stream_events(stream, version - 1), None) if version else None
+        return None if last is None else self.state_at(stream, last.position)
 
     def heal(self) -> None:
         """Writes what commits before a crash left unwritten; warns of views that can't be written."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 
+import orjson
 from attrs import evolve, frozen
 
 from icecore.engine import events as ev
@@ -65,6 +67,8 @@ def _next(state: ViewState | None, event: Event) -> ViewState:
     payload = event.payload
     if event.kind == ev.VIEW_CREATED:
         return _committed(None, event, tuple(payload["identifier"]))
+    if event.kind == ev.VIEW_REGISTERED:
+        return _registered(event)
     if state is None:
         raise CorruptLogError(f"position {event.position}: {event.kind} before the view was created")
     at = evolve(state, stream_version=event.stream_version, position=event.position, event_hash=event.hash)
@@ -79,6 +83,20 @@ def _next(state: ViewState | None, event: Event) -> ViewState:
             return evolve(at, identifier=tuple(payload["identifier"]), dropped=False)
         case _:
             raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
+
+
+def _registered(event: Event) -> ViewState:
+    payload = event.payload
+    return ViewState(
+        event.stream,
+        event.stream_version,
+        event.position,
+        event.hash,
+        tuple(payload["identifier"]),
+        ViewMetadata.from_dict(payload["metadata"]),
+        payload["metadata-location"],
+        payload["metadata-version"],
+    )
 
 
 def _committed(state: ViewState | None, event: Event, identifier: Identifier) -> ViewState:
@@ -107,3 +125,38 @@ def view_metadata_file_name(version: int, event_id: str, metadata: ViewMetadata)
     """The name of a view's metadata file, which follows from the event (V1, MD7)."""
     gz = ".gz" if metadata_codec(metadata.properties) == "gzip" else ""
     return f"{version:05d}-{event_id}{gz}.metadata.json"
+
+
+def encode_view_checkpoint(state: ViewState) -> bytes:
+    """A state as the bytes of a checkpoint."""
+    found = {
+        "stream": state.stream,
+        "stream-version": state.stream_version,
+        "position": state.position,
+        "event-hash": state.event_hash,
+        "identifier": list(state.identifier),
+        "metadata": state.metadata.to_dict(),
+        "metadata-location": state.metadata_location,
+        "metadata-version": state.metadata_version,
+        "dropped": state.dropped,
+    }
+    return zlib.compress(orjson.dumps(found), 1)
+
+
+def decode_view_checkpoint(data: bytes, stream: str) -> ViewState:
+    """Raises CorruptLogError where the bytes are no checkpoint of a view."""
+    try:
+        obj = orjson.loads(zlib.decompress(data))
+        return ViewState(
+            obj["stream"],
+            obj["stream-version"],
+            obj["position"],
+            obj["event-hash"],
+            tuple(obj["identifier"]),
+            ViewMetadata.from_dict(obj["metadata"]),
+            obj["metadata-location"],
+            obj["metadata-version"],
+            obj["dropped"],
+        )
+    except (zlib.error, ValueError, KeyError, TypeError) as e:
+        raise CorruptLogError(f"a checkpoint of {stream} can't be read: {e}; rebuild the warehouse") from e

@@ -57,7 +57,7 @@ class _Names:
     def __init__(self, store: EventStore) -> None:
         self._names: dict[str, list[tuple[int, str]]] = {}
         renamed = (ev.TABLE_RENAMED, ev.VIEW_RENAMED)
-        kinds = (ev.TABLE_CREATED, ev.TABLE_REGISTERED, ev.VIEW_CREATED, *renamed)
+        kinds = (ev.TABLE_CREATED, ev.TABLE_REGISTERED, ev.VIEW_CREATED, ev.VIEW_REGISTERED, *renamed)
         for event in store.naming_events():
             if event.kind in kinds:
                 payload = event.payload
@@ -107,7 +107,7 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
             yield from _view_changes(payload)
         case ev.VIEW_COMMITTED:
             yield from _view_changes(payload)
-        case ev.TABLE_REGISTERED:
+        case ev.TABLE_REGISTERED | ev.VIEW_REGISTERED:
             yield f"register {payload['metadata-location']}"
         case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
             yield f"rename to {'.'.join(payload['to'])}"

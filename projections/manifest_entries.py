@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 
+from icecore.engine.byte_cache import ByteCache
 from icecore.engine.decide import with_status
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
@@ -21,7 +19,7 @@ from icecore.engine.storage import Storage
 from icecore.projections.entries import decode_manifest
 from icecore.projections.segments import inherit
 
-CACHED_CONTENTS = 32
+CACHED_BYTES = 64 * 2**20
 
 
 class ManifestEntries:
@@ -30,7 +28,8 @@ class ManifestEntries:
     def __init__(self, store: EventStore, models: ReadModels) -> None:
         self._store = store
         self._models = models
-        self._cached: Callable[[int], pa.Table] = lru_cache(CACHED_CONTENTS)(self._load_content)
+        self._cached: ByteCache[int, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
+        self._merged: ByteCache[str, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
 
     def canonical(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
         """The entries as the manifest's file has them: what can be inherited is null (M2).
@@ -48,7 +47,11 @@ class ManifestEntries:
             raise CorruptLogError(f"position {listed.position}: its content files end too early")
         if not listed.sources:
             return rows
-        return pa.concat_tables([*self._carried_over(stream, listed, rows, storage), rows])
+        # A manifest's path is of one event, so it never stands for other entries.
+        return self._merged.get(
+            listed.manifest.manifest_path,
+            lambda _: pa.concat_tables([*self._carried_over(stream, listed, rows, storage), rows]).combine_chunks(),
+        )
 
     def inherited(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
         """The entries with sequence numbers, snapshot ids and first row ids filled in (M2, RL3)."""
@@ -84,8 +87,9 @@ class ManifestEntries:
 
     def _content(self, position: int) -> pa.Table:
         # An event that isn't committed yet may be rolled back, and another one get its position.
-        uncommitted = self._store.connection().in_transaction
-        return self._load_content(position) if uncommitted else self._cached(position)
+        if self._store.is_committed(position):
+            return self._cached.get(position, self._load_content)
+        return self._load_content(position)
 
     def _load_content(self, position: int) -> pa.Table:
         data = self._store.content(position)

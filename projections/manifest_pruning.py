@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import duckdb
 import pyarrow as pa
 
-from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.expression.nodes import TRUE, Expression, Predicate
 from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import FieldSummary
@@ -57,6 +57,23 @@ def matching_manifests(
         finally:
             connection.unregister("summaries")
     return [m for i, m in enumerate(live) if i in keep]
+
+
+def leaves_in_manifests(
+    connection: duckdb.DuckDBPyConnection,
+    manifests: Sequence[ListedManifest],
+    leaves: Sequence[Predicate],
+    specs: dict[int, PartitionSpec],
+    schema: Schema,
+    all_fields: Schema,
+) -> list[tuple[bool, ...]]:
+    """For each manifest, which of the leaves of a filter some of its files may satisfy, by its summaries."""
+    found: list[list[bool]] = [[True] * len(leaves) for _ in manifests]
+    for position, leaf in enumerate(leaves):
+        kept = {id(m) for m in matching_manifests(connection, manifests, leaf, specs, schema, all_fields)}
+        for flags, listed in zip(found, manifests, strict=True):
+            flags[position] = id(listed) in kept
+    return [tuple(flags) for flags in found]
 
 
 def _summaries(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import define, field, frozen
 
@@ -29,6 +29,7 @@ from icecore.engine.state import (
     TableState,
 )
 from icecore.engine.storage import Storage
+from icecore.projections.forgotten_metadata import Forgotten, note_forgotten, sweep
 from icecore.projections.manifest_entries import ManifestEntries, for_writing
 from icecore.projections.version_claims import VersionClaims
 
@@ -98,6 +99,7 @@ class Materializer:
         written: list[WrittenFile] = []
         events = list(self._store.stream_events(stream, base.stream_version if base else 0))
         expired = Expiring.of(events, self._models)
+        forgotten = Forgotten.of(self._store, base, events)
         for event in events:
             folding.apply(event)
             before, latest = latest, folding.state()
@@ -106,11 +108,17 @@ class Materializer:
             if latest.pending:
                 continue
             for step in pending:
-                written += self.write_event(*step, storage, expired)
+                written += self.write_event(*step, storage, expired, forgotten)
             pending, state = [], latest
         if state is not None and (written or base is None or state.stream_version != base.stream_version):
-            self._move_pointers(stream, state, written, storage)
+            self._move_pointers(stream, state, written, storage, forgotten)
+            sweep(self._store, stream, storage)
         return state
+
+    def sweep_forgotten(self, storage_of: Callable[[str], Storage]) -> None:
+        """Deletes metadata files that a crash left, though the metadata log let them go."""
+        for row in self._store.rows(MODELS, "streams_that_forgot"):
+            sweep(self._store, row["stream"], storage_of(row["stream"]))
 
     def claim_version(self, event: Event, before: TableState | None, state: TableState, storage: Storage) -> None:
         """Writes the files of an event of a file system table that is about to be committed; inside of the write lock.
@@ -140,14 +148,17 @@ class Materializer:
         state: TableState,
         storage: Storage,
         expiring: Expiring | None = None,
+        forgotten: Forgotten | None = None,
     ) -> list[WrittenFile]:
         """Writes the files of one event, which leads from one state to the next. Writing them again is harmless.
 
-        What only snapshots need that later events remove is left out: those files may be deleted already (R2).
+        What only snapshots need that later events remove is left out, and so are metadata files that later events take
+        out of the metadata log: those files may be deleted already (R2).
         """
         files = self._write_snapshots(event, state.metadata, storage, expiring or Expiring())
         is_new = state.metadata_location != (before.metadata_location if before else None)
-        if is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED:
+        left_out = forgotten is not None and state.metadata_location in forgotten.own
+        if is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED and not left_out:
             files += self._write_metadata(event, state, storage)
         return files
 
@@ -221,7 +232,9 @@ class Materializer:
         self._lengths[location] = len(data)
         return WrittenFile(location, kind, len(data), hashlib.sha256(data).hexdigest(), event.position)
 
-    def _move_pointers(self, stream: str, state: TableState, written: list[WrittenFile], storage: Storage) -> None:
+    def _move_pointers(
+        self, stream: str, state: TableState, written: list[WrittenFile], storage: Storage, forgotten: Forgotten
+    ) -> None:
         for folder in sorted({f.location.rsplit("/", 1)[0] for f in written}):
             storage.sync_folder(folder)
         with self._store.write():
@@ -250,6 +263,7 @@ class Materializer:
             identifier = self._models.identifier_of(stream)
             if identifier is not None:
                 self._share(identifier, head["metadata_location"], state.metadata_location)
+            note_forgotten(self._store, stream, state.position, forgotten, storage)
             if any(f.kind == "metadata" for f in written):
                 # Inside of the lock: of two processes that catch up, the later version's hint stays.
                 write_hint(state, storage)

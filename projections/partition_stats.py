@@ -112,8 +112,10 @@ def compute_partition_stats(planner: Planner, state: TableState, snapshot: Snaps
     if all(s.is_unpartitioned for s in metadata.partition_specs):
         raise ValidationError("the table has no partitions, and so no partition statistics")
     schema = partition_stats_schema(metadata)
-    rows = planner.over_entries(state, snapshot, lambda connection, table: _counted(connection, table, metadata))
-    partition = _partition_column(rows, schema)
+    rows = planner.over_entries(
+        state, snapshot, lambda connection, table: counted_partitions(connection, table, metadata)
+    )
+    partition = partition_column(rows, schema)
     arrow = schema_to_arrow(schema)
     columns = [partition, *(rows[f.name].combine_chunks() for f in schema.fields[1:])] if rows.num_rows else []
     if not columns:
@@ -168,7 +170,8 @@ def read_partition_stats(file: PartitionStatisticsFile, metadata: TableMetadata,
     return pa.Table.from_batches(list(batches), schema_to_arrow(schema, with_ids=False))
 
 
-def _counted(connection: duckdb.DuckDBPyConnection, table: EntryTable, metadata: TableMetadata) -> pa.Table:
+def counted_partitions(connection: duckdb.DuckDBPyConnection, table: EntryTable, metadata: TableMetadata) -> pa.Table:
+    """What is counted of each partition (see `sql/projections/partition_stats.sql`); nothing where nothing is."""
     if not table.columns:
         return pa.table({})
     ids = [f.field_id for f in unified_partition_type(metadata).fields]
@@ -187,20 +190,8 @@ def _counted(connection: duckdb.DuckDBPyConnection, table: EntryTable, metadata:
         connection.unregister("snapshots_of_table")
 
 
-def _snapshots(metadata: TableMetadata) -> pa.Table:
-    by_time = sorted(metadata.snapshots, key=lambda s: (s.timestamp_ms, s.sequence_number))
-    # An id that no entry can hold is none of an entry.
-    rows: list[Mapping[str, Any]] = [
-        {"snapshot_id": s.snapshot_id, "timestamp_ms": s.timestamp_ms, "place": i}
-        for i, s in enumerate(by_time)
-        if s.snapshot_id <= _INT64_MAX
-    ]
-    return pa.Table.from_pylist(
-        rows, schema=pa.schema([(n, pa.int64()) for n in ("snapshot_id", "timestamp_ms", "place")])
-    )
-
-
-def _partition_column(rows: pa.Table, schema: Schema) -> pa.Array:
+def partition_column(rows: pa.Table, schema: Schema) -> pa.Array:
+    """The partition tuples of counted rows, as the first column of statistics files has them."""
     struct = schema.fields[0].field_type
     assert isinstance(struct, StructType), "the first column of partition statistics is the partition"
     children = []
@@ -213,3 +204,16 @@ def _partition_column(rows: pa.Table, schema: Schema) -> pa.Array:
         children.append(to_array(primitive, values))
     fields = list(schema_to_arrow(schema).field(0).type)
     return pa.StructArray.from_arrays(children, fields=fields)
+
+
+def _snapshots(metadata: TableMetadata) -> pa.Table:
+    by_time = sorted(metadata.snapshots, key=lambda s: (s.timestamp_ms, s.sequence_number))
+    # An id that no entry can hold is none of an entry.
+    rows: list[Mapping[str, Any]] = [
+        {"snapshot_id": s.snapshot_id, "timestamp_ms": s.timestamp_ms, "place": i}
+        for i, s in enumerate(by_time)
+        if s.snapshot_id <= _INT64_MAX
+    ]
+    return pa.Table.from_pylist(
+        rows, schema=pa.schema([(n, pa.int64()) for n in ("snapshot_id", "timestamp_ms", "place")])
+    )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -31,13 +31,16 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.engine.sql_files import query
+from icecore.engine.sql_files import query, quote
 from icecore.engine.state import TableState
 from icecore.projections import duck
 from icecore.projections.deletes import delete_pairs_sql
 from icecore.projections.entry_tables import EntryTable, EntryTables
 from icecore.projections.manifest_pruning import matching_manifests
+from icecore.projections.metrics_predicate import conjunction
 from icecore.projections.predicate import PlanPredicate, plan_predicate, residual
+
+Found = TypeVar("Found")
 
 FILES = "plan/files.sql"
 LEAVES_PER_NUMBER = 62
@@ -205,16 +208,63 @@ class Planner:
         Raises CorruptFileError or StorageError where a manifest can't be read, and CorruptFileError where a delete file
         names a data file of another partition (SP7).
         """
+        listed = () if snapshot is None else self.repository.list_manifests(state, snapshot)
+        return self.plan_manifests(state, listed, bound, schema)
+
+    def plan_manifests(
+        self,
+        state: TableState,
+        listed: Sequence[ListedManifest],
+        bound: Expression,
+        schema: Schema,
+        entries: str = "TRUE",
+    ) -> PlannedFiles:
+        """Plans over any manifests of the table, as `plan` does over those of a snapshot.
+
+        `entries` is a condition in SQL over the entries `e`, without parameters, that a data file has to satisfy too.
+        """
         started = time.perf_counter()
         with self._tables.lock:
-            return self._plan(state, snapshot, bound, schema, started)
+            return self._plan(state, listed, bound, schema, entries, started)
+
+    def plan_with_columns(
+        self,
+        state: TableState,
+        listed: Sequence[ListedManifest],
+        bound: Expression,
+        schema: Schema,
+        columns: Sequence[str],
+        entries: str = "TRUE",
+    ) -> tuple[PlannedFiles, pa.Table]:
+        """As `plan_manifests`, with those of the named columns that the wide entries have, in the order of `files`."""
+        with self._tables.lock:
+            planned = self.plan_manifests(state, listed, bound, schema, entries)
+            if not planned.files.num_rows:
+                return planned, pa.table({})
+            table = self._table(state)
+            names = [n for n in columns if n in table.columns]
+            places = planned.files.select(["m", "ordinal"]).append_column(
+                "place", pa.array(range(planned.files.num_rows), pa.int64())
+            )
+            self._tables.connection.register("planned_files", places)
+            try:
+                selected = "".join(f", e.{quote(n)}" for n in names)
+                sql = query(FILES, "columns_of_files").format(entries=table.name, columns=selected)
+                return planned, self._arrow(sql, {})
+            finally:
+                self._tables.connection.unregister("planned_files")
 
     def _plan(
-        self, state: TableState, snapshot: Snapshot | None, bound: Expression, schema: Schema, started: float
+        self,
+        state: TableState,
+        listed: Sequence[ListedManifest],
+        bound: Expression,
+        schema: Schema,
+        entries: str,
+        started: float,
     ) -> PlannedFiles:
         metadata = state.metadata
         table = self._table(state)
-        listed = () if snapshot is None else self.repository.list_manifests(state, snapshot)
         data = [m for m in listed if m.manifest.content is ManifestContent.DATA]
         deletes = [m for m in listed if m.manifest.content is ManifestContent.DELETES]
         wanted = self._prune(data, bound, table, metadata, schema)
@@ -223,12 +273,12 @@ class Planner:
         files, delete_files, pairs = EMPTY, EMPTY, EMPTY_PAIRS
         if table.columns and wanted:
             predicate = plan_predicate(bound, metadata.specs, schema, table.columns)
-            files = self._files(table, predicate)
+            files = self._files(table, predicate, entries)
             if wanted_deletes:
                 pairs, delete_files = self._deletes(table, predicate, metadata)
 
         def count(planned: PlannedFiles) -> PlanCounts:
-            return self._counts(planned, listed, data, wanted, wanted_deletes)
+            return self._counts(planned, listed, data, wanted, wanted_deletes, entries)
 
         seconds = time.perf_counter() - started
         return PlannedFiles(state, schema, bound, files, delete_files, pairs, seconds, count)
@@ -240,14 +290,15 @@ class Planner:
         data: Sequence[ListedManifest],
         wanted: Sequence[ListedManifest],
         wanted_deletes: Sequence[ListedManifest],
+        entries: str,
     ) -> PlanCounts:
         scanned = records = after_partition = 0
         if wanted:
             with self._tables.lock:
                 table = self._table(planned.state)
                 self._load(planned.state, table, wanted, wanted_deletes)
-                scanned, records, after_partition = self._count(table, planned)
-        totals = _totals(data)
+                scanned, records, after_partition = self._count(table, planned, entries)
+        totals = _totals(data, added_only=entries != "TRUE")
         files_total = totals[0] if totals else scanned
         deletes = planned.pairs.select(["dm", "dordinal"]).group_by(["dm", "dordinal"]).aggregate([])
         return PlanCounts(
@@ -277,9 +328,18 @@ class Planner:
 
         Raises CorruptFileError or StorageError where a manifest can't be read.
         """
+        return self.over_manifests(state, self.repository.list_manifests(state, snapshot), run)
+
+    def over_manifests(
+        self,
+        state: TableState,
+        listed: Sequence[ListedManifest],
+        run: Callable[[duckdb.DuckDBPyConnection, EntryTable], Found],
+    ) -> Found:
+        """As `over_entries`, for any manifests of the table."""
         with self._tables.lock:
             table = self._table(state)
-            self._load(state, table, self.repository.list_manifests(state, snapshot), ())
+            self._load(state, table, listed, ())
             return run(self._tables.connection, table)
 
     def _prune(
@@ -311,10 +371,10 @@ class Planner:
         duck.rows(self._tables.connection, query("plan/scan.sql", "scan_manifests"))
         self._tables.connection.unregister("scan_manifests_arrow")
 
-    def _files(self, table: EntryTable, predicate: PlanPredicate) -> pa.Table:
+    def _files(self, table: EntryTable, predicate: PlanPredicate, entries: str) -> pa.Table:
         sql = query(FILES, "data_files").format(
             entries=table.name,
-            where=predicate.where_sql,
+            where=conjunction(entries, predicate.where_sql),
             might=_bits(predicate.leaf_might),
             all=_bits(predicate.leaf_all),
         )
@@ -330,11 +390,11 @@ class Planner:
         files = query(FILES, "delete_files").format(entries=table.name, where="TRUE")
         return pairs, self._arrow(files, {})
 
-    def _count(self, table: EntryTable, planned: PlannedFiles) -> tuple[int, int, int]:
+    def _count(self, table: EntryTable, planned: PlannedFiles, entries: str) -> tuple[int, int, int]:
         """Live data files in the manifests looked into, their rows, and the files that partition values leave."""
         parts = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
         by_partition = plan_predicate(planned.bound, planned.state.metadata.specs, planned.schema, parts)
-        sql = query(FILES, "count_files").format(entries=table.name, by_partition=by_partition.where_sql)
+        sql = query(FILES, "count_files").format(entries=table.name, where=entries, by_partition=by_partition.where_sql)
         files, records, left = duck.rows(self._tables.connection, sql, _used(sql, by_partition.parameters))[0]
         return files, records, left
 
@@ -386,16 +446,16 @@ def _used(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in parameters.items() if k in names}
 
 
-def _totals(manifests: Sequence[ListedManifest]) -> tuple[int, int] | None:
-    """Live files and rows of all data manifests by their counts; None where a v1 writer left them out."""
+def _totals(manifests: Sequence[ListedManifest], added_only: bool) -> tuple[int, int] | None:
+    """Live or added files and rows of all data manifests by their counts; None where a v1 writer left them out."""
     files = rows = 0
     for listed in manifests:
         m = listed.manifest
         counts = (m.added_files_count, m.existing_files_count, m.added_rows_count, m.existing_rows_count)
         if any(c is None for c in counts):
             return None
-        files += (m.added_files_count or 0) + (m.existing_files_count or 0)
-        rows += (m.added_rows_count or 0) + (m.existing_rows_count or 0)
+        files += (m.added_files_count or 0) + (0 if added_only else m.existing_files_count or 0)
+        rows += (m.added_rows_count or 0) + (0 if added_only else m.existing_rows_count or 0)
     return files, rows
 
 

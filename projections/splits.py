@@ -1,6 +1,8 @@
 """Splits: large files cut into ranges, small ones packed together, so that the parts of a read are of one size.
 
-Spec: Table Properties `read.split.*`. Ranges begin at the file's split offsets where it has them.
+Spec: Table Properties `read.split.*`. The rules are Java's (TableScanUtil, BinPacking): a file with split offsets is
+cut at each of them, any other at the target size; the parts are packed into bins by their size and that of their delete
+files, with a look back at the bins that are open; neighbours in a bin are one range again.
 """
 
 from __future__ import annotations
@@ -40,52 +42,50 @@ class CombinedTask:
 
 
 def splitting_of(properties: Mapping[str, str]) -> Splitting:
-    """The splitting that a table's properties ask for. Raises ValidationError where one is no positive number."""
+    """The splitting that a table's properties ask for.
+
+    Raises ValidationError where one is no number, or not above 0; the cost of opening a file may be 0.
+    """
     default = Splitting()
     return Splitting(
-        _positive(properties, TARGET_SIZE, default.target_size),
-        _positive(properties, OPEN_FILE_COST, default.open_file_cost),
-        _positive(properties, LOOKBACK, default.lookback),
+        _number(properties, TARGET_SIZE, default.target_size, 1),
+        _number(properties, OPEN_FILE_COST, default.open_file_cost, 0),
+        _number(properties, LOOKBACK, default.lookback, 1),
     )
 
 
-def _positive(properties: Mapping[str, str], key: str, default: int) -> int:
+def _number(properties: Mapping[str, str], key: str, default: int, least: int) -> int:
     text = properties.get(key)
     if text is None:
         return default
-    if not text.isdecimal() or int(text) == 0:
-        raise ValidationError(f"{key} must be a positive number, found {text!r}")
+    if not text.isascii() or not text.isdecimal() or int(text) < least:
+        raise ValidationError(f"{key} must be a whole number of at least {least}, found {text!r}")
     return int(text)
 
 
 def split_tasks(tasks: Iterable[FileScanTask], splitting: Splitting) -> Iterator[FileScanTask]:
-    """The tasks, those of files larger than the target cut into ranges that cover them exactly."""
+    """The tasks cut into ranges that together have all rows of each file, once."""
     for task in tasks:
-        # An Avro file's blocks can be found from any offset; formats that are not known are left whole.
-        if task.length <= splitting.target_size or task.file.file_format is FileFormat.PUFFIN:
+        if task.file.file_format is FileFormat.PUFFIN or task.length == 0:
+            # No format that can be read from an offset. An empty range is kept: sizes in manifests may be wrong.
             yield task
             continue
         offsets = _usable_offsets(task)
-        yield from _at_offsets(task, offsets, splitting) if offsets else _evenly(task, splitting)
+        yield from _at_offsets(task, offsets) if offsets else _evenly(task, splitting)
 
 
 def _usable_offsets(task: FileScanTask) -> tuple[int, ...]:
-    """The split offsets, if they are ascending and inside of the file; else none can be trusted."""
+    """The split offsets, if they are ascending and inside of the file, and the task is whole; else none can be used."""
     offsets = task.file.split_offsets or ()
     ascending = all(a < b for a, b in itertools.pairwise(offsets))
     inside = bool(offsets) and offsets[0] >= 0 and offsets[-1] < task.file.file_size_in_bytes
-    return offsets if ascending and inside else ()
+    whole = task.start == 0 and task.length == task.file.file_size_in_bytes
+    return offsets if ascending and inside and whole else ()
 
 
-def _at_offsets(task: FileScanTask, offsets: Sequence[int], splitting: Splitting) -> Iterator[FileScanTask]:
-    end = task.start + task.length
-    start = task.start
-    for i, offset in enumerate(offsets):
-        following = offsets[i + 1] if i + 1 < len(offsets) else end
-        if following - start > splitting.target_size and offset > start:
-            yield evolve(task, start=start, length=offset - start)
-            start = offset
-    if start < end:
+def _at_offsets(task: FileScanTask, offsets: Sequence[int]) -> Iterator[FileScanTask]:
+    """A range from each offset to the next; the first also has what is before it, which Java leaves out."""
+    for start, end in itertools.pairwise((0, *offsets[1:], task.length)):
         yield evolve(task, start=start, length=end - start)
 
 
@@ -95,20 +95,48 @@ def _evenly(task: FileScanTask, splitting: Splitting) -> Iterator[FileScanTask]:
         yield evolve(task, start=start, length=min(splitting.target_size, end - start))
 
 
+def weight(task: FileScanTask, splitting: Splitting) -> int:
+    """What a task counts in a bin: its bytes and those of its deletes, at least the cost of opening these files."""
+    deletes = sum(
+        d.file_size_in_bytes if d.content_size_in_bytes is None else d.content_size_in_bytes for d in task.delete_files
+    )
+    return max(task.length + deletes, (1 + len(task.delete_files)) * splitting.open_file_cost)
+
+
 def combine(tasks: Iterable[FileScanTask], splitting: Splitting) -> list[CombinedTask]:
-    """Packs tasks into bins: each goes into the first of the open bins that has room, the fullest bin is closed."""
+    """Packs tasks into bins: each goes into the first of the open bins that has room.
+
+    Where more than `lookback` bins are open, the fullest one is closed. The last bins come in the order they were
+    opened.
+    """
     done: list[CombinedTask] = []
     bins: list[tuple[int, list[FileScanTask]]] = []
     for task in tasks:
-        weight = max(task.length, splitting.open_file_cost) + splitting.open_file_cost * len(task.delete_files)
+        added = weight(task, splitting)
         for i, (filled, content) in enumerate(bins):
-            if filled + weight <= splitting.target_size:
+            if filled + added <= splitting.target_size:
                 content.append(task)
-                bins[i] = (filled + weight, content)
+                bins[i] = (filled + added, content)
                 break
         else:
-            bins.append((weight, [task]))
+            bins.append((added, [task]))
             if len(bins) > splitting.lookback:
                 fullest = max(range(len(bins)), key=lambda i: bins[i][0])
-                done.append(CombinedTask(tuple(bins.pop(fullest)[1])))
-    return [*done, *(CombinedTask(tuple(content)) for _, content in bins)]
+                done.append(CombinedTask(_merged(bins.pop(fullest)[1])))
+    return [*done, *(CombinedTask(_merged(content)) for _, content in bins)]
+
+
+def _merged(tasks: Sequence[FileScanTask]) -> tuple[FileScanTask, ...]:
+    """The tasks of a bin, with ranges of one file that follow each other made one."""
+    out: list[FileScanTask] = []
+    for task in tasks:
+        last = out[-1] if out else None
+        if (
+            last is not None
+            and last.start + last.length == task.start
+            and evolve(last, start=0, length=0) == evolve(task, start=0, length=0)
+        ):
+            out[-1] = evolve(last, length=last.length + task.length)
+        else:
+            out.append(task)
+    return tuple(out)

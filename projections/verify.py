@@ -17,7 +17,7 @@ from icecore.engine.namespaces import fold_namespaces
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState, fold
 from icecore.engine.table_states import decode_checkpoint
-from icecore.engine.view_state import ViewState, fold_view
+from icecore.engine.view_state import ViewState, decode_view_checkpoint, fold_view
 from icecore.projections.verify_files import version_problems
 from icecore.projections.verify_models import database_problems, model_problems
 
@@ -97,8 +97,8 @@ def _verify(store: EventStore, repository: Repository) -> Verification:
     return Verification(position, len(states) - views, files, head, tuple(problems), views)
 
 
-def _replayed(store: EventStore, stream: str) -> State | None:
-    events = store.stream_events(stream)
+def _replayed(store: EventStore, stream: str, up_to: int | None = None) -> State | None:
+    events = store.stream_events(stream, 0, up_to)
     return fold_view(None, events) if is_view_stream(stream) else fold(None, events)
 
 
@@ -162,8 +162,10 @@ def _checkpoint_problems(store: EventStore) -> Iterator[str]:
     for row in store.rows(MODELS, "all_checkpoints"):
         at = f"checkpoint of {row['stream']} at version {row['stream_version']}"
         try:
-            kept = decode_checkpoint(row["state"], row["stream"])
-            replayed = fold(None, store.stream_events(row["stream"], 0, row["position"]))
+            stream = row["stream"]
+            decode = decode_view_checkpoint if is_view_stream(stream) else decode_checkpoint
+            kept: State = decode(row["state"], stream)
+            replayed = _replayed(store, stream, row["position"])
         except IcecoreError as e:
             yield f"{at}: {e}"
             continue

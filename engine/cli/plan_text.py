@@ -6,7 +6,9 @@ from typing import Any
 
 import attrs
 
+from icecore.engine.cli.output import print_json, print_rows, print_text
 from icecore.engine.expression.json import to_json
+from icecore.projections.explain import Explanation
 from icecore.projections.plan_table import ScanPlan
 from icecore.projections.planner import PlanCounts
 
@@ -51,3 +53,30 @@ def plan_dict(plan: ScanPlan) -> dict[str, Any]:
         for t in plan.tasks
     ]
     return {"counts": attrs.asdict(plan.counts), "files": files}
+
+
+def print_explanation(explanation: Explanation, location: str, *, as_json: bool) -> None:
+    """The sums by reason, each file with its reason, and the SQL; paths start below the table's location."""
+    if as_json:
+        print_json(
+            {
+                "counts": attrs.asdict(explanation.counts),
+                "summary": explanation.summary.to_pylist(),
+                "files": explanation.files.to_pylist(),
+                "sql": [{"sql": s.sql, "parameters": dict(s.parameters)} for s in explanation.statements],
+            }
+        )
+        return
+    print_text(f"{explanation}\n")
+    rows = [
+        (
+            r["reason"],
+            r["record_count"],
+            r["residual"] if r["predicate"] is None else r["predicate"],
+            r["known"],
+            r["file_path"].removeprefix(f"{location}/"),
+        )
+        for r in explanation.files.to_pylist()
+    ]
+    print_rows(("reason", "rows", "filter", "known", "file"), rows)
+    print_text(f"\n{explanation.sql}")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from icecore.engine.catalog import Catalog
 from icecore.engine.cli.output import print_arrow, print_json, print_pairs, print_rows, print_text
-from icecore.engine.cli.plan_text import plan_dict, plan_files_rows, plan_steps
+from icecore.engine.cli.plan_text import plan_dict, plan_files_rows, plan_steps, print_explanation
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds, names
 from icecore.engine.cli.view_text import view_rows
@@ -95,10 +95,17 @@ def show(
 @click.option("--snapshot", "snapshot_id", type=int, help="The snapshot of this id.")
 @click.option("--ref", help="The branch or tag of this name.")
 @click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then.")
+@click.option("--explain", "explained", is_flag=True, help="Say of each file why, and print the SQL that ran.")
 @common_options
 @pass_settings
 def plan(
-    settings: Settings, table: str, where: str | None, snapshot_id: int | None, ref: str | None, as_of: int | None
+    settings: Settings,
+    table: str,
+    where: str | None,
+    snapshot_id: int | None,
+    ref: str | None,
+    as_of: int | None,
+    explained: bool,
 ) -> None:
     """Print which files a scan would read.
 
@@ -106,7 +113,11 @@ def plan(
     """
     with settings.read() as catalog:
         loaded = catalog.load_table(table)
-        planned = loaded.scan(where, snapshot_id=snapshot_id, ref=ref, as_of=as_of).plan()
+        scan = loaded.scan(where, snapshot_id=snapshot_id, ref=ref, as_of=as_of)
+        if explained:
+            print_explanation(scan.explain(), loaded.location(), as_json=settings.as_json)
+            return
+        planned = scan.plan()
         if settings.as_json:
             print_json(plan_dict(planned))
         else:

@@ -22,6 +22,7 @@ from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileF
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionSpec
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import VariantType
 from icecore.engine.storage import Storage, translated
 
 
@@ -79,7 +80,7 @@ def _describe(
         raise ValidationError(f"{path}: it has no rows")
     with storage.open_input(path) as source, translated(path, "read"):
         groups = read_row_groups(source, path)
-    done = metrics.finish(_column_sizes(groups, name_mapping))
+    done = metrics.finish(_column_sizes(groups, schema, name_mapping))
     return ContentFile(
         DataFileContent.DATA,
         path,
@@ -122,12 +123,16 @@ def _footer(path: str, storage: Storage) -> pq.FileMetaData:
             raise CorruptFileError(f"{path} is not a Parquet file that can be read: {e}") from e
 
 
-def _column_sizes(groups: tuple[RowGroup, ...], name_mapping: NameMapping) -> dict[int, int]:
-    """Bytes of each top-level primitive column; nested ones are left out, since their paths differ between writers."""
+def _column_sizes(groups: tuple[RowGroup, ...], schema: Schema, name_mapping: NameMapping) -> dict[int, int]:
+    """Bytes of each top-level primitive column, a variant's all together, however it is shredded.
+
+    Other nested columns are left out, since their paths differ between writers.
+    """
     sizes: dict[int, int] = {}
     for group in groups:
         for path, size in group.column_bytes:
-            found = name_mapping.find(path)
-            if found is not None and found.field_id is not None:
-                sizes[found.field_id] = sizes.get(found.field_id, 0) + size
+            found = name_mapping.find(path[0])
+            known = None if found is None or found.field_id is None else schema.get_field(found.field_id)
+            if known is not None and (len(path) == 1 or isinstance(known.field_type, VariantType)):
+                sizes[known.field_id] = sizes.get(known.field_id, 0) + size
     return sizes

@@ -22,14 +22,23 @@ def extension_type(f: pa.Field) -> Type | None:
 
     Raises ValidationError where the coordinate system or the edges of shapes can't be told.
     """
-    metadata = f.metadata or {}
-    name, serialized = metadata.get(_NAME_KEY, b"").decode(), metadata.get(_METADATA_KEY, b"")
+    serialized = (f.metadata or {}).get(_METADATA_KEY, b"")
     if isinstance(f.type, pa.BaseExtensionType):
-        name = f.type.extension_name
         serialized = f.type.__arrow_ext_serialize__() if isinstance(f.type, pa.ExtensionType) else b""
-    if name in _VARIANT_NAMES:
+    if is_variant(f):
         return VariantType()
-    return _shape_type(f.name, serialized) if name in _WKB_NAMES else None
+    return _shape_type(f.name, serialized) if _name(f) in _WKB_NAMES else None
+
+
+def is_variant(f: pa.Field) -> bool:
+    """Whether a field is of an extension type for variants."""
+    return _name(f) in _VARIANT_NAMES
+
+
+def _name(f: pa.Field) -> str:
+    is_type = isinstance(f.type, pa.BaseExtensionType)
+    name: str = f.type.extension_name if is_type else (f.metadata or {}).get(_NAME_KEY, b"").decode()
+    return name
 
 
 def _shape_type(name: str, serialized: bytes) -> Type:

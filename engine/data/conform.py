@@ -20,7 +20,8 @@ from icecore.engine.data.arrow_schema import (
 )
 from icecore.engine.data.arrow_values import constant_array
 from icecore.engine.data.nested import list_parts, map_parts, struct_children
-from icecore.engine.errors import ValidationError
+from icecore.engine.data.variant_shredding import METADATA, TYPED_VALUE, VALUE, check_variant, read_variants
+from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     BinaryType,
@@ -60,9 +61,9 @@ def conform(data: pa.Table | pa.RecordBatch, schema: Schema, *, downcast_ns: boo
 
     Missing columns take their write default, or null. Values are cast where no value changes: between integers, to
     larger or equal decimals, between time units, zones to UTC, dictionaries and large or view types to plain ones,
-    strings to uuid; shapes come as WKB, variants as structs of the binaries `metadata` and `value`. `downcast_ns` lets
-    nanoseconds be cut off to microseconds. Raises ValidationError naming the column that is unknown, missing, null
-    though required, or that can't be cast without loss.
+    strings to uuid; shapes come as WKB, variants as structs of the binaries `metadata` and `value`, or shredded as in
+    Parquet files. `downcast_ns` lets nanoseconds be cut off to microseconds. Raises ValidationError naming the column
+    that is unknown, missing, null though required, or that can't be cast without loss.
     """
     target = schema_to_arrow(schema)
     if data.schema.equals(target, check_metadata=True) and not any(_needs_look(f) for f in walk(schema.fields)):
@@ -235,7 +236,9 @@ class _Caster:
                 return _safe if is_binary_like(source) or types.is_fixed_size_binary(source) else None
             case VariantType():
                 parts = {f.name: f.type for f in source} if types.is_struct(source) else {}
-                is_variant = set(parts) == {"metadata", "value"} and all(is_binary_like(p) for p in parts.values())
+                if TYPED_VALUE in parts:
+                    return _from_shredded if set(parts) <= {METADATA, VALUE, TYPED_VALUE} else None
+                is_variant = set(parts) == {METADATA, VALUE} and all(is_binary_like(p) for p in parts.values())
                 return _to_variant if is_variant else None
             case _:
                 return None
@@ -294,6 +297,14 @@ def _to_variant(array: pa.Array, target: pa.DataType) -> pa.Array:
             raise ValidationError(f"a variant that is not null has no {f.name}")
         parts.append(part)
     return pa.StructArray.from_arrays(parts, fields=list(target), mask=_mask(array))
+
+
+def _from_shredded(array: pa.Array, _: pa.DataType) -> pa.Array:
+    try:
+        check_variant(array.type, "it")
+        return read_variants(array, "a row")
+    except CorruptFileError as e:
+        raise ValidationError(str(e)) from e
 
 
 def _to_fixed(array: pa.Array, target: pa.DataType) -> pa.Array:

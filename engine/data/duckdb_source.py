@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 from attrs import define, field
 
+from icecore.engine.data.arrow_extensions import is_variant
 from icecore.engine.data.arrow_schema import FIELD_ID_KEY, is_list_like
 from icecore.engine.data.file_field import FileField, file_fields
 from icecore.engine.errors import CorruptFileError
@@ -68,7 +69,10 @@ def _tree(elements: Iterator[tuple[Any, ...]]) -> _Node:
 def _with_ids(f: pa.Field, node: _Node) -> pa.Field:
     """The Arrow field with the ids of the schema element that it came from, at every level."""
     t = f.type
-    if pa.types.is_struct(t):
+    if is_variant(f):
+        # DuckDB has put it together; what it was shredded into has no ids.
+        pass
+    elif pa.types.is_struct(t):
         t = pa.struct([_with_ids(c, n) for c, n in zip(t, node.children, strict=True)])
     elif pa.types.is_map(t):
         key, value = node.children[0].children

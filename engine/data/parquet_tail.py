@@ -19,11 +19,11 @@ _PATH, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 3, 7, 9, 11
 
 @frozen
 class RowGroup:
-    """One row group: the offset of its first page, its rows, and the bytes of each column by dotted path."""
+    """One row group: the offset of its first page, its rows, and the bytes of each column by the names on its path."""
 
     start: int
     rows: int
-    column_bytes: tuple[tuple[str, int], ...]
+    column_bytes: tuple[tuple[tuple[str, ...], int], ...]
 
 
 def read_row_groups(source: pa.NativeFile, where: str) -> tuple[RowGroup, ...]:
@@ -83,7 +83,7 @@ def _row_group(reader: ThriftReader) -> RowGroup:
 
 @define
 class _Column:
-    path: str = ""
+    path: tuple[str, ...] = ()
     size: int = 0
     offsets: list[int] = field(factory=list)
 
@@ -98,7 +98,7 @@ def _column(reader: ThriftReader) -> _Column:
     def metadata(field_id: int, kind: int) -> None:
         if field_id == _PATH:
             count, _ = reader.list_header()
-            column.path = ".".join(reader.binary().decode() for _ in range(count))
+            column.path = tuple(reader.binary().decode() for _ in range(count))
         elif field_id == _COMPRESSED_SIZE:
             column.size = reader.zigzag()
         elif field_id in (_DATA_PAGE, _DICTIONARY_PAGE):

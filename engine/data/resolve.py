@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
-from icecore.engine.data.arrow_schema import VARIANT_ARROW, type_to_arrow
+from icecore.engine.data.arrow_schema import type_to_arrow
 from icecore.engine.data.arrow_values import constant_array
 from icecore.engine.data.file_field import FileField
 from icecore.engine.data.nested import list_parts, map_parts, struct_children
 from icecore.engine.data.promote import check_readable, promoted
+from icecore.engine.data.variant_shredding import check_variant, read_variants
 from icecore.engine.errors import CorruptFileError, ValidationError
-from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.content_file import ContentFile, FileFormat
 from icecore.engine.spec.types import ListType, MapType, NestedField, PrimitiveType, StructType, Type, VariantType
 
 FILE_ID = 2147483646
@@ -66,11 +67,12 @@ class Leaf:
 
 @frozen
 class Variant:
-    """A variant as its metadata and value; what is shredded into typed columns can't be read."""
+    """A variant, made of all columns that its metadata and value are stored in."""
 
     name: str
     first_leaf: int
     leaves: int
+    where: str
 
 
 @frozen
@@ -157,11 +159,9 @@ class Resolver:
                 value = self._field(t.value_field, source.children, f"{path}.value")
                 return Map(source.name, key, value, t, source.first_leaf)
             case VariantType():
-                inside = {c.name for c in source.children}
-                self._expect(inside >= {"metadata", "value"}, field, source, path)
-                if "typed_value" in inside:
-                    raise ValidationError(f"{self.file.file_path}: column {path!r} is a shredded variant, not readable")
-                return Variant(source.name, source.first_leaf, source.leaves)
+                where = f"{self.file.file_path}: column {path!r}"
+                check_variant(source.type, where, may_be_shredded=self.file.file_format is FileFormat.PARQUET)
+                return Variant(source.name, source.first_leaf, source.leaves, where)
             case _:
                 self._expect(check_readable(source.type, field.field_type), field, source, path)
                 where = f"{self.file.file_path}: column {path!r}"
@@ -236,20 +236,12 @@ def make(node: Node, columns: Mapping[str, pa.Array], first_position: int, lengt
             return inherited if stored is None else pc.coalesce(make(stored, columns, 0, length), inherited)
         case Leaf(name=name, type=t, where=where):
             return promoted(columns[name], t, where)
-        case Variant(name=name):
-            return _variant(columns[name])
+        case Variant(name=name, where=where):
+            return read_variants(columns[name], where)
         case Struct() | List() | Map():
             return _make_nested(node, columns[node.name])
         case _:
             assert_never(node)
-
-
-def _variant(array: pa.Array) -> pa.Array:
-    storage = array.storage if isinstance(array, pa.ExtensionArray) else array
-    parts = dict(zip((f.name for f in storage.type), struct_children(storage), strict=True))
-    binaries = [parts[f.name].cast(f.type) for f in VARIANT_ARROW]
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(binaries, fields=list(VARIANT_ARROW), mask=mask)
 
 
 def _make_nested(node: Struct | List | Map, array: pa.Array) -> pa.Array:

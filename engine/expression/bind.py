@@ -13,6 +13,8 @@ from attrs import frozen
 
 from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.expression.comparison import compare, in_values, negated
+from icecore.engine.expression.foreign_values import plain
+from icecore.engine.expression.literals import text_of
 from icecore.engine.expression.nodes import (
     FALSE,
     TRUE,
@@ -40,11 +42,12 @@ from icecore.engine.spec.types import (
     GeographyType,
     GeometryType,
     StringType,
+    Type,
     UnknownType,
     VariantType,
 )
 
-__all__ = ["bind", "can_be_null", "predicates", "references", "rewrite"]
+__all__ = ["bind", "can_be_null", "is_comparable", "predicates", "references", "rewrite"]
 
 _NULL_TESTS = (Operation.IS_NULL, Operation.NOT_NULL)
 _NAN_TESTS = (Operation.IS_NAN, Operation.NOT_NAN)
@@ -62,6 +65,12 @@ def bind(expression: Expression, schema: Schema, case_sensitive: bool = True) ->
     `'YYYY-MM'`, `day(x)` with a date, `hour(x)` with a timestamp (its hour is taken) or `'YYYY-MM-DD-HH'`.
     """
     return _Binder(schema, case_sensitive).bind(expression, False)
+
+
+def is_comparable(field_type: Type) -> bool:
+    """Whether a column's values can be compared; those of the others can only be tested for null."""
+    unordered = (UnknownType, VariantType, GeometryType, GeographyType)
+    return field_type.is_primitive and not isinstance(field_type, unordered)
 
 
 def can_be_null(schema: Schema, field_id: int) -> bool:
@@ -106,9 +115,7 @@ class _Binder:
             return self.null_test(op, term)
         if isinstance(term.field.field_type, UnknownType):
             return FALSE
-        if isinstance(term.field.field_type, (VariantType, GeometryType, GeographyType)) or not (
-            term.field.field_type.is_primitive
-        ):
+        if not is_comparable(term.field.field_type):
             raise ExpressionError(f"column {term.name!r} of type {term.field.field_type} can only be tested for null")
         try:
             return self.keep_nulls(self.tested(op, term, p.literals), term)
@@ -122,6 +129,7 @@ class _Binder:
             return Predicate(op, term)
         if op in (Operation.IN, Operation.NOT_IN) and not literals:
             return FALSE if op is Operation.IN else TRUE
+        literals = tuple(map(plain, literals))
         if None in literals:
             literals = tuple(v for v in literals if v is not None)
             if op is not Operation.IN or not literals:
@@ -178,6 +186,7 @@ def _text_test(op: Operation, term: BoundTerm, literals: tuple[Any, ...]) -> Exp
     literals = tuple(v.value if isinstance(v, TypedValue) else v for v in literals)
     if not all(isinstance(v, str) for v in literals):
         raise ExpressionError(f"{op} needs a string, found {literals[0]!r}")
+    literals = tuple(map(text_of, literals))
     if op in (Operation.LIKE, Operation.NOT_LIKE):
         op, literals = _plain_like(op, literals)
     if not isinstance(term.transform, IdentityTransform):

@@ -91,8 +91,6 @@ def slot_of(column_type: PrimitiveType, literal: Any) -> Slot:
 
     Raises ExpressionError where a literal of its type can't be compared with the column's.
     """
-    if type(literal).__module__ == "numpy":
-        literal = literal.item()
     try:
         return _slot(column_type, literal)
     except ExpressionError:
@@ -114,17 +112,17 @@ def _slot(column_type: PrimitiveType, literal: Any) -> Slot:
         case FloatType() | DoubleType():
             return _floating(literal, column_type)
         case DateType():
-            return _ranged(_over(_ns(literal, column_type), NS_PER_DAY), -(2**31), 2**31 - 1, _same)
+            return _ranged(_over(nanoseconds(literal, column_type), NS_PER_DAY), -(2**31), 2**31 - 1, _same)
         case TimestampType() | TimestamptzType():
-            return _ranged(_over(_ns(literal, column_type), 1000), LongType.min, LongType.max, _same)
+            return _ranged(_over(nanoseconds(literal, column_type), 1000), LongType.min, LongType.max, _same)
         case TimestampNanoType() | TimestamptzNanoType():
-            return _ranged(_over(_ns(literal, column_type), 1), LongType.min, LongType.max, _same)
+            return _ranged(_over(nanoseconds(literal, column_type), 1), LongType.min, LongType.max, _same)
         case TimeType():
             return _exact(_time(literal, column_type))
         case BooleanType():
             return _exact(_boolean(literal, column_type))
         case StringType():
-            return _exact(value if isinstance(value, str) else _refuse(literal, column_type))
+            return _exact(text_of(value) if isinstance(value, str) else _refuse(literal, column_type))
         case UUIDType():
             return _exact(_uuid(value, column_type))
         case FixedType() | BinaryType():
@@ -259,7 +257,7 @@ def _double(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def _floating(literal: Any, column_type: FloatType | DoubleType) -> Slot:
@@ -301,8 +299,8 @@ _ZONED = (TimestamptzType, TimestamptzNanoType)
 _NANO = (TimestampNanoType, TimestamptzNanoType)
 
 
-def _ns(literal: Any, column_type: PrimitiveType) -> int:
-    """A date or timestamp literal as nanoseconds since 1970."""
+def nanoseconds(literal: Any, column_type: PrimitiveType) -> int:
+    """A date or timestamp literal as nanoseconds since 1970; raises ExpressionError for any other."""
     match literal:
         case TypedValue(type=DateType(), value=days):
             return int(days) * NS_PER_DAY
@@ -341,6 +339,15 @@ def _boolean(literal: Any, column_type: PrimitiveType) -> bool:
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
     return value if isinstance(value, bool) else bool(_refuse(literal, column_type))
+
+
+def text_of(value: str) -> str:
+    """The string; raises ExpressionError where UTF-8 can't hold it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as e:
+        raise ExpressionError(f"{value!r} is not text: half of a surrogate pair stands alone") from e
+    return value
 
 
 def _uuid(value: Any, column_type: PrimitiveType) -> uuid.UUID:

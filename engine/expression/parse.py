@@ -77,6 +77,8 @@ class IcecoreFilter(DuckDB):  # type: ignore[misc]  # sqlglot is not typed for u
 
     class Tokenizer(DuckDB.Tokenizer):  # type: ignore[misc]
         HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012  # sqlglot's own form
+        # Else it takes `?::DATE` for an operator of another dialect.
+        KEYWORDS = {k: v for k, v in DuckDB.Tokenizer.KEYWORDS.items() if k != "?::"}  # noqa: RUF012
 
 
 @lru_cache(maxsize=256)

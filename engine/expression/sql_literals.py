@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import struct
+import uuid
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
@@ -12,8 +14,10 @@ from attrs import frozen
 from sqlglot import exp
 
 from icecore.engine.errors import ExpressionError, ValidationError
+from icecore.engine.expression.foreign_values import elements, plain
+from icecore.engine.expression.literals import NS_PER_DAY, nanoseconds
 from icecore.engine.expression.nodes import TypedValue
-from icecore.engine.expression.temporal import parse_time_text, parse_timestamp_text
+from icecore.engine.expression.temporal import parse_time_text, parse_timestamp_text, time_of
 from icecore.engine.spec import single_value
 from icecore.engine.spec.types import (
     DateType,
@@ -77,16 +81,14 @@ class Parameters:
 
     def one(self, node: exp.Placeholder) -> Any:
         value = self.raw(node)
-        if isinstance(value, (list, tuple, set, frozenset)):
+        if elements(value) is not None:
             raise ExpressionError(f"the parameter {node.name or '?'!r} is a {type(value).__name__}; that fits only IN")
         return _bound(value)
 
     def many(self, node: exp.Placeholder) -> list[Any] | None:
         """The values of a parameter that is a collection, else None."""
-        value = self.raw(node)
-        if isinstance(value, (set, frozenset)):
-            value = sorted(value, key=repr)
-        return [_bound(v) for v in value] if isinstance(value, (list, tuple)) else None
+        found = elements(self.raw(node))
+        return None if found is None else [_bound(v) for v in found]
 
 
 def literal_value(node: exp.Expression, parameters: Parameters) -> Any:
@@ -117,6 +119,7 @@ def literal_value(node: exp.Expression, parameters: Parameters) -> Any:
 
 def _bound(value: Any) -> Any:
     """A parameter's value; a float is a double, as DuckDB binds it."""
+    value = plain(value)
     return TypedValue(DoubleType(), float(value)) if isinstance(value, float) else value
 
 
@@ -191,21 +194,33 @@ def _cast_to(value: Any, to: exp.DataType) -> Any:
 
 def _temporal(value: Any, kind: Any) -> Any:
     name = str(kind.value)
-    if not isinstance(value, str):
+    if kind is _T.DATE or kind in _TIMESTAMPS:
+        return _moment(value, DateType() if kind is _T.DATE else _TIMESTAMPS[kind])
+    if kind is _T.TIME and isinstance(value, (str, dt.time)):
+        return TypedValue(TimeType(), parse_time_text(value) if isinstance(value, str) else time_of(value))
+    if kind is _T.UUID and isinstance(value, (str, uuid.UUID)):
+        return TypedValue(UUIDType(), single_value.from_json(UUIDType(), str(value).strip()))
+    if kind in (_T.TIME, _T.UUID):
         raise ExpressionError(f"only a string can be cast to {name} here")
-    text = value.strip()
-    if kind is _T.DATE:
-        return TypedValue(DateType(), single_value.parse_date(text))
-    if kind is _T.TIME:
-        return TypedValue(TimeType(), parse_time_text(text))
-    if kind is _T.UUID:
-        return TypedValue(UUIDType(), single_value.from_json(UUIDType(), text))
-    if kind in _TIMESTAMPS:
-        timestamp_type = _TIMESTAMPS[kind]
-        zoned = isinstance(timestamp_type, (TimestamptzType, TimestamptzNanoType))
-        nano = isinstance(timestamp_type, TimestampNanoType)
-        return TypedValue(timestamp_type, parse_timestamp_text(text, zoned=zoned, nano=nano))
     raise ExpressionError(f"the type {name} is not supported")
+
+
+def _moment(value: Any, wanted: PrimitiveType) -> TypedValue:
+    """A date or timestamp; DuckDB drops the time of day where a date is wanted, and refuses numbers."""
+    if isinstance(value, str):
+        if isinstance(wanted, DateType):
+            return TypedValue(wanted, single_value.parse_date(value.strip()))
+        zoned = isinstance(wanted, (TimestamptzType, TimestamptzNanoType))
+        nano = isinstance(wanted, TimestampNanoType)
+        return TypedValue(wanted, parse_timestamp_text(value.strip(), zoned=zoned, nano=nano))
+    total = nanoseconds(value, wanted)
+    if isinstance(wanted, DateType):
+        return TypedValue(wanted, total // NS_PER_DAY)
+    if isinstance(wanted, TimestampNanoType):
+        return TypedValue(wanted, total)
+    if total % 1000:
+        raise ExpressionError("it has nanoseconds, which would be lost")
+    return TypedValue(wanted, total // 1000)
 
 
 def _decimal(value: Any) -> Decimal:

@@ -62,9 +62,8 @@ def time_of(value: dt.time) -> int:
 
 def datetime_of(value: dt.datetime) -> int:
     """Microseconds since 1970, in UTC; without a zone the value is taken as UTC."""
-    if value.tzinfo is not None:
-        value = value.astimezone(dt.UTC).replace(tzinfo=None)
-    return (value - _EPOCH) // _MICROSECOND
+    # The offset is taken off last: near the years 1 and 9999 UTC's wall clock is no datetime.
+    return (value.replace(tzinfo=None) - _EPOCH - (value.utcoffset() or dt.timedelta())) // _MICROSECOND
 
 
 def date_of(value: dt.date) -> int:

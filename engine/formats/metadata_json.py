@@ -192,6 +192,11 @@ def _refs(obj: dict[str, Any], current: int | None) -> dict[str, SnapshotRef]:
 
 def table_metadata_to_dict(metadata: TableMetadata) -> dict[str, Any]:
     """The JSON object of a metadata file, in the version's own form (MD8)."""
+    snapshots = [s.to_dict(metadata.format_version) for s in metadata.snapshots]
+    return _to_dict(metadata, snapshots, [e.to_dict() for e in metadata.snapshot_log])
+
+
+def _to_dict(metadata: TableMetadata, snapshots: list[Any], snapshot_log: list[Any]) -> dict[str, Any]:
     v = metadata.format_version
     out: dict[str, Any] = {"format-version": v}
     if metadata.table_uuid is not None:
@@ -222,18 +227,23 @@ def table_metadata_to_dict(metadata: TableMetadata) -> dict[str, Any]:
     if metadata.encryption_keys:
         out["encryption-keys"] = [k.to_dict() for k in metadata.encryption_keys]
     out["refs"] = {name: ref.to_dict() for name, ref in metadata.refs.items()}
-    out["snapshots"] = [s.to_dict(v) for s in metadata.snapshots]
+    out["snapshots"] = snapshots
     out["statistics"] = [s.to_dict() for s in metadata.statistics]
     out["partition-statistics"] = [s.to_dict() for s in metadata.partition_statistics]
-    out["snapshot-log"] = [e.to_dict() for e in metadata.snapshot_log]
+    out["snapshot-log"] = snapshot_log
     out["metadata-log"] = [e.to_dict() for e in metadata.metadata_log]
     return out | dict(metadata.extra)
 
 
 def table_metadata_to_json(metadata: TableMetadata) -> bytes:
-    """The bytes of a metadata file; the same value gives the same bytes."""
+    """The bytes of a metadata file; the same value gives the same bytes.
+
+    A long history is nearly all of it, and each snapshot's part never changes: it is put into JSON once.
+    """
     try:
-        return orjson.dumps(table_metadata_to_dict(metadata))
+        snapshots = [orjson.Fragment(s.to_json(metadata.format_version > 1)) for s in metadata.snapshots]
+        snapshot_log = [orjson.Fragment(e.json) for e in metadata.snapshot_log]
+        return orjson.dumps(_to_dict(metadata, snapshots, snapshot_log))
     except orjson.JSONEncodeError as e:
         raise ValidationError(f"{WHERE} can't be written as JSON: {e}") from e
 

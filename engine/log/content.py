@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-import io
-
 import pyarrow as pa
 import pyarrow.ipc
 
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD = pa.Codec("zstd", 1)
+
 
 def encode_content(entries: pa.Table) -> bytes:
-    """Canonical entries as bytes: an Arrow IPC stream whose buffers are compressed with zstd."""
-    sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, ENTRY_SCHEMA, options=options) as writer:
-        writer.write_table(entries.cast(ENTRY_SCHEMA).combine_chunks())
-    return sink.getvalue()
+    """Canonical entries as bytes: an Arrow IPC stream in one zstd frame.
+
+    One frame, not one for each buffer: a commit of a few files has a hundred tiny buffers, and compressing each of
+    them takes ten times as long and four times the space.
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ENTRY_SCHEMA) as writer:
+        for batch in entries.cast(ENTRY_SCHEMA).combine_chunks().to_batches():
+            writer.write_batch(batch)
+    compressed: bytes = _ZSTD.compress(sink.getvalue(), asbytes=True)
+    return compressed
 
 
 def decode_content(data: bytes, position: int) -> pa.Table:
-    """The canonical entries of bytes. Raises CorruptLogError naming the position."""
+    """The canonical entries of bytes, also where buffers are compressed one by one, as early logs have them.
+
+    Raises CorruptLogError naming the position.
+    """
     try:
-        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        with pa.ipc.open_stream(pa.py_buffer(_stream(data))) as reader:
             table = reader.read_all()
     except (pa.ArrowException, OSError) as e:
         raise CorruptLogError(f"position {position}: its content files can't be decoded: {e}") from e
     if table.schema.names != ENTRY_SCHEMA.names:
         raise CorruptLogError(f"position {position}: its content files have columns {table.schema.names}")
     return table
+
+
+def _stream(data: bytes) -> bytes:
+    if not data.startswith(ZSTD_MAGIC):
+        return data
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as source:
+        stream: bytes = source.read()
+    return stream

@@ -57,7 +57,7 @@ class ReadModels:
             case ev.NAMESPACE_DROPPED:
                 self._run("delete_namespace", name=dotted(tuple(payload["namespace"])))
                 self._run("delete_iceberg_namespace", catalog=self.catalog_name, namespace=dotted(payload["namespace"]))
-            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED:
+            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED | ev.VIEW_REGISTERED:
                 self._put_name(event, tuple(payload["identifier"]))
             case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
                 self._rename(event, tuple(payload["from"]), tuple(payload["to"]))
@@ -256,6 +256,10 @@ class ReadModels:
             iceberg_type="VIEW" if ev.is_view_stream(event.stream) else "TABLE",
         )
 
+    def has_stream(self, stream: str) -> bool:
+        """Whether a table or view ever had that stream."""
+        return self._store.row(MODELS, "get_head", stream=stream) is not None
+
     def location_in_use(self, location: str) -> bool:
         return self._store.row(MODELS, "location_in_use", location=location) is not None
 
@@ -303,7 +307,7 @@ def _listed(record: str, position: int) -> ListedManifest:
 
 def _location(kind: str, payload: Mapping[str, Any]) -> str | None:
     """The location that an event gives its table."""
-    if kind == ev.TABLE_REGISTERED:
+    if kind in (ev.TABLE_REGISTERED, ev.VIEW_REGISTERED):
         location: str = payload["metadata"]["location"]
         return location
     locations = [u["location"] for u in payload.get("updates", ()) if u["action"] == "set-location"]

@@ -216,11 +216,16 @@ class EventStore:
         connection = self.connection()
         with self._translated("read"):
             self._retrying(lambda: connection.execute("BEGIN"))
+            self._local.begun_at = _LAST_POSITION
             try:
                 yield
             finally:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
+
+    def is_committed(self, position: int) -> bool:
+        """Whether an event that this thread sees can't be rolled back by it any more."""
+        return not self.connection().in_transaction or position <= self._local.begun_at
 
     # Writing
 
@@ -317,6 +322,7 @@ class WriteTransaction:
         self.store = store
         self.events: list[Event] = []
         self._position, self._hash, self._recorded_at_ms = store.head()
+        store._local.begun_at = self._position
         self.transaction_id: str | None = None
 
     @property

@@ -35,6 +35,7 @@ from icecore.engine.spec.types import (
     Type,
     UnknownType,
     UUIDType,
+    VariantType,
     walk,
 )
 
@@ -62,6 +63,7 @@ _ACCEPTED: dict[type, tuple[str, ...]] = {
     FixedType: ("binary",),
     BinaryType: ("binary",),
     UnknownType: (),
+    VariantType: ("variant",),
 }
 # Spark types that Spark casts first, with the type that it casts to.
 _CAST: dict[type, tuple[tuple[str, ...], str]] = {

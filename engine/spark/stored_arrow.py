@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from icecore.engine.data.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.variant_shredding import METADATA, VALUE
 from icecore.engine.spark.read_columns import ReadColumn
 from icecore.engine.spec.types import (
     FixedType,
@@ -18,8 +19,10 @@ from icecore.engine.spec.types import (
     TimeType,
     Type,
     UUIDType,
+    VariantType,
 )
 
+_SPARK_VARIANT = [pa.field(VALUE, pa.binary(), nullable=False), pa.field(METADATA, pa.binary(), nullable=False)]
 _LONGS = (TimeType, TimestampNanoType, TimestamptzNanoType)
 
 
@@ -31,6 +34,11 @@ def stored_array(array: pa.Array, t: Type) -> pa.Array:
             return storage.cast(pa.binary())
         case FixedType():
             return array.cast(pa.binary())
+        case VariantType():
+            # Spark takes the parts by their place: the value comes first.
+            metadata, value = array.field(METADATA), array.field(VALUE)
+            mask = array.is_null() if array.null_count else None
+            return pa.StructArray.from_arrays([value, metadata], fields=_SPARK_VARIANT, mask=mask)
         case _ if isinstance(t, _LONGS):
             return array.cast(pa.int64())
         case _:

@@ -72,10 +72,10 @@ class TableMetadata:
         self.schema()
         self.spec()
         self.sort_order()
-        if self.current_snapshot_id is not None and self.current_snapshot_id not in self._snapshots_by_id:
+        if self.current_snapshot_id is not None and self.current_snapshot_id not in self.snapshots_by_id:
             raise ValidationError(f"current-snapshot-id {self.current_snapshot_id} is not among the snapshots")
         for name, ref in self.refs.items():
-            if ref.snapshot_id not in self._snapshots_by_id:
+            if ref.snapshot_id not in self.snapshots_by_id:
                 raise ValidationError(f"ref {name!r} points at snapshot {ref.snapshot_id}, which is not there")
         main = self.refs.get(MAIN_BRANCH)
         if main is not None and main.type is not SnapshotRefType.BRANCH:
@@ -85,6 +85,14 @@ class TableMetadata:
                 f"current-snapshot-id is {self.current_snapshot_id}, but the branch main is at "
                 f"{main.snapshot_id if main else None}"
             )
+
+    @classmethod
+    def of_snapshots(cls, by_id: dict[int, Snapshot], **fields: Any) -> TableMetadata:
+        """Metadata whose snapshots are indexed already: a long history is not gone through at each commit."""
+        made = cls.__new__(cls)
+        made.__dict__["snapshots_by_id"] = by_id
+        made.__init__(snapshots=tuple(by_id.values()), **fields)  # type: ignore[misc]  # on an object made just above
+        return made
 
     @cached_property
     def _schemas_by_id(self) -> dict[int, Schema]:
@@ -96,7 +104,8 @@ class TableMetadata:
         return {s.spec_id: s for s in self.partition_specs}
 
     @cached_property
-    def _snapshots_by_id(self) -> dict[int, Snapshot]:
+    def snapshots_by_id(self) -> Mapping[int, Snapshot]:
+        """All snapshots by id, in their order."""
         return {s.snapshot_id: s for s in self.snapshots}
 
     @cached_property
@@ -144,10 +153,10 @@ class TableMetadata:
         raise ValidationError(f"there is no sort order {order_id}; there are {[o.order_id for o in self.sort_orders]}")
 
     def current_snapshot(self) -> Snapshot | None:
-        return None if self.current_snapshot_id is None else self._snapshots_by_id[self.current_snapshot_id]
+        return None if self.current_snapshot_id is None else self.snapshots_by_id[self.current_snapshot_id]
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
-        return self._snapshots_by_id.get(snapshot_id)
+        return self.snapshots_by_id.get(snapshot_id)
 
     def find_snapshot(self, snapshot_id: int) -> Snapshot:
         """The snapshot of that id. Raises NoSuchSnapshotError."""
@@ -164,7 +173,7 @@ class TableMetadata:
                 return None
             known = ", ".join(sorted(self.refs)) or "none"
             raise NoSuchSnapshotError(f"there is no branch or tag {name!r}; there are: {known}")
-        return self._snapshots_by_id[ref.snapshot_id]
+        return self.snapshots_by_id[ref.snapshot_id]
 
     def snapshot_as_of(self, timestamp_ms: int) -> Snapshot:
         """The snapshot that was current at a time, by the snapshot log (SP8). Raises NoSuchSnapshotError."""

@@ -12,6 +12,11 @@ SPEC_ID = NestedField(2147483643, "_spec_id", IntegerType(), required=True)
 ROW_ID = NestedField(2147483540, "_row_id", LongType())
 LAST_UPDATED_SEQUENCE_NUMBER = NestedField(2147483539, "_last_updated_sequence_number", LongType())
 
+CHANGE_TYPE = NestedField(2147483543, "_change_type", StringType(), required=True)
+CHANGE_ORDINAL = NestedField(2147483542, "_change_ordinal", IntegerType())
+COMMIT_SNAPSHOT_ID = NestedField(2147483541, "_commit_snapshot_id", LongType())
+CHANGELOG = (CHANGE_TYPE, CHANGE_ORDINAL, COMMIT_SNAPSHOT_ID)
+
 LINEAGE = (ROW_ID, LAST_UPDATED_SEQUENCE_NUMBER)
 METADATA_COLUMNS = {f.name: f for f in (FILE, POS, SPEC_ID, *LINEAGE)}
 

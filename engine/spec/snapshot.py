@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
+import orjson
 from attrs import field, frozen
 
 from icecore.engine.errors import ValidationError
@@ -89,6 +91,14 @@ class Snapshot:
             "key-id": self.key_id,
         }
         return out | {k: v for k, v in optional.items() if v is not None} | dict(self.extra)
+
+    def to_json(self, with_sequence_number: bool) -> bytes:
+        """The bytes of its JSON, made once for all metadata files of versions after 1."""
+        return self._json if with_sequence_number else orjson.dumps(self.to_dict(1))
+
+    @cached_property
+    def _json(self) -> bytes:
+        return orjson.dumps(self.to_dict(2))
 
     @classmethod
     def from_dict(cls, obj: Any) -> Snapshot:
@@ -189,6 +199,11 @@ class SnapshotLogEntry:
 
     def to_dict(self) -> dict[str, Any]:
         return {"timestamp-ms": self.timestamp_ms, "snapshot-id": self.snapshot_id, **self.extra}
+
+    @cached_property
+    def json(self) -> bytes:
+        """The bytes of its JSON."""
+        return orjson.dumps(self.to_dict())
 
     @classmethod
     def from_dict(cls, obj: Any) -> SnapshotLogEntry:

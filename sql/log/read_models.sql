@@ -80,16 +80,36 @@ SELECT manifest_ids FROM snapshot_manifests WHERE stream = $stream AND snapshot_
 -- name: put_file
 INSERT INTO written_file (location, stream, position, kind, length, sha256)
 VALUES ($location, $stream, $position, $kind, $length, $sha256)
-ON CONFLICT (location) DO UPDATE SET length = excluded.length, sha256 = excluded.sha256;
+ON CONFLICT (location) DO UPDATE SET length = excluded.length, sha256 = excluded.sha256,
+    kind = CASE WHEN written_file.kind = 'metadata-deleted' THEN 'metadata-forgotten' ELSE written_file.kind END;
+
+-- name: put_kind
+-- What became of a metadata file that is deleted on purpose.
+UPDATE written_file SET kind = $kind
+WHERE location = $location AND stream = $stream AND kind IN ('metadata', 'metadata-forgotten', 'metadata-deleted');
+
+-- name: files_of_kind
+SELECT location FROM written_file WHERE stream = $stream AND kind = $kind ORDER BY location;
+
+-- name: streams_that_forgot
+SELECT DISTINCT stream FROM written_file WHERE kind = 'metadata-forgotten' ORDER BY stream;
+
+-- name: is_pointed_at
+SELECT 1 FROM iceberg_tables WHERE metadata_location = $location LIMIT 1;
+
+-- name: other_head_at
+SELECT 1 FROM stream_head WHERE location = $location AND stream <> $stream LIMIT 1;
 
 -- name: get_file
 SELECT length, sha256 FROM written_file WHERE location = $location;
 
 -- name: files_of
-SELECT location, kind, length, sha256, position FROM written_file WHERE stream = $stream ORDER BY position, location;
+SELECT location, kind, length, sha256, position FROM written_file
+WHERE stream = $stream AND kind NOT IN ('metadata-forgotten', 'metadata-deleted') ORDER BY position, location;
 
 -- name: all_files
-SELECT location, stream, kind, length, sha256, position FROM written_file ORDER BY position, location;
+SELECT location, stream, kind, length, sha256, position FROM written_file
+WHERE kind NOT IN ('metadata-forgotten', 'metadata-deleted') ORDER BY position, location;
 
 -- name: put_checkpoint
 INSERT INTO checkpoint (stream, stream_version, position, event_hash, state)

@@ -102,7 +102,7 @@ CREATE TABLE IF NOT EXISTS snapshot_manifests (
     PRIMARY KEY (stream, snapshot_id)
 ) STRICT;
 
--- One row per file that was written out from the log.
+-- One row per file that was written out from the log; its kind says if it was deleted on purpose since.
 CREATE TABLE IF NOT EXISTS written_file (
     location TEXT PRIMARY KEY,
     stream TEXT NOT NULL,
@@ -113,6 +113,9 @@ CREATE TABLE IF NOT EXISTS written_file (
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS written_file_stream ON written_file (stream, position);
+
+CREATE INDEX IF NOT EXISTS written_file_forgotten ON written_file (stream, kind)
+WHERE kind IN ('metadata-forgotten', 'metadata-deleted');
 
 CREATE TABLE IF NOT EXISTS checkpoint (
     stream TEXT NOT NULL,

@@ -26,7 +26,10 @@ SELECT
     count(*) AS files, coalesce(sum(e.record_count), 0)::BIGINT AS records,
     count(*) FILTER (WHERE {by_partition}) AS after_partition
 FROM {entries} AS e JOIN scan_manifests AS s USING (m)
-WHERE e.content = 0 AND e.status <> 2;
+WHERE e.content = 0 AND e.status <> 2 AND ({where});
 
 -- name: manifests_in_scan
 SELECT i FROM summaries WHERE {where} ORDER BY i;
+
+-- name: columns_of_files
+SELECT p.place{columns} FROM planned_files AS p JOIN {entries} AS e USING (m, ordinal) ORDER BY p.place;

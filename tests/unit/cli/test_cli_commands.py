@@ -218,6 +218,18 @@ def test_plan_counts_and_lists_files(run: Run, run_json: RunJson, orders: str) -
     assert len(run_json("plan", orders)["files"]) == 3
 
 
+def test_plan_explains_each_file(run: Run, run_json: RunJson, orders: str) -> None:
+    """Why a file is left out and the SQL that ran, as text and as JSON."""
+    where = ("--where", "ts >= '2013-02-01T00:00:00+00:00'")
+    explained = run_json("plan", orders, *where, "--explain")
+    assert [f["reason"] for f in explained["files"]].count("planned") == explained["counts"]["files_planned"] == 1
+    assert {f["field"] for f in explained["files"] if f["reason"] == "partition"} == {"ts_month"}
+    assert sum(r["files"] for r in explained["summary"]) == 3
+    assert any("FROM" in s["sql"] for s in explained["sql"])
+    text = run("plan", orders, *where, "--explain").stdout
+    assert "3 files with 3 rows" in text and "ts_month=2013-01" in text and "SELECT" in text
+
+
 def test_sql_from_argument_and_input(run: Run, run_json: RunJson, orders: str) -> None:
     """The same answer both ways; equal column names are told apart."""
     query = "SELECT actor, count(*) AS n FROM log WHERE name = 'shop.orders' GROUP BY ALL ORDER BY ALL"

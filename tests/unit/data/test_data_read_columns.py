@@ -226,10 +226,6 @@ def test_a_variant_is_read_as_its_two_binaries(tmp_path: Path) -> None:
     pq.write_table(pa.table([data], schema=ids(("v", storage, 1))), path)
     schema = one(1, "v", VariantType())
     assert rows(content_file(path), schema) == [{"v": {"metadata": b"\x01", "value": b"\x0c"}}, {"v": None}]
-    shredded = pa.struct([*storage, pa.field("typed_value", pa.int64())])
-    pq.write_table(pa.table([pa.array([None], shredded)], schema=ids(("v", shredded, 1))), path)
-    with pytest.raises(ValidationError, match="shredded"):
-        rows(content_file(path), schema)
 
 
 NO_IDS = pa.table({"A": [1], "s": [{"x": 1, "y": "a"}], "l": [[{"z": 2}]], "dropped": [5]})

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import orjson
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,7 +19,7 @@ from icecore.engine.data.arrow_schema import arrow_to_schema
 from icecore.engine.data.conform import conform
 from icecore.engine.data.parquet_file import WkbType
 from icecore.engine.data.write import write_data_files
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import UNPARTITIONED
 from icecore.engine.spec.schema import Schema
@@ -39,7 +40,7 @@ from icecore.engine.spec.types import (
 )
 from icecore.engine.storage import Storage
 
-from .reading import rows
+from .reading import content_file, rows
 
 ALL_FORMATS = pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 VARIANT = pa.struct([pa.field("value", pa.large_binary()), pa.field("metadata", pa.binary())])
@@ -176,18 +177,13 @@ def test_a_variant_must_be_whole(tmp_path: Path) -> None:
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
 
 
-def test_shredded_variants_are_refused_by_name(tmp_path: Path) -> None:
-    """DuckDB shreds variants that are all alike; reading those parts as if they were all would lose values."""
-    path = tmp_path / "f.parquet"
-    duckdb.sql(f"COPY (SELECT {{'a': 1}}::VARIANT AS v) TO '{path}' (FORMAT parquet, FIELD_IDS {{v: 1}})")
-    file = write(
-        pa.table({"v": pa.array([FIVE], VARIANT)}), tmp_path / "own", Schema((NestedField(1, "v", VariantType()),))
-    )
-    shredded = icecore.engine.spec.content_file.ContentFile(
-        file.content, f"file://{path}", file.file_format, 0, (), 1, path.stat().st_size
-    )
-    with pytest.raises(ValidationError, match=r"f\.parquet: column 'v' is a shredded variant"):
-        rows(shredded, Schema((NestedField(1, "v", VariantType()),)))
+def test_only_parquet_may_shred_variants(tmp_path: Path) -> None:
+    """Appendix A has no shredding for ORC and Avro."""
+    t = pa.struct([*VARIANT, pa.field("typed_value", pa.int64())])
+    path = tmp_path / "f.orc"
+    pyarrow.orc.write_table(pa.table({"v": pa.array([FIVE], t)}), path)
+    with pytest.raises(CorruptFileError, match=r"f\.orc: column 'v' is a shredded variant"):
+        rows(content_file(path, file_format="ORC"), Schema((NestedField(1, "v", VariantType()),)))
 
 
 POINTS = [(0.0, 0.0), (4.0, 0.0), (4.0, 3.0), (0.0, 0.0)]

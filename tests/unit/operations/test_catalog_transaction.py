@@ -8,6 +8,7 @@ import pytest
 from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
 
 import icecore
+from icecore.engine import joint_commit
 from icecore.engine.errors import CommitFailedError, NoSuchTableError, ValidationError
 
 
@@ -66,8 +67,7 @@ def test_a_lost_race_plans_all_again(catalog: icecore.Catalog, open_again: Calla
     b.append(rows(1, 2))
     other = open_again().load_table("ns.b")
     raced: list[int] = []
-    repository = catalog._repository
-    try_all = repository._try_all
+    try_all = joint_commit._try
 
     def racing(*args: object) -> object:
         if not raced:
@@ -76,7 +76,7 @@ def test_a_lost_race_plans_all_again(catalog: icecore.Catalog, open_again: Calla
         return try_all(*args)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch, catalog.transaction() as transaction:
-        patch.setattr(type(repository), "_try_all", lambda _, *args: racing(*args))
+        patch.setattr(joint_commit, "_try", racing)
         transaction.table("ns.a").append(rows(7))
         transaction.table("ns.b").delete("id = 1")
         transaction.commit()

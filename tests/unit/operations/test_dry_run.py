@@ -115,3 +115,44 @@ def test_nothing_to_change(catalog: icecore.Catalog) -> None:
     assert outcome is not None
     assert outcome.is_empty
     assert outcome.totals == {}
+
+
+METADATA_CHANGES: dict[str, Change] = {
+    "properties": lambda t, dry: t.set_properties({"k": "v"}, dry_run=dry),
+    "no properties": lambda t, dry: t.remove_properties("write.delete.mode", dry_run=dry),
+    "upgrade": lambda t, dry: t.upgrade(3, dry_run=dry),
+    "schema": lambda t, dry: t.update_schema(dry_run=dry).add_column("x", "long").commit(),
+    "spec": lambda t, dry: t.update_spec(dry_run=dry).add_field("bucket(2, id)").commit(),
+    "order": lambda t, dry: t.update_sort_order(dry_run=dry).asc("id").commit(),
+    "refs": lambda t, dry: t.manage_snapshots(dry_run=dry).create_tag(t.snapshots()[0].snapshot_id, "v").commit(),
+    "manifests": lambda t, dry: t.rewrite_manifests(dry_run=dry),
+}
+
+
+@pytest.mark.parametrize("change", METADATA_CHANGES)
+def test_changes_of_metadata_can_be_tried_too(catalog: icecore.Catalog, change: str) -> None:
+    table = make_table(catalog, properties={"write.delete.mode": "copy-on-write"})
+    table.append(rows(1))
+    table.append(rows(2))
+    position, files, before = catalog.position, files_below(table), table.state
+    outcome = METADATA_CHANGES[change](table, True)
+    assert isinstance(outcome, DryRun) and not outcome.is_empty
+    assert (catalog.position, files_below(table), table.refresh().state) == (position, files, before)
+    assert METADATA_CHANGES[change](table, False) is None
+    made = store_of(catalog).event_at(catalog.position).payload
+    assert catalog.position == position + 1
+    assert [u["action"] for u in outcome.payload["updates"]] == [u["action"] for u in made["updates"]]
+
+
+def test_an_expiry_can_be_tried_too(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.delete("id = 1")
+    table.append(rows(2))
+    position, files = catalog.position, files_below(table)
+    expiry = table.maintenance.expire_snapshots().older_than(2**53)
+    outcome = expiry.dry_run()
+    assert (catalog.position, files_below(table)) == (position, files)
+    assert len(outcome.snapshot_ids) == 2 and outcome.deleted_files
+    found = expiry.commit()
+    assert found.snapshot_ids == outcome.snapshot_ids and sorted(found.deleted_files) == sorted(outcome.deleted_files)

@@ -1,0 +1,117 @@
+"""Bound expressions as text for people: SQL with the literals in place. Nothing parses it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, assert_never
+
+from icecore.engine.expression.nodes import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BoundTerm,
+    Expression,
+    Not,
+    Operation,
+    Or,
+    Predicate,
+)
+from icecore.engine.expression.to_sql import COMPARISONS
+from icecore.engine.spec.transform import IdentityTransform, human_string
+from icecore.engine.spec.types import (
+    DateType,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+MAX_LITERALS = 8
+"""Of a longer IN list so many literals are shown."""
+
+_WORDS: dict[type[PrimitiveType], str] = {
+    DateType: "DATE ",
+    TimeType: "TIME ",
+    TimestampType: "TIMESTAMP ",
+    TimestampNanoType: "TIMESTAMP ",
+    TimestamptzType: "TIMESTAMPTZ ",
+    TimestamptzNanoType: "TIMESTAMPTZ ",
+}
+_QUOTED = (*_WORDS, StringType, UUIDType)
+
+
+def expression_text(e: Expression) -> str:
+    """The expression on one line, as `(city = 'Oslo' OR city IS NULL) AND day >= DATE '2024-02-01'`."""
+    match e:
+        case AlwaysTrue():
+            return "TRUE"
+        case AlwaysFalse():
+            return "FALSE"
+        case And(children=children):
+            return " AND ".join(
+                f"({expression_text(c)})" if isinstance(c, Or) else expression_text(c) for c in children
+            )
+        case Or(children=children):
+            return " OR ".join(
+                f"({expression_text(c)})" if isinstance(c, And) else expression_text(c) for c in children
+            )
+        case Not(child=child):
+            return f"NOT ({expression_text(child)})"
+        case Predicate():
+            return _predicate(e)
+        case _:
+            assert_never(e)
+
+
+def value_text(iceberg_type: PrimitiveType, value: Any) -> str:
+    """An internal value as a SQL literal; null as NULL."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f"'{value}'"
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    text = human_string(IdentityTransform(), iceberg_type, value)
+    if not isinstance(iceberg_type, _QUOTED):
+        return text
+    quoted = text.replace("'", "''")
+    return f"{_WORDS.get(type(iceberg_type), '')}'{quoted}'"
+
+
+def _predicate(p: Predicate) -> str:
+    term = p.term
+    if not isinstance(term, BoundTerm):
+        return f"{term.name} {p.op} {', '.join(map(repr, p.literals))}".rstrip()
+    column = term.name
+    if not isinstance(term.transform, IdentityTransform):
+        inside = str(term.transform).partition("[")[2].rstrip("]")
+        column = f"{str(term.transform).partition('[')[0]}({f'{inside}, ' if inside else ''}{column})"
+    literals = (
+        [] if p.op in (Operation.IS_NULL, Operation.NOT_NULL) else [value_text(term.result_type, v) for v in p.literals]
+    )
+    match p.op:
+        case Operation.IS_NULL:
+            return f"{column} IS NULL"
+        case Operation.NOT_NULL:
+            return f"{column} IS NOT NULL"
+        case Operation.IS_NAN:
+            return f"isnan({column})"
+        case Operation.NOT_NAN:
+            return f"NOT isnan({column})"
+        case Operation.IN | Operation.NOT_IN:
+            more = "" if len(literals) <= MAX_LITERALS else f", ... {len(literals) - MAX_LITERALS} more"
+            word = "IN" if p.op is Operation.IN else "NOT IN"
+            return f"{column} {word} ({', '.join(literals[:MAX_LITERALS])}{more})"
+        case Operation.STARTS_WITH:
+            return f"starts_with({column}, {literals[0]})"
+        case Operation.NOT_STARTS_WITH:
+            return f"NOT starts_with({column}, {literals[0]})"
+        case Operation.LIKE | Operation.NOT_LIKE:
+            word = "LIKE" if p.op is Operation.LIKE else "NOT LIKE"
+            return f"{column} {word} {' ESCAPE '.join(literals)}"
+        case _:
+            return f"{column} {COMPARISONS[p.op]} {literals[0]}"

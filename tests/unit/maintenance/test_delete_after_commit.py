@@ -1,0 +1,184 @@
+"""`write.metadata.delete-after-commit.enabled`: old metadata files go, and everything knows that (MD2)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows, store_of
+
+import icecore
+from icecore.projections import materialize
+
+KEEP_TWO = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
+SCHEMES = pytest.mark.parametrize("scheme", ["metastore", "filesystem"])
+
+
+def files_of(table: icecore.Table) -> set[str]:
+    return {f"file://{p}" for p in local(f"{table.location()}/metadata").glob("*.metadata.json")}
+
+
+def named_by(table: icecore.Table) -> set[str]:
+    return {e.metadata_file for e in table.metadata.metadata_log} | {table.metadata_location or ""}
+
+
+@SCHEMES
+@pytest.mark.parametrize("asked", ["from the start", "later"])
+def test_MD2_files_that_fall_out_of_the_log_are_deleted(
+    catalog: icecore.Catalog, warehouse: Path, scheme: str, asked: str
+) -> None:
+    now = KEEP_TWO if asked == "from the start" else {}
+    table = make_table(catalog, properties={"icecore.commit-scheme": scheme, **now})
+    for number in range(6):
+        table.append(rows(number))
+    if asked == "later":
+        assert len(files_of(table)) == 7
+        table.set_properties(KEEP_TWO)
+        table.append(rows(6))
+        table.append(rows(7))
+        assert len(table.metadata.metadata_log) == 2
+    else:
+        assert len(files_of(table)) == 3
+    assert files_of(table) == named_by(table)
+    found = catalog.verify()
+    assert found.ok, found
+    assert ids_of(table) == peer_ids(warehouse)
+    before = {p: p.read_bytes() for p in local(f"{table.location()}/metadata").iterdir()}
+    catalog.rebuild()
+    assert {p: p.read_bytes() for p in local(f"{table.location()}/metadata").iterdir()} == before
+    found = catalog.verify()
+    assert found.ok, found
+
+
+def test_what_is_still_named_stays_and_a_lost_file_is_still_a_problem(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties=KEEP_TWO)
+    for number in range(4):
+        table.append(rows(number))
+    local(table.metadata.metadata_log[0].metadata_file).unlink()
+    assert not catalog.verify().ok
+    catalog.rebuild()
+    assert catalog.verify().ok and files_of(table) == named_by(table)
+
+
+def test_not_asked_nothing_is_deleted(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties={"write.metadata.previous-versions-max": "1"})
+    for number in range(4):
+        table.append(rows(number))
+    assert len(files_of(table)) == 5
+    table.set_properties(KEEP_TWO)
+    table.set_properties({"write.metadata.delete-after-commit.enabled": "false"})
+    table.append(rows(4))
+    table.append(rows(5))
+    kept = files_of(table)
+    catalog.rebuild()
+    assert files_of(table) == kept and catalog.verify().ok
+
+
+def test_a_table_registered_from_one_of_the_files_keeps_them(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties=KEEP_TWO)
+    table.append(rows(0))
+    copy = catalog.register_table("ns.copy", table.metadata_location or "")
+    for number in range(1, 5):
+        table.append(rows(number))
+    assert local(copy.metadata_location).exists()
+    assert ids_of(copy) == [0]
+    for number in range(5, 9):
+        copy.append(rows(number))
+    assert files_of(table) >= named_by(table) | named_by(copy)
+    catalog.rebuild()
+    assert catalog.verify().ok and files_of(table) >= named_by(table) | named_by(copy)
+
+
+def test_files_of_a_registered_tables_first_owner_are_never_deleted(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    with icecore.open(tmp_path / "first") as first:
+        first.create_namespace("ns")
+        origin = make_table(first)
+        origin.append(rows(0))
+        origin.append(rows(1))
+        theirs = files_of(origin)
+        table = catalog.register_table("ns.r", origin.metadata_location or "")
+        table.set_properties(KEEP_TWO)
+        for number in range(2, 7):
+            table.append(rows(number))
+        assert files_of(origin) == theirs | named_by(table)
+        catalog.rebuild()
+        assert files_of(origin) == theirs | named_by(table)
+        assert first.verify().ok and catalog.verify().ok
+
+
+@SCHEMES
+def test_written_by_hand(catalog: icecore.Catalog, scheme: str) -> None:
+    manual = {"icecore.materialize": "manual", "icecore.commit-scheme": scheme}
+    table = make_table(catalog, properties={**KEEP_TWO, **manual})
+    for number in range(5):
+        table.append(rows(number))
+        table.append(rows(number + 10))
+        catalog.materialize("ns.t")
+        table.refresh()
+        assert files_of(table) == named_by(table)
+    catalog.rebuild()
+    assert files_of(table) == named_by(table) and catalog.verify().ok
+
+
+@SCHEMES
+def test_a_process_that_lags_behind_brings_nothing_back(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes the files of a commit after another process wrote later ones and deleted that commit's."""
+    table = make_table(catalog, properties={**KEEP_TWO, "icecore.commit-scheme": scheme})
+    peer = open_again()
+    theirs = peer.load_table("ns.t")
+    once = [True]
+    writing = materialize.Materializer.write_event
+
+    def late(self: materialize.Materializer, *arguments: object) -> object:
+        if self is repository_of(catalog).materializer and once and not store_of(catalog).connection().in_transaction:
+            once.clear()
+            for number in range(1, 7):
+                theirs.append(rows(number))
+        return writing(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(materialize.Materializer, "write_event", late)
+    table.append(rows(0))
+    table.refresh()
+    assert files_of(table) == named_by(table)
+    found = catalog.verify()
+    assert found.ok, found
+    assert ids_of(table) == list(range(7))
+
+
+CRASH = """
+import os, sys
+import icecore
+from icecore.engine.storage import Storage
+from icecore.projections import materialize
+where = sys.argv[2]
+catalog = icecore.open(sys.argv[1])
+table = catalog.load_table("ns.t")
+def die(*_): os._exit(9)
+if where == "before the pointer": materialize.Materializer._move_pointers = die
+if where == "before the deletion": materialize.sweep = die
+table.append([{"id": 99, "name": "last"}])
+"""
+
+
+@SCHEMES
+@pytest.mark.parametrize("where", ["before the pointer", "before the deletion"])
+def test_a_crash_leaves_nothing_behind(warehouse: Path, scheme: str, where: str) -> None:
+    with icecore.open(warehouse) as catalog:
+        catalog.create_namespace("ns")
+        table = make_table(catalog, properties={**KEEP_TWO, "icecore.commit-scheme": scheme})
+        for number in range(4):
+            table.append(rows(number))
+    died = subprocess.run([sys.executable, "-c", CRASH, str(warehouse), where], check=False)
+    assert died.returncode == 9
+    with icecore.open(warehouse) as catalog:
+        table = catalog.load_table("ns.t")
+        assert files_of(table) == named_by(table)
+        assert ids_of(table) == [0, 1, 2, 3, 99] == peer_ids(warehouse)
+        table.append(rows(5))
+        assert files_of(table) == named_by(table) and catalog.verify().ok
+        assert len(files_of(table)) == 3

@@ -1,0 +1,377 @@
+"""Removing orphan files: what goes, and that nothing which anything needs ever does."""
+
+from __future__ import annotations
+
+import os
+import time
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from core_tables import SCHEMA, ids_of, local, make_table, peer_ids, repository_of, rows, store_of
+
+import icecore
+from icecore.engine import orphans
+from icecore.engine.errors import CommitConflictError, ValidationError
+from icecore.engine.file_listing import Places
+from icecore.engine.orphans import OrphanFiles
+from icecore.engine.storage import LocationMapping, Storage
+
+DAY_S = 24 * 60 * 60
+
+
+def age(path: Path, days: float = 10) -> Path:
+    """Makes a file look as if it was written that many days ago."""
+    then = time.time() - days * DAY_S
+    os.utime(path, (then, then), follow_symlinks=False)
+    return path
+
+
+def age_all(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.startswith("icecore.db"):
+            age(path)
+
+
+def put(path: Path, days: float = 10) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"PAR1")
+    return age(path, days)
+
+
+def remove(table: icecore.Table, **options: Any) -> set[Path]:
+    """What went, all of which was found too."""
+    found = table.maintenance.remove_orphan_files(**options)
+    assert set(found.deleted_files) == set(found.orphan_file_locations)
+    return {local(f) for f in found.deleted_files}
+
+
+def test_only_old_files_that_nothing_needs_go(catalog: icecore.Catalog, warehouse: Path) -> None:
+    table = make_table(catalog, partition_spec=["name"])
+    for number in range(3):
+        table.append(rows(number))
+    table.delete("id = 0")
+    folder = local(table.location())
+    orphans = {put(folder / "data/name=n1/stray.parquet"), put(folder / "metadata/stray-m0.avro"), put(folder / "x")}
+    kept = [put(folder / "data/young.parquet", days=2), put(folder / "data/_hidden/x.parquet"), put(folder / ".tmp")]
+    age_all(folder)
+    age(kept[0], days=2)
+    found = table.maintenance.remove_orphan_files(dry_run=True)
+    assert {local(f) for f in found.orphan_file_locations} == orphans
+    assert found.deleted_files == () and found.total_bytes == 12
+    assert all(p.exists() for p in orphans)
+    assert remove(table) == orphans
+    assert not any(p.exists() for p in orphans) and all(p.exists() for p in kept)
+    assert remove(table) == set()
+    assert ids_of(table) == [1, 2] == peer_ids(warehouse)
+    assert ids_of(table, snapshot_id=table.snapshots()[0].snapshot_id) == [0]
+    assert catalog.verify().ok
+
+
+def test_a_time_of_the_last_day_needs_a_word_more(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    stray = put(local(table.location()) / "data/stray.parquet", days=0.5)
+    now = int(time.time() * 1000)
+    with pytest.raises(ValidationError, match="24 hours"):
+        table.maintenance.remove_orphan_files(now)
+    assert remove(table, older_than=now, allow_recent=True) == {stray}
+
+
+@pytest.mark.parametrize("options", [{"prefix_mismatch_mode": "maybe"}, {"location": "."}])
+def test_what_can_not_be_searched_is_refused(
+    catalog: icecore.Catalog, warehouse: Path, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(warehouse)
+    with pytest.raises(ValidationError):
+        make_table(catalog).maintenance.remove_orphan_files(**options)  # type: ignore[arg-type]
+
+
+def test_gc_enabled_false_keeps_everything(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties={"gc.enabled": "false"})
+    with pytest.raises(ValidationError, match=r"gc\.enabled"):
+        table.maintenance.remove_orphan_files()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_everything_a_table_has_is_kept(catalog: icecore.Catalog, version: int) -> None:
+    """Deletes, statistics, staged snapshots, tags, earlier metadata files, hints, in folders elsewhere too."""
+    properties = {"write.delete.mode": "merge-on-read"} if version > 1 else {}
+    table = make_table(catalog, format_version=version, properties=properties, partition_spec=["bucket(2, id)"])
+    table.append(rows(1, 2, 3))
+    table.compute_partition_statistics()
+    table.delete("id = 2")
+    if version > 1:
+        table.delete_keys([{"id": 3}], ["id"])
+    table.append(rows(4), snapshot_properties={"wap.id": "w"})
+    staged = len(table.snapshots())
+    elsewhere = local(table.location()).with_name("elsewhere")
+    table.set_properties({"write.data.path": f"file:{elsewhere}", "write.metadata.path": f"file://{elsewhere}/meta"})
+    table.append(rows(5))
+    folder = local(table.location())
+    age_all(folder)
+    age_all(elsewhere)
+    assert remove(table) == set()
+    strays = {put(elsewhere / "deep/er/stray.orc"), put(elsewhere / "meta/stray.json")}
+    assert remove(table) == strays
+    for snapshot in table.snapshots():
+        table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+    assert len(table.snapshots()) == staged + 1
+    assert catalog.verify().ok
+
+
+def test_files_of_pending_commits_and_of_what_is_written_out_are_kept(
+    catalog: icecore.Catalog, warehouse: Path
+) -> None:
+    """By hand: the log has newer snapshots than the files, and the files have snapshots that the log expired."""
+    table = make_table(catalog, properties={"icecore.materialize": "manual"})
+    table.append(rows(1))
+    catalog.materialize("ns.t")
+    first = table.refresh().snapshots()[0].snapshot_id
+    table.delete("id = 1")
+    table.append(rows(2))
+    table.maintenance.expire_snapshots().by_id(first).clean_files(False).commit()
+    assert table.state.pending
+    age_all(local(table.location()))
+    assert remove(table) == set()
+    assert peer_ids(warehouse) == [1]
+    assert ids_of(table) == [2]
+    catalog.materialize("ns.t")
+    gone = remove(table)
+    assert any("/data/" in str(p) for p in gone)
+    assert peer_ids(warehouse) == [2] and catalog.verify().ok
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_table_in_this_ones_folder_is_left_alone(catalog: icecore.Catalog, dropped: bool) -> None:
+    outer = make_table(catalog)
+    inner = make_table(catalog, "inner", location=f"{outer.location()}/data/inner")
+    inner.append(rows(1))
+    same = make_table(catalog, "same", location=outer.location())
+    same.append(rows(2))
+    stray, apart = local(outer.location()) / "data/stray.parquet", local(inner.location()) / "data/stray.parquet"
+    if dropped:
+        catalog.drop_table("ns.inner")
+        catalog.drop_table("ns.same")
+    put(stray)
+    put(apart)
+    age_all(local(outer.location()))
+    assert remove(outer) == {stray}
+    if dropped:
+        inner, same = catalog.undrop_table("ns.inner"), catalog.undrop_table("ns.same")
+    assert ids_of(inner) == [1] and ids_of(same) == [2]
+    assert remove(inner) == {apart}
+    assert catalog.verify().ok
+
+
+def test_a_table_of_another_catalog_in_this_folder_is_left_alone(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    outer = make_table(catalog)
+    outer.append(rows(1))
+    with icecore.open(tmp_path / "other") as other:
+        other.create_namespace("ns")
+        inner = make_table(other, "inner", location=f"{outer.location()}/nested/inner")
+        same = make_table(other, "same", location=outer.location())
+        inner.append(rows(2))
+        same.append(rows(3))
+        age_all(local(outer.location()))
+        assert remove(outer) == set()
+        assert ids_of(inner) == [2] and ids_of(same) == [3]
+        assert other.verify().ok
+
+
+def test_files_that_another_table_took_in_are_kept(catalog: icecore.Catalog) -> None:
+    one, other = make_table(catalog), make_table(catalog, "other")
+    path = put(local(one.location()) / "data/shared.parquet")
+    pq.write_table(rows(7), path)
+    age(path)
+    other.add_files([str(path)])
+    assert remove(one) == set()
+    assert ids_of(other) == [7]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a b.parquet",
+        "50%25.parquet",
+        "50%.parquet",
+        "a+b&c=d.parquet",
+        "Ü.parquet",
+        "tab\t.parquet",
+        "日本.parquet",
+        "'q'.parquet",
+    ],
+)
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_odd_names(catalog: icecore.Catalog, name: str, form: Any) -> None:
+    table = make_table(catalog)
+    folder = local(table.location()) / "data/k=a b%2Fc"
+    folder.mkdir(parents=True)
+    path = folder / unicodedata.normalize(form, name)
+    pq.write_table(rows(7), path)
+    table.add_files([str(path)])
+    age_all(local(table.location()))
+    stray = put(folder / f"stray {name}")
+    assert remove(table) == {stray}
+    assert ids_of(table) == [7]
+
+
+@pytest.mark.parametrize("spelling", ["file:{}", "file://{}", "file:///{}", "{}", "file://{}/../data"])
+def test_spellings_of_a_local_location_are_one(catalog: icecore.Catalog, spelling: str) -> None:
+    table = make_table(catalog)
+    folder = local(table.location()) / "data"
+    folder.mkdir(parents=True)
+    pq.write_table(rows(7), folder / "x.parquet")
+    table.add_files([f"{spelling.format(folder)}/x.parquet"])
+    age_all(local(table.location()))
+    assert remove(table) == set()
+    assert ids_of(table) == [7]
+
+
+def test_places() -> None:
+    def same(one: str, other: str, places: Places | None = None) -> bool:
+        places = places or Places(Storage())
+        return bool(places.of(one) & places.of(other))
+
+    assert same("/a/b", "file:/a/b") and same("/a//b", "file:///a/./b")
+    assert same("/a/x y", f"file:///a/{quote('x y')}") and same("/a/Ü", "/a/" + unicodedata.normalize("NFD", "Ü"))
+    assert same("s3://b/k/x", "s3a://b/k//x") and same("s3n://b/k", "s3://b/k")
+    assert not same("s3://b/k", "s3://c/k") and not same("/a/b", "/a/c") and not same("gs://b/k", "s3://b/k")
+    assert same("s3://b/k", "s3://c/k", Places(Storage(), authorities={"c": "b"}))
+    assert same("s3://old/k", "/new/k", Places(Storage(LocationMapping.of({"s3://old": "/new"}))))
+
+
+def test_symbolic_links(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """A table reached by a link is the table; links in it are neither followed nor deleted."""
+    real = tmp_path / "real"
+    real.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(real)
+    table = make_table(catalog, location=str(link))
+    (real / "data").mkdir()
+    pq.write_table(rows(7), real / "data/x.parquet")
+    table.add_files([str(real / "data/x.parquet")])
+    table.append(rows(8))
+    outside = put(tmp_path / "outside/precious.parquet")
+    (real / "data/away").symlink_to(outside.parent)
+    (real / "data/one.parquet").symlink_to(outside)
+    age_all(real)
+    age(real / "data/one.parquet")
+    stray = put(real / "data/stray.parquet")
+    assert {p.resolve() for p in remove(table)} == {stray}
+    assert outside.exists() and (real / "data/one.parquet").is_symlink()
+    assert ids_of(table) == [7, 8]
+
+
+def test_partitions_whose_names_look_hidden_are_searched(catalog: icecore.Catalog) -> None:
+    schema = pa.schema([("id", pa.int64()), ("_p", pa.string())])
+    table = catalog.create_table("ns.h", schema, partition_spec=["_p"])
+    table.append(pa.table({"id": [1], "_p": ["a"]}, schema=schema))
+    age_all(local(table.location()))
+    stray = put(local(table.location()) / "data/_p=a/stray.parquet")
+    put(local(table.location()) / "data/_q=a/stray.parquet")
+    assert remove(table) == {stray}
+    assert ids_of(table) == [1]
+
+
+@pytest.mark.parametrize("when", ["after the listing", "after the marking"])
+def test_a_commit_meanwhile_keeps_its_files(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """An old file that another process takes into the table, or into another one, while orphans are looked for."""
+    table = make_table(catalog)
+    make_table(catalog, "other")
+    folder = local(table.location()) / "data"
+    folder.mkdir(parents=True)
+    taken = [folder / "one.parquet", folder / "two.parquet"]
+    for path in taken:
+        pq.write_table(rows(7), path)
+        age(path)
+    stray = put(folder / "stray.parquet")
+    peer = open_again()
+
+    def commit() -> object:
+        peer.load_table("ns.t").add_files([str(taken[0])])
+        return peer.load_table("ns.other").add_files([str(taken[1])])
+
+    if when == "after the listing":
+        listing = orphans._list
+        monkeypatch.setattr(orphans, "_list", lambda *a: (listing(*a), commit())[0])
+    else:
+        marking = orphans._Marking.mark_all
+        monkeypatch.setattr(orphans._Marking, "mark_all", lambda self: (marking(self), commit())[0])
+    found = table.maintenance.remove_orphan_files()
+    assert found == OrphanFiles((f"file://{stray}",), (f"file://{stray}",), 4)
+    assert ids_of(table.refresh()) == [7] and ids_of(peer.load_table("ns.other")) == [7]
+
+
+def test_a_file_written_again_meanwhile_stays(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(catalog)
+    stray = put(local(table.location()) / "data/stray.parquet")
+    listing = orphans._list
+    monkeypatch.setattr(orphans, "_list", lambda *a: (listing(*a), stray.write_bytes(b"new"))[0])
+    assert table.maintenance.remove_orphan_files().deleted_files == ()
+    assert stray.exists()
+
+
+def test_commits_of_other_engines_that_the_log_lacks_forbid_it(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    table.append(rows(1))
+    folder = local(table.location())
+    (folder / "metadata/v3.metadata.json").write_bytes(b"{}")
+    stray = put(folder / "data/stray.parquet")
+    with pytest.raises(CommitConflictError, match="v3"):
+        table.maintenance.remove_orphan_files()
+    assert stray.exists()
+
+
+def test_a_registered_table(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Manifests from outside, lists from outside, and what came on top; its first owner goes on, too."""
+    with icecore.open(tmp_path / "first") as first:
+        first.create_namespace("ns")
+        origin = make_table(first)
+        origin.append(rows(1))
+        origin.append(rows(2))
+        table = catalog.register_table("ns.r", origin.metadata_location or "")
+        table.delete("id = 1")
+        table.append(rows(3))
+        origin.append(rows(4))
+        age_all(local(origin.location()))
+        stray = put(local(origin.location()) / "data/stray.parquet")
+        assert remove(table) == {stray}
+        assert ids_of(table) == [2, 3] and ids_of(origin) == [1, 2, 4]
+        assert ids_of(table, snapshot_id=table.snapshots()[1].snapshot_id) == [1, 2]
+        assert first.verify().ok and catalog.verify().ok
+
+
+def test_mismatched_prefixes(catalog: icecore.Catalog) -> None:
+    """A needed path under another scheme says nothing for certain, so the caller decides."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    age_all(local(table.location()))
+    stray = put(local(table.location()) / "data/stray.parquet")
+    state = repository_of(catalog).state(table.state.stream)
+    search = orphans.OrphanSearch.of(None, None, None, None, "ignore", False)
+    candidates = orphans._Candidates(orphans._list(repository_of(catalog), state, Storage(), search), Places(Storage()))
+    candidates.keep(f"hdfs://node{stray}")
+    with pytest.raises(ValidationError, match="equal_schemes"):
+        candidates.rest(orphans.PrefixMismatchMode.ERROR)
+    assert f"file://{stray}" not in {f.location for f in candidates.rest(orphans.PrefixMismatchMode.IGNORE)}
+    assert f"file://{stray}" in {f.location for f in candidates.rest(orphans.PrefixMismatchMode.DELETE)}
+
+
+def test_a_table_at_the_warehouse_itself_keeps_the_log(catalog: icecore.Catalog, warehouse: Path) -> None:
+    table = catalog.create_table("ns.root", SCHEMA, location=str(warehouse))
+    table.append(rows(1))
+    inner = make_table(catalog)
+    inner.append(rows(2))
+    catalog.create_view("ns.v", "SELECT id FROM t")
+    for path in warehouse.rglob("*"):
+        age(path)
+    assert remove(table) == set()
+    assert store_of(catalog).head()[0] == catalog.position
+    assert ids_of(inner) == [2] and catalog.verify().ok
