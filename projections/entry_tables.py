@@ -95,10 +95,18 @@ class EntryTables:
     _entries: ManifestEntries
     _cache: Path | None
     _storage: Storage = field(factory=Storage)
-    connection: duckdb.DuckDBPyConnection = field(factory=lambda: duckdb.connect(":memory:"), repr=False)
+    _connection: duckdb.DuckDBPyConnection | None = field(default=None, repr=False)
     lock: threading.RLock = field(factory=threading.RLock, repr=False)
     _tables: dict[str, EntryTable] = field(factory=dict, repr=False)
     _made: int = 0
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """Made for the first plan: starting DuckDB takes longer than opening a warehouse, and commits need none."""
+        with self.lock:
+            if self._connection is None:
+                self._connection = duckdb.connect(":memory:")
+            return self._connection
 
     def table(self, stream: str, metadata: TableMetadata, latest: TableMetadata) -> EntryTable:
         """The table's entries as they are typed under all schemas and specs up to now; nothing is loaded yet.
@@ -203,4 +211,5 @@ class EntryTables:
     def close(self) -> None:
         with self.lock:
             self._tables.clear()
-            self.connection.close()
+            if self._connection is not None:
+                self._connection.close()

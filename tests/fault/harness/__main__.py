@@ -75,7 +75,7 @@ def _of_setting(s: Setting, seed: str, every: int, turn: int, first: int) -> Ite
     yield f"errors {s}", lambda root, c: io_errors.fail_at_each_step(root, c, s, every=4 * every, first=first)
     yield f"full {s}", lambda root, c: io_errors.fill_a_file_system(root, c, s, seed, 12)
     yield f"permissions {s}", lambda root, c: permissions.forbid(root, c, s, seed, 15)
-    yield f"crowds {s}", lambda root, c: crowds.append_at_once(root, c, s, seed, 8)
+    yield f"crowds {s}", lambda root, c: crowds.append_at_once(root, c, s, seed, 25)
     yield f"materializing {s}", lambda root, c: crowds.materialize_at_once(root, c, s, seed, 10)
     yield f"torn {s}", lambda root, c: torn.tear(root, c, s, seed, 15)
     yield f"projections {s}", lambda root, c: damage.damage_projections(root, c, s, seed, 15)

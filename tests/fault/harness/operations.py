@@ -18,7 +18,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 SCHEMES = ("metastore", "filesystem")
 MODES = ("commit", "manual")
 VERSIONS = (1, 2, 3)
-Run: TypeAlias = "Callable[[icecore.Catalog], None]"
+Run: TypeAlias = "Callable[[icecore.Catalog], object]"
 
 
 @frozen
@@ -49,7 +49,10 @@ def rows(*ids: int) -> pa.Table:
 
 
 def set_up(folder: str, setting: Setting) -> Model:
-    """Makes a warehouse: `t` is partitioned and copies on write, `u` merges on read where it can; `v` is a view."""
+    """Makes a warehouse: `t` is partitioned and copies on write, `v` is a view.
+
+    `u` merges on read where it can, and keeps few of its metadata files.
+    """
     common = {"icecore.commit-scheme": setting.scheme, "icecore.materialize": setting.mode}
     version = setting.version
     with icecore.open(folder, actor="harness") as catalog:
@@ -57,7 +60,8 @@ def set_up(folder: str, setting: Setting) -> Model:
         t = catalog.create_table(
             "ns.t", SCHEMA, partition_spec=["bucket(2, id)"], properties=common, format_version=version
         )
-        mode = {"write.delete.mode": "merge-on-read"} if version > 1 else {}
+        few = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
+        mode = few | ({"write.delete.mode": "merge-on-read"} if version > 1 else {})
         u = catalog.create_table("ns.u", SCHEMA, properties=common | mode, format_version=version)
         t.append(rows(1, 2, 3))
         t.append(rows(4, 5, 6))
@@ -72,7 +76,7 @@ def _append(model: Model, number: int, key: str, name: str = "t") -> Operation:
     ids = (number, number + 1)
     return Operation(
         "append",
-        lambda c: _done(c.load_table(("ns", name)).append(rows(*ids), idempotency_key=key)),
+        lambda c: c.load_table(("ns", name)).append(rows(*ids), idempotency_key=key),
         model.put(name, model.table(name).plus(*ids)),
         key=key,
     )
@@ -86,7 +90,7 @@ def _delete(model: Model, number: int, key: str, name: str = "t") -> Operation:
     gone = ids[number % len(ids)]
     return Operation(
         kind,
-        lambda c: _done(c.load_table(("ns", name)).delete(f"id = {gone}", idempotency_key=key)),
+        lambda c: c.load_table(("ns", name)).delete(f"id = {gone}", idempotency_key=key),
         model.put(name, model.table(name).minus(gone)),
         key=key,
     )
@@ -97,7 +101,7 @@ def _overwrite(model: Model, number: int, key: str) -> Operation:
     where = f"id IN ({', '.join(map(str, gone or (-5,)))})"
     return Operation(
         "overwrite",
-        lambda c: _done(c.load_table("ns.t").overwrite(rows(number), where, idempotency_key=key)),
+        lambda c: c.load_table("ns.t").overwrite(rows(number), where, idempotency_key=key),
         model.put("t", model.table("t").minus(*gone).plus(number)),
         key=key,
     )
@@ -107,7 +111,7 @@ def _upsert(model: Model, number: int, key: str) -> Operation:
     old = model.table("u").ids[:1]
     return Operation(
         "upsert",
-        lambda c: _done(c.load_table("ns.u").upsert(rows(*old, number), ["id"], idempotency_key=key)),
+        lambda c: c.load_table("ns.u").upsert(rows(*old, number), ["id"], idempotency_key=key),
         model.put("u", model.table("u").plus(number)),
         key=key,
     )
@@ -146,7 +150,7 @@ def _create(model: Model, number: int, key: str) -> Operation:
     name = f"n{number}"
     return Operation(
         "create table",
-        lambda c: _done(c.create_table(("ns", name), SCHEMA, properties=dict(_common(c)))),
+        lambda c: c.create_table(("ns", name), SCHEMA, properties=dict(_common(c))),
         model.put(name, TableModel()),
     )
 
@@ -168,7 +172,7 @@ def _rename(model: Model, number: int, key: str) -> Operation:
         return _create(model, number, key)
     old, new = extras[-1], f"r{number}"
     after = model.put(old, None).put(new, model.table(old))
-    return Operation("rename table", lambda c: _done(c.rename_table(("ns", old), ("ns", new))), after)
+    return Operation("rename table", lambda c: c.rename_table(("ns", old), ("ns", new)), after)
 
 
 def _expire(model: Model, number: int, key: str) -> Operation:
@@ -196,7 +200,7 @@ def _view(model: Model, number: int, key: str) -> Operation:
     schema = pa.schema([("id", pa.int64())])
     return Operation(
         "view commit",
-        lambda c: _done(c.load_view("ns.v").replace(sql, schema=schema)),
+        lambda c: c.load_view("ns.v").replace(sql, schema=schema),
         model.put_view("v", sql),
     )
 
@@ -206,7 +210,7 @@ def _new_view(model: Model, number: int, key: str) -> Operation:
     schema = pa.schema([("x", pa.int32())])
     return Operation(
         "create view",
-        lambda c: _done(c.create_view(("ns", name), sql, schema=schema)),
+        lambda c: c.create_view(("ns", name), sql, schema=schema),
         model.put_view(name, sql),
     )
 
@@ -222,7 +226,7 @@ def _materialize(model: Model, number: int, key: str) -> Operation:
 
 
 def _checkpoint(model: Model, number: int, key: str) -> Operation:
-    return Operation("checkpoint", lambda c: _done(c.checkpoint()), model, (0,))
+    return Operation("checkpoint", lambda c: c.checkpoint(), model, (0,))
 
 
 def _rebuild(model: Model, number: int, key: str) -> Operation:
@@ -266,7 +270,3 @@ def random_operation(dice: random.Random, model: Model, number: int) -> Operatio
 def _common(catalog: icecore.Catalog) -> dict[str, str]:
     properties = catalog.load_table("ns.t").properties
     return {k: v for k, v in properties.items() if k.startswith("icecore.")}
-
-
-def _done(_: object) -> None:
-    """Takes the answer of a call, which nobody needs."""
