@@ -187,3 +187,21 @@ def test_a_file_that_was_swept_too_early_is_written_again(tmp_path: Path, monkey
     assert swept == [1]
     assert (tmp_path / "f").read_bytes() == b"data"
     assert list((tmp_path / "s").iterdir()) == []
+
+
+@pytest.mark.parametrize("at", range(0, 280, 20))
+def test_a_damaged_claim_takes_no_version_back(catalog: icecore.Catalog, at: int) -> None:
+    """A claim outlives its commit for a moment; whatever becomes of its bytes, the committed version stays."""
+    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    table.append(rows(1))
+    event = store_of(catalog).event_at(table.state.position)
+    path = local(table.metadata_location)
+    claims = catalog._repository.materializer._claims
+    claims.take(event, 2, str(path), path.read_bytes())
+    (note,) = (catalog.path / ".icecore" / "claims").glob("*.json")
+    data = note.read_bytes()
+    note.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    icecore.open(catalog.path).close()
+    assert not note.exists()
+    assert path.exists()
+    assert problems(catalog) == ""
