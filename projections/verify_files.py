@@ -35,8 +35,21 @@ def _hint_problems(repository: Repository, state: TableState, location: str) -> 
     except IcecoreError as e:
         yield str(e)
         return
-    if found != expected:
+    if found != expected and not _is_of_another(repository, state, location.rsplit("/", 1)[0], found):
         yield f"{path}: it says {found[:100]!r}, the log ends at {expected!r}; rebuild"
+
+
+def _is_of_another(repository: Repository, state: TableState, folder: str, hint: bytes) -> bool:
+    """Whether a hint names a metadata file that somebody else made, as where a table is registered elsewhere too."""
+    name = hint.decode(errors="replace")
+    if not name or "/" in name or "\0" in name:
+        return False
+    version = f"v{name}" if is_file_system(state) else name
+    paths = (f"{folder}/{version}{gz}.metadata.json" for gz in ("", ".gz"))
+    return any(
+        repository.storage_of(state).exists(p) and repository.store.row(MODELS, "get_file", location=p) is None
+        for p in paths
+    )
 
 
 def _ahead_problems(repository: Repository, state: TableState, location: str) -> Iterator[str]:

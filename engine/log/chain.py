@@ -33,5 +33,5 @@ def chain_problems(store: EventStore) -> Iterator[str]:
             yield f"{at}: its content files are missing"
         elif row["content_sha256"] is None:
             yield f"{at}: it has content files that its event does not know"
-        elif hashlib.sha256(row["data"]).hexdigest() != row["content_sha256"]:
+        elif not isinstance(row["data"], bytes) or hashlib.sha256(row["data"]).hexdigest() != row["content_sha256"]:
             yield f"{at}: its content files were changed after they were written"

@@ -300,7 +300,7 @@ class EventStore:
                 raise WarehouseLockedError(f"the warehouse log {self.path} is locked: {text}") from e
             if "readonly" in text or "read-only" in text or self._is_out_of_reach(text):
                 raise ReadOnlyError(f"can't {doing} the warehouse log {self.path}: {text}") from e
-            if "malformed" in text:
+            if "malformed" in text or "decode to UTF-8" in text:
                 raise CorruptLogError(f"the warehouse log {self.path} is damaged: {text}") from e
             raise StorageError(f"can't {doing} the warehouse log {self.path}: {text}") from e
         except sqlite3.DatabaseError as e:
