@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from attrs import evolve
 
 from icecore.engine import events as ev
 from icecore.engine.catalog_transaction import CatalogTransaction
@@ -33,6 +34,7 @@ from icecore.engine.storage import Storage, to_uri
 from icecore.engine.table import Table
 from icecore.engine.view_catalog import CatalogViews
 from icecore.engine.view_repository import ViewRepository
+from icecore.engine.warehouse_mapping import storage_of
 from icecore.projections.manifest_entries import ManifestEntries
 from icecore.projections.materialize import Materializer
 from icecore.projections.planner import Planner
@@ -88,14 +90,15 @@ class Catalog(CatalogViews, CatalogLogTools):
                 self._store.execute(MODELS, "set_warehouse", key="warehouse-uuid", value=str(uuid.uuid4()))
         self._models = ReadModels(self._store)
         entries = ManifestEntries(self._store, self._models)
-        storage = Storage(scratch=os.fspath(self.path / CACHE_FOLDER / SCRATCH_FOLDER))
-        materializer = Materializer(self._store, self._models, entries, storage)
+        scratch = os.fspath(self.path / CACHE_FOLDER / SCRATCH_FOLDER)
+        materializer = Materializer(self._store, self._models, entries, Storage(scratch=scratch))
+        storage = evolve(storage_of(self._store), scratch=scratch)
         self._repository = Repository(self._store, self._models, entries, materializer, storage)
         self._views = ViewRepository(self._repository)
         cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"
         self._planner = Planner(self._repository, cache)
         if not read_only:
-            sweep(os.fspath(self.path / CACHE_FOLDER / SCRATCH_FOLDER))
+            sweep(scratch)
             self._repository.files.heal()
             self._views.heal()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from attrs import evolve
 from icecore.engine import events as ev
 from icecore.engine.create import creation_updates
 from icecore.engine.dry_run import CatalogDryRun
-from icecore.engine.errors import CommitConflictError
+from icecore.engine.errors import CommitConflictError, IcecoreError
 from icecore.engine.events import Provenance
 from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.ids import now_ms
@@ -29,7 +30,7 @@ from icecore.engine.joint_commit import (
     provisional_state,
 )
 from icecore.engine.log.read_models import dotted
-from icecore.engine.repository import Repository, TablePart
+from icecore.engine.repository import CommitResult, Repository, TablePart
 from icecore.engine.requirements import ASSERT_CREATE
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.partition import PartitionSpec
@@ -37,7 +38,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.state import TableState
 from icecore.engine.table import Table
-from icecore.engine.transaction import Transaction
+from icecore.engine.transaction import REFUSED, Transaction
 from icecore.engine.view import View
 from icecore.engine.view_changes import ViewChanges
 from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
@@ -128,7 +129,7 @@ class CatalogTransaction:
         self._desk.repository.states.put(state)
         part = self._gathering(state)
         self._new[name] = stream
-        self._parts[stream] = NewTable(name, state, ev.TABLE_CREATED, payload, part.changes, part.end)
+        self._parts[stream] = NewTable(name, state, ev.TABLE_CREATED, payload, part.changes, part.end_new)
         return part
 
     def rename_table(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
@@ -225,11 +226,17 @@ class CatalogTransaction:
     def commit(self) -> None:
         """Raises CommitConflictError, ValidationError, NoSuchTableError and the like; nothing is changed then."""
         parts = tuple(self._parts.values())
+        made: list[bool] = []
         try:
             if self._is_dry:
                 self._outcome = dry_run_jointly(self._desk, parts, self._provenance)
             elif parts:
-                commit_jointly(self._desk, parts, self._provenance)
+                commit_jointly(self._desk, parts, self._provenance, lambda: made.append(True))
+        except REFUSED:
+            for table in () if made else self._tables.values():
+                with contextlib.suppress(IcecoreError):
+                    table.forget_files()
+            raise
         finally:
             self._forget()
 
@@ -261,8 +268,13 @@ class _Part(Transaction):
         """What is to be done to the table; None where that is nothing."""
         return self.part() if self.has_changes else None
 
+    def end_new(self, state: TableState) -> None:
+        """Takes in that the table was made."""
+        self.keep_planned()
+        self.end(CommitResult(state, None))
+
     def forget_files(self) -> None:
-        """Deletes the files that were written for a dry run."""
+        """Deletes the files that were written for a commit that is never made."""
         self._forget_files()
 
     def latest(self) -> TableState:

@@ -79,9 +79,13 @@ class ProduceSnapshot:
 
 @frozen
 class ChangeMetadata:
-    """Changes metadata without a snapshot: `updates_for` gives the updates on the state that it is decided on."""
+    """Changes metadata without a snapshot: `updates_for` gives the updates on the state that it is decided on.
+
+    `replaces` says that it puts another table in the place of what is there.
+    """
 
     updates_for: Callable[[TableMetadata], list[dict[str, Any]]]
+    replaces: bool = False
 
 
 Command = ProduceSnapshot | ChangeMetadata
@@ -129,9 +133,11 @@ def decide(base: TableMetadata, commands: Iterable[Command], context: Context) -
     Raises ValidationError where a command breaks a rule, NoSuchSnapshotError for a branch that is not there.
     """
     deciding = _Deciding(base, context)
+    is_replace = False
     for command in commands:
         match command:
             case ChangeMetadata():
+                is_replace = is_replace or command.replaces
                 deciding.update(command.updates_for(deciding.metadata))
             case ProduceSnapshot():
                 deciding.produce(command)
@@ -139,7 +145,7 @@ def decide(base: TableMetadata, commands: Iterable[Command], context: Context) -
     check_properties(deciding.metadata.properties)
     return Decision(
         updates,
-        tuple(requirements_for(base, updates)),
+        tuple(requirements_for(base, updates, is_replace=is_replace)),
         deciding.snapshots,
         pa.concat_tables(deciding.content) if deciding.content else None,
     )
@@ -197,7 +203,7 @@ class _Deciding:
         removed = [r.removed for r in command.removals]
         snapshot = Snapshot(
             command.snapshot_id,
-            self.context.recorded_at_ms,
+            max(self.context.recorded_at_ms, metadata.last_updated_ms),
             parent_snapshot_id=parent.snapshot_id if parent else None,
             sequence_number=sequence_number,
             manifest_list=f"{self._folder}/snap-{command.snapshot_id}-1-{self.context.event_id}.avro",

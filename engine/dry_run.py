@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from attrs import field, frozen
 
 from icecore.engine.decide import Decision
+from icecore.engine.errors import CommitConflictError, ConflictingCommitsError
 from icecore.engine.events import Event
 from icecore.engine.log.content import decode_content
 from icecore.engine.metadata_builder import MetadataBuilder
@@ -133,6 +134,16 @@ def dry_run_of(base: TableMetadata, decision: Decision, recorded_at_ms: int, con
         paths_of(decision.content, ManifestEntryStatus.ADDED),
         paths_of(decision.content, ManifestEntryStatus.DELETED),
     )
+
+
+def conflicts_of(error: CommitConflictError) -> tuple[str, ...]:
+    """Each change that is in the way of a commit, in words."""
+    return error.conflicts if isinstance(error, ConflictingCommitsError) else (str(error),)
+
+
+def refused(base: TableMetadata, conflicts: Iterable[str]) -> DryRun:
+    """The outcome of a commit that could not even be decided on: what it was planned on does not hold any more."""
+    return DryRun({}, base, tuple(conflicts))
 
 
 def paths_of(content: pa.Table | None, status: ManifestEntryStatus) -> tuple[str, ...]:

@@ -14,13 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from attrs import frozen
 
+from icecore.engine.conflicts import Check, IsolationLevel, Pin
 from icecore.engine.data.partition_arrow import partition_batches
 from icecore.engine.data.read import DeleteCache
 from icecore.engine.decide import ProduceSnapshot
 from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.merge_on_read import merges_on_read
-from icecore.engine.removal import Effects, Target, produce
+from icecore.engine.removal import Effects, Target, discarding_on_error, produce
 from icecore.engine.repository import Repository
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile
@@ -28,10 +29,12 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation as SnapshotOperation
+from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.spec.transform import IdentityTransform
 from icecore.engine.spec.types import DoubleType, FloatType
 from icecore.engine.state import TableState
 from icecore.engine.storage import Storage
+from icecore.projections.changes_since import ChangedFile
 from icecore.projections.planner import Planner
 
 REPLACE_PARTITIONS = "replace-partitions"
@@ -46,6 +49,7 @@ class PartitionOverwrite:
 
     target: Target
     added: tuple[ContentFile, ...]
+    pin: Pin | None = None
 
 
 def plan_dynamic_overwrite(
@@ -56,11 +60,41 @@ def plan_dynamic_overwrite(
     overwrite: PartitionOverwrite,
     storage: Storage,
 ) -> ProduceSnapshot:
-    """The command for the head of the branch as it is now; where the branch moves, this is called again."""
+    """The command for the head of the branch as it is now; where the branch moves, this is called again.
+
+    It replaces what the partitions have by then. A pinned one raises ConflictingCommitsError where a file of theirs was
+    removed or got deletes since the base and, where it is serializable, where one came.
+    """
     snapshot = state.metadata.snapshot_by_ref(overwrite.target.branch)
     effects = Effects(merges_on_read(metadata))
     spec, fields = metadata.spec(), metadata.all_fields
     partitions = {partition_key(spec, fields, f.partition): f.partition for f in overwrite.added}
+    if overwrite.pin is not None and partitions:
+
+        def concerns(file: ChangedFile) -> bool:
+            return file.spec_id != spec.spec_id or partition_key(spec, fields, file.partition) in partitions
+
+        check = Check.of(repository, planner, state, metadata, overwrite.pin, overwrite.target.branch)
+        wanted = overwrite.pin.conflict_filter or _may_hold(metadata, partitions.values())
+        check.unchanged(wanted, concerns, added=overwrite.pin.level is IsolationLevel.SERIALIZABLE)
+    with discarding_on_error(effects, storage):
+        _take_partitions(planner, state, metadata, snapshot, effects, partitions, storage)
+        target = overwrite.target
+        if partitions:
+            target = target.with_summary({REPLACE_PARTITIONS: "true"})
+        return produce(repository, state, metadata, target, overwrite.added, effects, SnapshotOperation.OVERWRITE)
+
+
+def _take_partitions(
+    planner: Planner,
+    state: TableState,
+    metadata: TableMetadata,
+    snapshot: Snapshot | None,
+    effects: Effects,
+    partitions: Mapping[Key, tuple[Any, ...]],
+    storage: Storage,
+) -> None:
+    spec, fields = metadata.spec(), metadata.all_fields
     if snapshot is not None and partitions:
         deletes = DeleteCache()
         for task in planner.tasks(state, snapshot, _may_hold(metadata, partitions.values()), metadata.schema()):
@@ -70,10 +104,6 @@ def plan_dynamic_overwrite(
             elif (rows := effects.live_rows(task, metadata, storage, deletes)) is not None:
                 effects.take(task, rows, _rows_in(rows, metadata, partitions), metadata, storage)
         effects.write(metadata, storage, deletes)
-    target = overwrite.target
-    if partitions:
-        target = target.with_summary({REPLACE_PARTITIONS: "true"})
-    return produce(repository, state, metadata, target, overwrite.added, effects, SnapshotOperation.OVERWRITE)
 
 
 def partition_key(spec: PartitionSpec, fields: Schema, partition: tuple[Any, ...]) -> Key:

@@ -51,6 +51,10 @@ class NoSuchSnapshotError(NotFoundError):
     """No snapshot has that id, ref or time."""
 
 
+class NoSuchPlanError(NotFoundError):
+    """A named plan that is not kept, or can't be read any more."""
+
+
 class AlreadyExistsError(IcecoreError):
     """The name is taken."""
 
@@ -75,6 +79,14 @@ class CommitConflictError(IcecoreError):
     """Another commit changed what this one relies on; says which commit, by whom, and what it touched."""
 
     http_status = 409
+
+
+class ConflictingCommitsError(CommitConflictError):
+    """What a commit was decided on was changed meanwhile; `conflicts` has one text for each change in the way."""
+
+    def __init__(self, text: str, conflicts: tuple[str, ...] = ()) -> None:
+        super().__init__("; ".join((text, *conflicts)))
+        self.conflicts = conflicts
 
 
 class CommitFailedError(CommitConflictError):
@@ -105,6 +117,10 @@ class MissingFileError(StorageError, FileNotFoundError):
     """A file that metadata names does not exist."""
 
     http_status = 404
+
+
+class MissingArchiveError(MissingFileError):
+    """A part of the log's history was archived, and the archive is not where it was put."""
 
 
 class FileExistsInStorageError(StorageError, FileExistsError):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 from attrs import evolve
 
+from icecore.engine.conflicts import Pin, isolation_level
 from icecore.engine.data.incoming import to_arrow
 from icecore.engine.data.write import write_data_files
 from icecore.engine.decide import ChangeMetadata, Command, ProduceSnapshot
 from icecore.engine.dry_run import DryRun, paths_of
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events import Provenance
+from icecore.engine.expression.nodes import Expression
 from icecore.engine.ids import new_snapshot_id
 from icecore.engine.metadata_builder import MetadataBuilder, Update
 from icecore.engine.ref_updates import forwarded
@@ -25,6 +28,7 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
 from icecore.engine.state import TableState, data_folder
 from icecore.engine.storage import Storage
 from icecore.engine.write_audit_publish import branch_for
+from icecore.engine.written_before import WrittenBefore
 from icecore.projections.planner import Planner
 
 Prepared = Callable[[TableState], Command | None]
@@ -49,6 +53,8 @@ class Gathering:
         self._repository = repository
         self._planner = planner
         self._stream = state.stream
+        # What the caller's table showed, which may be older than the latest state.
+        self._seen = state.metadata
         self._provenance = provenance
         self._committed = committed
         self._state = repository.live_state(state.stream)
@@ -61,6 +67,10 @@ class Gathering:
         self._requirements: list[Requirement] = []
         self._is_dry = dry_run
         self._written: list[str] = []
+        # Files that planning wrote, in all its attempts, and what the next attempt may take of them.
+        self._planned: set[str] = set()
+        self._written_at_once: set[str] = set()
+        self._before = WrittenBefore()
         # Branches that `wap.branch` names, to be made from main by this transaction.
         self._audited: set[str] = set()
         self._outcome: DryRun | None = None
@@ -82,21 +92,53 @@ class Gathering:
                 "must be the first of them"
             )
 
-    def _plan(self, plan: Callable[[TableState, TableMetadata], ProduceSnapshot]) -> None:
+    def _pin(
+        self,
+        branch: str,
+        base_snapshot_id: int | None,
+        level: str | None,
+        key: str,
+        conflict_filter: str | Expression | None = None,
+    ) -> Pin:
+        """What a decision rests on: the snapshot that is named, else the one that the caller's table showed."""
+        base = base_snapshot_id
+        if base is None:
+            seen = self._seen.refs.get(branch) or self._seen.refs.get(MAIN_BRANCH)
+            base = None if seen is None else seen.snapshot_id
+        else:
+            self._metadata.find_snapshot(base)
+        return Pin(base, isolation_level(self._metadata.properties, key, level), conflict_filter)
+
+    def _pin_if_asked(self, branch: str, base_snapshot_id: int | None, level: str | None, key: str) -> Pin | None:
+        """No pin unless the caller names a base or a level: then a change is of the rows that are there by then."""
+        if base_snapshot_id is None and level is None:
+            return None
+        return self._pin(branch, base_snapshot_id, level, key)
+
+    def _plan(
+        self,
+        plan: Callable[[TableState, TableMetadata], ProduceSnapshot | None],
+        given: Iterable[ContentFile] = (),
+    ) -> None:
         """Adds a command that is planned on the latest state, and on what this transaction makes of its metadata.
 
-        All files that it adds are written by it or by this transaction.
+        All files that it adds are written by it or by this transaction, but for those `given` by the caller.
         """
+        from_caller = {f.file_path for f in given}
         self._rely_on_shape()
         reshaped = self._metadata if self._reshaping else None
 
-        def prepare(state: TableState) -> Command:
+        def prepare(state: TableState) -> Command | None:
             metadata = state.metadata
             if MAIN_BRANCH in metadata.refs and (missing := self._audited - metadata.refs.keys()):
                 refs = {**metadata.refs, **dict.fromkeys(missing, metadata.refs[MAIN_BRANCH])}
                 state = evolve(state, metadata=evolve(metadata, refs=refs))
             command = plan(state, reshaped or state.metadata)
-            self._written += paths_of(command.added, ManifestEntryStatus.ADDED)
+            if command is None:
+                return None
+            own = [p for p in paths_of(command.added, ManifestEntryStatus.ADDED) if p not in from_caller]
+            self._planned.update(p for p in own if p not in self._written_at_once)
+            self._written += own
             return command
 
         self._commands.append(prepare)
@@ -104,6 +146,7 @@ class Gathering:
     def _write(self, data: Any) -> list[ContentFile]:
         files = self._write_files(data)
         self._written += [f.file_path for f in files]
+        self._written_at_once.update(f.file_path for f in files)
         return files
 
     def _write_files(self, data: Any) -> list[ContentFile]:
@@ -138,6 +181,21 @@ class Gathering:
     def _rely_on_shape(self) -> None:
         """Notes that files have ids which this transaction gave out: another writer must not take them meanwhile."""
         self._requirements = requirements_for(self._state.metadata, self._reshaping)
+
+    def discard(self, committed: Container[str] = ()) -> None:
+        """Deletes what planning wrote and the commit does not have, once it is known what became of the commit."""
+        for path in sorted(self._planned):
+            if path not in committed:
+                with contextlib.suppress(IcecoreError):
+                    self._storage.delete(path)
+        self._planned.clear()
+        self._before.forget()
+
+    def keep_planned(self) -> None:
+        """Leaves what planning wrote where it is: a commit of unknown outcome may have it."""
+        self._planned.clear()
+        self._written.clear()
+        self._before.forget()
 
     @property
     def _storage(self) -> Storage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from icecore.engine.catalog import DEFAULT_CATALOG_NAME, LOG_FILE, Catalog
@@ -13,8 +13,9 @@ from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events import is_view_stream
 from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.log.read_models import dotted
-from icecore.engine.log.store import MODELS
+from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.transfer import ImportedLog, PathOrFile, import_records
+from icecore.engine.warehouse_mapping import put_mapping
 
 
 def import_log(
@@ -23,17 +24,24 @@ def import_log(
     *,
     name: str = DEFAULT_CATALOG_NAME,
     materialize: bool = True,
+    location_mapping: Mapping[str, str] | None = None,
 ) -> ImportedLog:
     """Makes a warehouse folder whose log has the same positions, ids and hashes as the exported one.
 
     `source` is a path or an open binary file, as `Catalog.export_log` wrote it, of either format. Locations in the log
     are absolute, so metadata files are written where the log says, with the same bytes as ever; `materialize=False`
     writes none and takes them to be there, but for tables whose commits are materialized by hand. Data files are not in
-    a log. Raises ValidationError where the warehouse is not empty, CorruptLogError where the chain is broken,
-    CorruptFileError, StorageError; no log is left then where there was none.
+    a log. `location_mapping` maps prefixes of locations to where their files lie now: the new warehouse reads and
+    writes them there, while the locations in log and metadata stay, as their hashes ask for, so that other engines read
+    such tables only where they can map locations too. Raises ValidationError where the warehouse is not empty,
+    CorruptLogError where the chain is broken, CorruptFileError, StorageError; no log is left then where there was none.
     """
     with contextlib.ExitStack() as opened:
         with _taken_back(Path(warehouse)):
+            if location_mapping:
+                Path(warehouse).mkdir(parents=True, exist_ok=True)
+                with contextlib.closing(EventStore(Path(warehouse) / LOG_FILE)) as store:
+                    put_mapping(store, location_mapping)
             catalog = opened.enter_context(Catalog(warehouse, name=name))
             if catalog.position:
                 raise ValidationError(f"{catalog.path} is not empty: its log has {catalog.position} events")

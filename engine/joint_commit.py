@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.decide import Command, StaleRemovals
-from icecore.engine.dry_run import CatalogDryRun, PartDryRun, part_dry_run
+from icecore.engine.dry_run import CatalogDryRun, PartDryRun, conflicts_of, part_dry_run
 from icecore.engine.errors import CommitConflictError, IcecoreError
 from icecore.engine.events import Event, Provenance
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
-from icecore.engine.repository import MAX_ATTEMPTS, CommitResult, Repository, TablePart
+from icecore.engine.repository import CommitResult, Repository, TablePart
 from icecore.engine.requirements import Requirement
+from icecore.engine.retry import RetryPolicy
 from icecore.engine.state import TableState, fold
 from icecore.engine.storage import Storage
 from icecore.engine.view_repository import UpdatesAt, ViewRepository
@@ -50,25 +49,28 @@ class Part(Protocol):
         """Lets caches and files follow, after the commit."""
 
 
-def commit_jointly(desk: Desk, parts: Sequence[Part], provenance: Provenance) -> bool:
+def commit_jointly(
+    desk: Desk, parts: Sequence[Part], provenance: Provenance, made: Callable[[], object] = lambda: None
+) -> bool:
     """Makes all changes, in their order; the first event carries the idempotency key.
 
-    Where one part lost a race all are prepared again. False where an earlier call with that key made them already.
-    Raises what the parts raise; nothing is changed then.
+    Where one part lost a race all are prepared again. `made` is called once they are in the log. False where an earlier
+    call with that key made them already. Raises what the parts raise; nothing is changed then.
     """
-    for attempt in range(MAX_ATTEMPTS):
+    tables = [desk.repository.state(p.stream).metadata for p in parts if isinstance(p, TableChange)]
+    for _ in RetryPolicy.of(*(m.properties for m in tables)).attempts():
         for part in parts:
             part.prepare(desk)
         try:
             done = _try(desk, parts, provenance)
         except StaleRemovals:
-            time.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
             continue
+        made()
         for part in parts:
             part.follow(desk)
         return done
     names = ", ".join(dotted(p.name) for p in parts)
-    raise CommitConflictError(f"the branches of {names} kept moving during {MAX_ATTEMPTS} attempts")
+    raise CommitConflictError(f"the branches of {names} kept moving until no retry was left")
 
 
 def _try(desk: Desk, parts: Sequence[Part], provenance: Provenance) -> bool:
@@ -102,12 +104,17 @@ def dry_run_jointly(desk: Desk, parts: Sequence[Part], provenance: Provenance) -
         desk.repository, materializer=_NoFiles(desk.repository.store, desk.repository.models, desk.repository.entries)
     )
     dry = Desk(repository, ViewRepository(repository))
-    for part in parts:
-        part.prepare(desk)
     outcomes: list[PartDryRun] = []
+    prepared: list[Part] = []
+    for part in parts:
+        try:
+            part.prepare(desk)
+            prepared.append(part)
+        except CommitConflictError as e:
+            outcomes.append(PartDryRun(part.name, conflicts=conflicts_of(e)))
     is_done = repository.already(provenance) is not None
     with contextlib.suppress(_RolledBack), repository.store.write() as transaction:
-        for part in () if is_done else parts:
+        for part in () if is_done else prepared:
             try:
                 events = part.append(dry, transaction, provenance)
             except CommitConflictError as e:
@@ -133,7 +140,7 @@ class TableChange:
     name: Identifier
     stream: str
     part: Callable[[], TablePart | None]
-    ended: Callable[[TableState], None]
+    ended: Callable[[CommitResult], None]
     _commands: Sequence[Command] = ()
     _base: TableState | None = None
     _requirements: tuple[Requirement, ...] = ()
@@ -157,7 +164,7 @@ class TableChange:
         if self._base is not None:
             state = desk.repository.state(self.stream)
             desk.repository.files.follow(state)
-            self.ended(state)
+            self.ended(CommitResult(state, None if self._result is None else self._result.event))
 
 
 @define

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from icecore.engine.errors import ValidationError
 from icecore.engine.events import is_view_stream
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple
+from icecore.engine.log.archive_write import Archived
+from icecore.engine.log.archives import Archive
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.transfer import JSONL, PathOrFile, export_log
 from icecore.engine.provenance import provenance
@@ -99,6 +104,35 @@ class CatalogLogTools(ABC):
         that `icecore.import_log` makes the same log of it. Raises ValidationError, CorruptLogError, StorageError.
         """
         return export_log(self._store, target, format)
+
+    def archive(
+        self,
+        before: int | None = None,
+        *,
+        before_timestamp_ms: int | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> Archived | None:
+        """Moves the events before a position, or before a time, into an archive, a file beside the log or at `path`.
+
+        The log goes on from states that it notes of every table and view. Reading further back, `verify`, `rebuild` and
+        `export_log` read the archive too, so keep it where it is; where it is gone, all that there is now still works,
+        and what needs history before the cut raises MissingArchiveError. None where there is nothing to archive. Raises
+        ValidationError where files of those events are still to be written or `path` is taken, CorruptLogError,
+        CommitConflictError where another process archives too, ReadOnlyError, StorageError; the log is as it was then.
+        """
+        from icecore.engine.archiving import archive_log
+
+        if (before is None) == (before_timestamp_ms is None):
+            raise ValidationError("archive() takes a position or a before_timestamp_ms")
+        if before_timestamp_ms is not None:
+            before = self._store.position_at(before_timestamp_ms - 1) + 1
+        assert before is not None, "one of both was given"
+        target = None if path is None else Path(path)
+        return archive_log(self._repository, self._views, before - 1, target)
+
+    def archives(self) -> list[Archive]:
+        """The archives that hold the oldest part of the log, oldest first."""
+        return self._store.archives.all()
 
     def checkpoint(self) -> int:
         """Notes the state of every table and view that changed since its last checkpoint; returns how many those are.

@@ -65,10 +65,14 @@ class MetadataBuilder:
         self._added_snapshots: set[int] = set()
 
     def apply(self, updates: Iterable[Update], timestamp_ms: int) -> None:
-        """Applies the updates of one commit, made at `timestamp_ms`; they count as one change (MD2, MD3)."""
+        """Applies the updates of one commit, made at `timestamp_ms`; they count as one change (MD2, MD3).
+
+        A table whose last change lies in the future, by another engine's clock, is never set back: readers refuse
+        metadata that is older than what its logs say.
+        """
         self._last_added = {}
         self._added_snapshots = set()
-        self._last_updated_ms = timestamp_ms
+        self._last_updated_ms = max(timestamp_ms, self._last_updated_ms)
         for update in updates:
             action = get(update, "action", str, "update")
             handler = _HANDLERS.get(action)

@@ -305,7 +305,8 @@ class _Marking:
     def _keep_warehouse(self) -> None:
         """Keeps the log, and all that lies beside it under its name."""
         log = self._repository.store.path.absolute()
-        for path in log.parent.glob(f"{log.name}*"):
+        archives = self._repository.store.archives
+        for path in (*log.parent.glob(f"{log.name}*"), *map(archives.path_of, archives.all())):
             self._candidates.keep(to_uri(path))
 
     def _keep_metadata(self, locations: Iterable[str]) -> None:

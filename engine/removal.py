@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
+from icecore.engine.conflicts import Check, Pin
 from icecore.engine.copy_on_write import lineage_schema, survivors, write_again
 from icecore.engine.data.read import DeleteCache, read_task
 from icecore.engine.decide import ManifestRemoval, ProduceSnapshot
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.manifest_changes import ListedManifest
@@ -27,6 +29,8 @@ from icecore.engine.spec.reserved import POS, with_columns
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.state import TableState
 from icecore.engine.storage import Storage
+from icecore.engine.written_before import FileKey, WrittenBefore, task_key
+from icecore.projections.manifest_entries import file_key, file_keys
 from icecore.projections.planner import Planner
 
 
@@ -39,6 +43,8 @@ class FilterRemoval:
     snapshot_id: int
     added: tuple[ContentFile, ...]
     summary: Mapping[str, str]
+    pin: Pin | None = None
+    before: WrittenBefore = field(factory=WrittenBefore)
 
 
 def plan_removal(
@@ -53,15 +59,44 @@ def plan_removal(
 
     Files whose rows all match are removed. Of files of which some rows may match, the rows are found by reading; then
     they are deleted by position, or the file is written again without them, as `write.delete.mode` says. `metadata` is
-    the state's, or what the transaction made of it: the filter is over its schema, which new files have.
+    the state's, or what the transaction made of it: the filter is over its schema, which new files have. A pinned
+    removal is of the rows that its base has; ConflictingCommitsError is raised where they are not the same any more.
     """
-    snapshot = state.metadata.snapshot_by_ref(removal.branch)
     effects = Effects(merges_on_read(metadata))
-    if snapshot is not None:
-        tasks = planner.tasks(state, snapshot, removal.row_filter, metadata.schema())
-        _remove_selected(tasks, effects, metadata, storage)
-    target = Target(removal.branch, removal.snapshot_id, removal.summary)
-    return produce(repository, state, metadata, target, removal.added, effects)
+    check = removal.pin and Check.of(repository, planner, state, metadata, removal.pin, removal.branch)
+    snapshot = read_snapshot(state, removal.branch, removal.pin)
+    if check:
+        check.read(removal.row_filter)
+    with discarding_on_error(effects, storage, removal.before):
+        if snapshot is not None:
+            tasks = planner.tasks(state, snapshot, removal.row_filter, metadata.schema())
+            removal.before.use(metadata)
+            _remove_selected(tasks, effects, metadata, storage, removal.before)
+        if check:
+            check.touched(effects.touched, vectors=effects.by_position)
+        target = Target(removal.branch, removal.snapshot_id, removal.summary)
+        return produce(repository, state, metadata, target, removal.added, effects)
+
+
+def read_snapshot(state: TableState, branch: str, pin: Pin | None) -> Snapshot | None:
+    """The snapshot whose rows a change of rows is about: its base where it is pinned, else the branch's head."""
+    if pin is None:
+        return state.metadata.snapshot_by_ref(branch)
+    return None if pin.base_snapshot_id is None else state.metadata.find_snapshot(pin.base_snapshot_id)
+
+
+@contextlib.contextmanager
+def discarding_on_error(effects: Effects, storage: Storage, before: WrittenBefore | None = None) -> Iterator[None]:
+    """Deletes the files that were written for effects which come to nothing."""
+    try:
+        yield
+    except BaseException:
+        if before is not None:
+            before.forget()
+        for file in effects.added:
+            with contextlib.suppress(IcecoreError):
+                storage.delete(file.file_path)
+        raise
 
 
 @frozen
@@ -108,6 +143,7 @@ class Effects:
     """Data files that go, data files whose position deletes are replaced by a vector, and files that come.
 
     `by_position` says that rows of a file that stays are deleted by position; else the file is written again.
+    `touched` are the data files that go or get deletes; `dropped` are delete files that go by themselves.
     """
 
     by_position: bool
@@ -115,6 +151,12 @@ class Effects:
     superseded: list[str] = field(factory=list)
     added: list[ContentFile] = field(factory=list)
     selected: list[tuple[FileScanTask, Positions]] = field(factory=list)
+    marked: list[str] = field(factory=list)
+    dropped: list[FileKey] = field(factory=list)
+
+    @property
+    def touched(self) -> list[str]:
+        return [*self.gone, *self.marked]
 
     def live_rows(
         self, task: FileScanTask, metadata: TableMetadata, storage: Storage, deletes: DeleteCache
@@ -151,34 +193,55 @@ class Effects:
             self.gone.append(task.file.file_path)
             self.added += write_again(rows.filter(pa.array(~mask)).drop_columns([POS.name]), metadata, storage)
 
-    def write(self, metadata: TableMetadata, storage: Storage, deletes: DeleteCache) -> None:
-        """Writes the delete files of all rows that are deleted by position."""
+    def write(
+        self, metadata: TableMetadata, storage: Storage, deletes: DeleteCache, before: WrittenBefore | None = None
+    ) -> None:
+        """Writes the delete files of all rows that are deleted by position, but for those written before."""
         if not self.selected:
             return
-        self.added += write_deletes(self.selected, metadata, storage, deletes)
+        before = before or WrittenBefore()
+        known = [f for task, _ in self.selected if (f := before.deletes.get(task_key(task))) is not None]
+        new = [(task, positions) for task, positions in self.selected if task_key(task) not in before.deletes]
+        written = write_deletes(new, metadata, storage, deletes) if new else []
+        before.note_deletes([task for task, _ in new], written)
+        self.added += [*known, *written]
+        paths = [task.file.file_path for task, _ in self.selected]
+        self.marked += paths
         if metadata.format_version >= 3:
-            self.superseded += [task.file.file_path for task, _ in self.selected]
+            self.superseded += paths
         self.selected = []
 
 
 def _remove_selected(
-    tasks: Iterable[FileScanTask], effects: Effects, metadata: TableMetadata, storage: Storage
+    tasks: Iterable[FileScanTask],
+    effects: Effects,
+    metadata: TableMetadata,
+    storage: Storage,
+    before: WrittenBefore,
 ) -> None:
     deletes = DeleteCache()
     for task in tasks:
+        path, key = task.file.file_path, task_key(task)
         if task.residual == TRUE:
-            effects.gone.append(task.file.file_path)
+            effects.gone.append(path)
         elif effects.by_position:
-            found = select_rows(task, metadata, storage, deletes)
+            if key not in before.selected:
+                before.selected[key] = select_rows(task, metadata, storage, deletes)
+            found = before.selected[key]
             if len(found.positions) == found.live_rows:
-                effects.gone.append(task.file.file_path)
+                effects.gone.append(path)
             elif len(found.positions):
                 effects.selected.append((task, found.positions))
-        elif (rows := survivors(task, metadata, storage, deletes)) is not None:
-            effects.gone.append(task.file.file_path)
-            if rows.num_rows:
-                effects.added += write_again(rows, metadata, storage)
-    effects.write(metadata, storage, deletes)
+        else:
+            if key not in before.rewritten:
+                rows = survivors(task, metadata, storage, deletes)
+                written = write_again(rows, metadata, storage) if rows is not None and rows.num_rows else []
+                before.rewritten[key] = None if rows is None else tuple(written)
+            again = before.rewritten[key]
+            if again is not None:
+                effects.gone.append(path)
+                effects.added += again
+    effects.write(metadata, storage, deletes, before)
 
 
 def _operation(effects: Effects, adds_data: bool) -> Operation:
@@ -196,17 +259,18 @@ def removals_of(
 
     Beside the data files these are the delete files that only say something of them, or that a vector replaces (D2).
     """
-    if snapshot is None or not (effects.gone or effects.superseded):
+    if snapshot is None or not (effects.gone or effects.superseded or effects.dropped):
         return ()
     gone = pa.array(sorted(set(effects.gone)), pa.string())
     replaced = pa.array(sorted({*effects.gone, *effects.superseded}), pa.string())
+    dropped = pa.array(sorted(file_key(*k) for k in set(effects.dropped)), pa.string())
     out, found = [], 0
     for listed in repository.list_manifests(state, snapshot):
         if not listed.manifest.has_live_files:
             continue
         is_data = listed.manifest.content is ManifestContent.DATA
         column, paths = ("file_path", gone) if is_data else ("referenced_data_file", replaced)
-        removal = _split(repository, state, listed, column, paths)
+        removal = _split(repository, state, listed, column, paths, None if is_data else dropped)
         if removal is not None:
             out.append(removal)
             found += removal.removed.num_rows if is_data else 0
@@ -216,10 +280,17 @@ def removals_of(
 
 
 def _split(
-    repository: Repository, state: TableState, listed: ListedManifest, column: str, paths: pa.Array
+    repository: Repository,
+    state: TableState,
+    listed: ListedManifest,
+    column: str,
+    paths: pa.Array,
+    dropped: pa.Array | None,
 ) -> ManifestRemoval | None:
     live = repository.entries.live(state.stream, listed, repository.storage_of(state))
     mask = pc.is_in(live[column], paths)
+    if dropped is not None and len(dropped):
+        mask = pc.or_(mask, pc.is_in(file_keys(live), dropped))
     if not pc.any(mask).as_py():
         return None
     return ManifestRemoval(listed, live.filter(pc.invert(mask)), live.filter(mask))

@@ -60,7 +60,7 @@ def replaced_table(
         change = changed_properties({**followed, **properties}, [k for k in gone if k not in properties])
         return [*out, *change.updates_for(metadata)]
 
-    return ChangeMetadata(updates_for)
+    return ChangeMetadata(updates_for, replaces=True)
 
 
 def _with_old_ids(given: Schema, metadata: TableMetadata) -> tuple[Schema, dict[int, int]]:

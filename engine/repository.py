@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,11 +11,12 @@ from attrs import define, evolve, field, frozen
 from icecore.engine import events as ev
 from icecore.engine.conflict_text import changes, describe
 from icecore.engine.decide import Command, Context, Decision, StaleRemovals, decide
-from icecore.engine.dry_run import DryRun, dry_run_of
+from icecore.engine.dry_run import DryRun, conflicts_of, dry_run_of, paths_of, refused
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
     IcecoreError,
+    MissingArchiveError,
     NoSuchTableError,
     ReadOnlyError,
 )
@@ -30,6 +29,8 @@ from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.manifest_lists import ManifestLists
 from icecore.engine.requirements import Requirement, failures
+from icecore.engine.retry import RetryPolicy
+from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import (
@@ -49,7 +50,6 @@ from icecore.projections.materialize import Materializer
 Prepare = Callable[[TableState], Sequence[Command]]
 
 MANUAL = "manual"
-MAX_ATTEMPTS = 20
 SEARCHED_COMMITS = 100
 
 
@@ -110,7 +110,7 @@ class Repository:
         """The storage that resolves the table's locations."""
         if not state.location_mapping.prefixes:
             return self.storage
-        return evolve(self.storage, mapping=state.location_mapping)
+        return evolve(self.storage, mapping=state.location_mapping.then(self.storage.mapping))
 
     def check_writable(self) -> None:
         """Raises ReadOnlyError where the warehouse was opened read-only."""
@@ -197,18 +197,19 @@ class Repository:
 
         Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is stored then.
         """
-        for attempt in range(MAX_ATTEMPTS):
-            state = self.state(stream)
+        state = self.state(stream)
+        for attempt in RetryPolicy.of(state.metadata.properties).attempts():
+            if attempt:
+                state = self.state(stream)
             commands = prepare(state)
             try:
                 result = self._try_commit(state, commands, provenance, requirements)
             except StaleRemovals:
-                time.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
                 continue
             self.files.follow(result.state)
             return result
         raise CommitConflictError(
-            f"{dotted(state.identifier)}: the branch kept moving during {MAX_ATTEMPTS} attempts; "
+            f"{dotted(state.identifier)}: the branch kept moving during {attempt + 1} attempts; "
             f"the last commit there was {self._last_commit(stream)}"
         )
 
@@ -218,19 +219,20 @@ class Repository:
         Where one part lost a race all are prepared again. The first event carries the idempotency key. Raises as
         `commit` does.
         """
-        for attempt in range(MAX_ATTEMPTS):
-            states = [self.state(p.stream) for p in parts]
+        states = [self.state(p.stream) for p in parts]
+        for attempt in RetryPolicy.of(*(s.metadata.properties for s in states)).attempts():
+            if attempt:
+                states = [self.state(p.stream) for p in parts]
             prepared = [p.prepare(state) for p, state in zip(parts, states, strict=True)]
             try:
                 results = self._try_all(parts, states, prepared, provenance)
             except StaleRemovals:
-                time.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
                 continue
             for result in results:
                 self.files.follow(result.state)
             return results
         moved = "; ".join(f"{dotted(s.identifier)} by {self._last_commit(s.stream)}" for s in states)
-        raise CommitConflictError(f"the branches kept moving during {MAX_ATTEMPTS} attempts, last {moved}")
+        raise CommitConflictError(f"the branches kept moving during {attempt + 1} attempts, last {moved}")
 
     def _try_all(
         self,
@@ -265,8 +267,11 @@ class Repository:
         What a commit would be refused for because of others is among the outcome's conflicts.
         """
         state = self.live_state(stream)
-        commands = prepare(state)
         conflicts = [self._failure(state, r, text) for r, text in failures(state.metadata, requirements)]
+        try:
+            commands = prepare(state)
+        except CommitConflictError as e:
+            return refused(state.metadata, [*conflicts, *conflicts_of(e)])
         try:
             self.check_pointer(state)
         except CommitConflictError as e:
@@ -329,7 +334,7 @@ class Repository:
         provenance: Provenance,
     ) -> tuple[Event, TableState]:
         payload = decision.to_payload()
-        if is_manual(state.metadata):
+        if is_manual(state.metadata) and not writes_again(decision.updates):
             payload["materialize"] = False
         content = decision.content
         event = transaction.append(
@@ -401,18 +406,28 @@ class Repository:
                 f"iceberg_tables; the log ends at {head['metadata_location']}"
             )
 
+    def added_paths(self, event: Event | None) -> frozenset[str]:
+        """The content files that a commit added; none of a commit that was not made."""
+        data = None if event is None else self.store.content(event.position)
+        if event is None or data is None:
+            return frozenset()
+        return frozenset(paths_of(decode_content(data, event.position), ManifestEntryStatus.ADDED))
+
     def _last_commit(self, stream: str) -> str:
         return self._describe(self.store.event_at(self.state(stream).position))
 
     def _failure(self, state: TableState, requirement: Mapping[str, Any], text: str) -> str:
         """A requirement that does not hold, with the newest commit that changed what it is about."""
         newest = max(0, state.stream_version - SEARCHED_COMMITS)
+        newest = max(newest, self.store.archives.last_version(state.stream))
         events = [e for e in self.store.stream_events(state.stream, newest) if changes(e, requirement)]
         by = f"; it was changed by {self._describe(events[-1])}" if events else ""
         return f"{dotted(state.identifier)}: {text}{by}"
 
     def _describe(self, event: Event) -> str:
-        data = self.store.content(event.position)
+        data = None
+        with contextlib.suppress(MissingArchiveError):
+            data = self.store.content(event.position)
         return describe(event, None if data is None else decode_content(data, event.position))
 
     def materialize_pending(self, stream: str, provenance: Provenance) -> None:
@@ -431,6 +446,17 @@ class Repository:
         self.states.forget()
         self.lists.forget()
         self.files.forget()
+
+
+def writes_again(updates: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the updates end the writing by hand of a table: their commit writes out all that was pending."""
+    manual = True
+    for update in updates:
+        if update["action"] == "set-properties" and MATERIALIZE in update["updates"]:
+            manual = update["updates"][MATERIALIZE].lower() == MANUAL
+        elif update["action"] == "remove-properties" and MATERIALIZE in update["removals"]:
+            manual = False
+    return not manual
 
 
 def is_manual(metadata: TableMetadata) -> bool:

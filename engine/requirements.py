@@ -11,25 +11,40 @@ from typing import Any
 from icecore.engine.errors import CommitFailedError, ValidationError
 from icecore.engine.spec.json_reader import get
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.snapshot import SnapshotRefType
+from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
 
 Requirement = dict[str, Any]
 ASSERT_CREATE: Requirement = {"type": "assert-create"}
+_REPLACED = frozenset(
+    {
+        "assert-ref-snapshot-id",
+        "assert-current-schema-id",
+        "assert-default-spec-id",
+        "assert-default-sort-order-id",
+    }
+)
 
 
-def requirements_for(base: TableMetadata, updates: Iterable[Mapping[str, Any]]) -> list[Requirement]:
-    """The requirements under which the updates were decided on `base`; each appears once."""
+def requirements_for(
+    base: TableMetadata, updates: Iterable[Mapping[str, Any]], *, is_replace: bool = False
+) -> list[Requirement]:
+    """The requirements under which the updates were decided on `base`; each appears once.
+
+    A replacement of the table relies on the ids that were given out, and on nothing that it replaces. As in Java the
+    removal of a ref relies on nothing, and schemas and specs are removed as long as no other branch than main moves:
+    main's writers have the current schema and the default spec, which are relied on anyway.
+    """
     found: list[Requirement] = [{"type": "assert-table-uuid", "uuid": base.table_uuid}]
     for update in updates:
         for requirement in _of_update(base, update):
-            if requirement not in found:
+            if requirement not in found and not (is_replace and requirement["type"] in _REPLACED):
                 found.append(requirement)
     return found
 
 
 def _of_update(base: TableMetadata, update: Mapping[str, Any]) -> list[Requirement]:
     match update["action"]:
-        case "set-snapshot-ref" | "remove-snapshot-ref":
+        case "set-snapshot-ref":
             name = update["ref-name"]
             ref = base.refs.get(name)
             snapshot_id = ref.snapshot_id if ref else None
@@ -66,7 +81,7 @@ def _branches(base: TableMetadata) -> list[Requirement]:
     return [
         {"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": ref.snapshot_id}
         for name, ref in base.refs.items()
-        if ref.type is SnapshotRefType.BRANCH
+        if ref.type is SnapshotRefType.BRANCH and name != MAIN_BRANCH
     ]
 
 

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from icecore.engine.changes import changed_properties
+from icecore.engine.conflicts import DELETE_ISOLATION, MERGE_ISOLATION, UPDATE_ISOLATION, Pin
 from icecore.engine.decide import ProduceSnapshot
 from icecore.engine.dynamic_overwrite import PartitionOverwrite, plan_dynamic_overwrite
 from icecore.engine.equality_deletes import write_key_deletes
 from icecore.engine.errors import ValidationError
 from icecore.engine.existing_files import describe_existing_files
 from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.file_changes import FileChange, plan_file_change
 from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.gathering import Gathering
 from icecore.engine.removal import FilterRemoval, Target, plan_removal
 from icecore.engine.rewrite_manifests import plan_rewrite
+from icecore.engine.row_delta import RowDelta, check_delete_files, plan_row_delta
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.name_mapping import DEFAULT_NAME_MAPPING, NameMapping
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
@@ -77,19 +80,40 @@ class RowChanges(Gathering):
         data_files: Iterable[ContentFile] = (),
         delete_files: Iterable[ContentFile] = (),
         *,
+        base_snapshot_id: int | None = None,
+        conflict_filter: str | Expression | None = None,
+        isolation_level: str | None = None,
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Adds data files and equality delete files that were written already, in one snapshot.
+        """Adds data files and delete files that were written already, in one snapshot.
 
-        The deletes apply to what is there before, not to the data files that come with them. Raises ValidationError for
-        deletes by position: those name files that another commit may replace, so they come from `delete`.
+        Equality deletes apply to what is there before, not to the data files that come with them; without a base they
+        never conflict. Deletes by position were decided on a base, by default the snapshot that the table showed: the
+        files that they name must be as they were, and where it is serializable no row may have changed that the
+        conflict filter selects, all rows without one. The level is by default that of `write.delete.isolation-level`,
+        with data files `write.update.isolation-level`. Raises ValidationError for files that don't fit the table.
         """
         branch = self._branch(branch, snapshot_properties)
         deletes, added = tuple(delete_files), tuple(data_files)
-        for f in deletes:
-            if f.content is not DataFileContent.EQUALITY_DELETES:
-                raise ValidationError(f"{f.file_path}: only equality deletes can be added, found {f.content.name}")
+        check_delete_files(deletes, self._metadata)
+        for f in added:
+            if f.content is not DataFileContent.DATA:
+                raise ValidationError(f"{f.file_path}: expected a data file, found {f.content.name}")
+        is_pinned = base_snapshot_id is not None or isolation_level is not None or conflict_filter is not None
+        if is_pinned or any(f.content is DataFileContent.POSITION_DELETES for f in deletes):
+            self._check_first_change()
+            key = UPDATE_ISOLATION if added else DELETE_ISOLATION
+            pin = self._pin(branch, base_snapshot_id, isolation_level, key, conflict_filter)
+            target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+            delta = RowDelta(target, pin, added, deletes, self._before)
+            self._plan(
+                lambda state, metadata: plan_row_delta(
+                    self._repository, self._planner, state, metadata, delta, self._storage
+                ),
+                (*added, *deletes),
+            )
+            return
         files = files_to_arrow(
             (*added, *deletes), self._metadata.specs, self._metadata.all_fields, status=ManifestEntryStatus.ADDED
         )
@@ -101,6 +125,60 @@ class RowChanges(Gathering):
             operation, self._new_snapshot_id(), branch, added=files, summary=snapshot_properties or {}
         )
         self._commands.append(lambda _: command)
+
+    def overwrite_files(
+        self,
+        delete: Iterable[str | ContentFile] = (),
+        add: Iterable[ContentFile] = (),
+        *,
+        base_snapshot_id: int | None = None,
+        conflict_filter: str | Expression | None = None,
+        isolation_level: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Removes data files, by path or as they are described, and adds others that were written already.
+
+        It was decided on the base, by default the snapshot that the table showed: the files that go must still be there
+        and have no new deletes, and where it is serializable no row may have changed that the conflict filter selects,
+        all rows without one. The level is by default that of `write.update.isolation-level`.
+        """
+        branch = self._branch(branch, snapshot_properties)
+        self._check_first_change()
+        pin = self._pin(branch, base_snapshot_id, isolation_level, UPDATE_ISOLATION, conflict_filter)
+        target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        self._change_files(FileChange.of(target, pin, delete, add))
+
+    def rewrite_files(
+        self,
+        delete_files: Iterable[str | ContentFile],
+        add_files: Iterable[ContentFile] = (),
+        *,
+        base_snapshot_id: int | None = None,
+        data_sequence_number: int | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Replaces data files by others that hold the same rows; delete files among `delete_files` are dropped.
+
+        The files that go must be as they were at the base, by default the snapshot that the table showed. With the data
+        sequence number of the base new equality deletes are no conflict, since they apply to the new files too. In a
+        v3 table the new files must bring the rows' lineage (RL6).
+        """
+        branch = self._branch(branch, snapshot_properties)
+        self._check_first_change()
+        pin = self._pin(branch, base_snapshot_id, None, UPDATE_ISOLATION)
+        target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        change = FileChange.of(
+            target, pin, delete_files, add_files, is_rewrite=True, data_sequence_number=data_sequence_number
+        )
+        self._change_files(change)
+
+    def _change_files(self, change: FileChange) -> None:
+        self._plan(
+            lambda state, metadata: plan_file_change(self._repository, self._planner, state, metadata, change),
+            change.added,
+        )
 
     def delete_keys(
         self,
@@ -120,34 +198,50 @@ class RowChanges(Gathering):
         self,
         delete_filter: str | Expression,
         *,
+        base_snapshot_id: int | None = None,
+        isolation_level: str | None = None,
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Deletes the rows that match: whole files where all rows do, else the file is rewritten without them."""
-        self._remove(delete_filter, (), branch, snapshot_properties)
+        """Deletes the rows that match: whole files where all rows do, else the file is rewritten without them.
+
+        With a base or an isolation level these are the rows of the base, and what changed since may be a conflict.
+        """
+        branch = self._branch(branch, snapshot_properties)
+        pin = self._pin_if_asked(branch, base_snapshot_id, isolation_level, DELETE_ISOLATION)
+        self._remove(delete_filter, (), branch, snapshot_properties, pin)
 
     def overwrite(
         self,
         data: Any,
         overwrite_filter: str | Expression | None = None,
         *,
+        base_snapshot_id: int | None = None,
+        isolation_level: str | None = None,
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Replaces the rows that match, all rows without a filter, by the data."""
+        """Replaces the rows that match, all rows without a filter, by the data.
+
+        With a base or an isolation level these are the rows of the base, and what changed since may be a conflict.
+        """
         branch = self._branch(branch, snapshot_properties)
-        self._remove(overwrite_filter or TRUE, self._write(data), branch, snapshot_properties)
+        pin = self._pin_if_asked(branch, base_snapshot_id, isolation_level, UPDATE_ISOLATION)
+        self._remove(overwrite_filter or TRUE, self._write(data), branch, snapshot_properties, pin)
 
     def dynamic_partition_overwrite(
         self,
         data: Any,
         *,
+        base_snapshot_id: int | None = None,
+        isolation_level: str | None = None,
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Replaces the partitions that the data has, by the default spec, and leaves all others as they are.
 
-        Raises ValidationError for an unpartitioned table.
+        With a base or an isolation level a change of these partitions since may be a conflict. Raises ValidationError
+        for an unpartitioned table.
         """
         branch = self._branch(branch, snapshot_properties)
         if self._metadata.spec().is_unpartitioned:
@@ -156,7 +250,9 @@ class RowChanges(Gathering):
             )
         self._check_first_change()
         added = tuple(self._write(data))
-        overwrite = PartitionOverwrite(Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {})), added)
+        pin = self._pin_if_asked(branch, base_snapshot_id, isolation_level, UPDATE_ISOLATION)
+        target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        overwrite = PartitionOverwrite(target, added, pin)
         self._plan(
             lambda state, metadata: plan_dynamic_overwrite(
                 self._repository, self._planner, state, metadata, overwrite, self._storage
@@ -170,19 +266,28 @@ class RowChanges(Gathering):
         *,
         when_matched_update_all: bool = True,
         when_not_matched_insert_all: bool = True,
+        base_snapshot_id: int | None = None,
+        isolation_level: str | None = None,
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> Upsert:
         """Updates the rows whose keys the data has and inserts the others; the answer's `result` is set at commit.
 
-        The keys are `join_cols`, else the identifier fields. Rows that would stay the same are not written. Raises
+        The keys are `join_cols`, else the identifier fields. Rows that would stay the same are not written. With a base
+        or an isolation level the keys are looked up there, and what changed since may be a conflict. Raises
         ValidationError where a key comes twice in the data, and at commit where a key to update is twice in the table.
         """
         branch = self._branch(branch, snapshot_properties)
         self._check_first_change()
         target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
         upsert = Upsert.of(
-            data, join_cols, self._metadata.schema(), target, when_matched_update_all, when_not_matched_insert_all
+            data,
+            join_cols,
+            self._metadata.schema(),
+            target,
+            when_matched_update_all,
+            when_not_matched_insert_all,
+            self._pin_if_asked(branch, base_snapshot_id, isolation_level, MERGE_ISOLATION),
         )
         if self._answered is not None:
             upsert.result = result_of(self._answered.payload)
@@ -197,12 +302,11 @@ class RowChanges(Gathering):
         added: Sequence[ContentFile],
         branch: str,
         snapshot_properties: Mapping[str, str] | None,
+        pin: Pin | None,
     ) -> None:
-        branch = self._branch(branch, snapshot_properties)
         self._check_first_change()
-        removal = FilterRemoval(
-            row_filter, branch, self._new_snapshot_id(), tuple(added), dict(snapshot_properties or {})
-        )
+        summary = dict(snapshot_properties or {})
+        removal = FilterRemoval(row_filter, branch, self._new_snapshot_id(), tuple(added), summary, pin, self._before)
         self._plan(
             lambda state, metadata: plan_removal(
                 self._repository, self._planner, state, metadata, removal, self._storage

@@ -28,9 +28,10 @@ class SnapshotRange:
         """The range between two snapshots.
 
         Without a start it begins at the oldest ancestor that is still there, without an end it ends at the head of the
-        branch, by default `main`. An exclusive start may have been expired, if a snapshot of the range has it as its
-        parent. Raises NoSuchSnapshotError for an unknown end, start or branch, ValidationError where the start is no
-        ancestor of the end, the end none of the branch's head, or both starts are given.
+        branch, by default `main`. From a snapshot to itself, exclusive, nothing is in it. An exclusive start may have
+        been expired, if a snapshot of the range has it as its parent. Raises NoSuchSnapshotError for an unknown end,
+        start or branch, ValidationError where the start is no ancestor of the end, the end is none of the head, or both
+        starts are given.
         """
         if from_exclusive is not None and from_inclusive is not None:
             raise ValidationError("a scan takes one of from_snapshot_id_exclusive and from_snapshot_id_inclusive")

@@ -45,6 +45,11 @@ class LocationMapping:
                 return new + location[len(old) :]
         return location
 
+    def then(self, other: LocationMapping) -> LocationMapping:
+        """This mapping, and where it says nothing the other; what this one gives is mapped by the other again."""
+        own = {old: other.resolve(new) for old, new in self.prefixes}
+        return LocationMapping.of({**other.to_dict(), **own})
+
     def to_dict(self) -> dict[str, str]:
         return dict(self.prefixes)
 

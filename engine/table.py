@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from icecore.engine.manage_snapshots import ManageSnapshots
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
+from icecore.engine.rewrites import TableRewrites
 from icecore.engine.scan import DataScan
 from icecore.engine.schema_update import UpdateSchema
 from icecore.engine.snapshot_range import SnapshotRange
@@ -45,10 +46,13 @@ from icecore.engine.update_statistics import UpdateStatistics
 from icecore.engine.upsert import UpsertResult
 from icecore.projections.planner import Planner
 
+if TYPE_CHECKING:
+    from icecore.engine.named_plan import NamedPlan
+
 Filter = str | Expression | None
 
 
-class Table:
+class Table(TableRewrites):
     """One table at one version. It stays as it was loaded until `refresh()` or a commit through it."""
 
     def __init__(self, repository: Repository, planner: Planner, state: TableState, actor: str | None) -> None:
@@ -252,6 +256,54 @@ class Table:
         scan = self.scan(row_filter, snapshot_id=snapshot_id)
         return partitions(self._planner, self._state, scan.snapshot, scan.row_filter, scan.schema)
 
+    def prefetch(
+        self,
+        row_filter: Filter = None,
+        *,
+        name: str,
+        selected_fields: Sequence[str] = ("*",),
+        ref: str | None = None,
+        case_sensitive: bool = True,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    ) -> NamedPlan:
+        """Plans a scan and keeps the plan under a name, in the place of one that had it.
+
+        `named_plan` gives it again, in any process, brought up to date at the cost of what was committed since. With a
+        `ref` it is of that branch or tag. Raises ExpressionError, NoSuchSnapshotError, ValidationError, StorageError
+        where it can't be kept.
+        """
+        from icecore.engine.named_plan import prefetch
+
+        scan = self.scan(
+            row_filter,
+            selected_fields=selected_fields,
+            ref=ref,
+            case_sensitive=case_sensitive,
+            parameters=parameters,
+        )
+        return prefetch(self._planner, self._state, scan, name, ref)
+
+    def named_plan(self, name: str) -> NamedPlan:
+        """The plan of that name, for the table as it is loaded here. Only what changed is looked into.
+
+        Raises NoSuchPlanError, ValidationError where a column of it is gone, NoSuchSnapshotError where its branch is.
+        """
+        from icecore.engine.named_plan import load
+
+        return load(self._planner, self._state, name, lambda **options: self.scan(**options))
+
+    def named_plans(self) -> list[str]:
+        """The names of the plans that are kept, sorted."""
+        from icecore.engine.named_plan import store_of
+
+        return store_of(self._planner, self._state).names()
+
+    def drop_named_plan(self, name: str) -> None:
+        """Forgets a plan. Raises NoSuchPlanError."""
+        from icecore.engine.named_plan import drop
+
+        drop(self._planner, self._state, name)
+
     def manifests(self) -> tuple[ListedManifest, ...]:
         """The manifests of the current snapshot, in the order of its list."""
         snapshot = self.current_snapshot()
@@ -264,7 +316,9 @@ class Table:
             if listed.manifest.has_live_files:
                 yield self._repository.entries.live(self._state.stream, listed, storage)
 
-    # Changing rows. With `dry_run` nothing is stored, and the result says what the commit would be.
+    # Changing rows. With `dry_run` nothing is stored, and the result says what the commit would be. A change that is
+    # given a base snapshot (what the caller read) or an isolation level ("serializable" or "snapshot") is of the rows
+    # of that base, and raises ConflictingCommitsError where another commit got in its way: see engine/conflicts.py.
 
     def append(
         self,
@@ -290,6 +344,8 @@ class Table:
         data: Any,
         overwrite_filter: Filter = None,
         *,
+        base_snapshot_id: int | None = None,
+        isolation_level: str | None = None,
         message: str | None = None,
         author: str | None = None,
         branch: str = MAIN_BRANCH,
@@ -299,13 +355,22 @@ class Table:
     ) -> DryRun | None:
         """Replaces the rows that match the filter, all rows without one, by the data, in one commit."""
         with self._transaction(message, author, idempotency_key, dry_run) as transaction:
-            transaction.overwrite(data, overwrite_filter, branch=branch, snapshot_properties=snapshot_properties)
+            transaction.overwrite(
+                data,
+                overwrite_filter,
+                base_snapshot_id=base_snapshot_id,
+                isolation_level=isolation_level,
+                branch=branch,
+                snapshot_properties=snapshot_properties,
+            )
         return transaction.outcome
 
     def dynamic_partition_overwrite(
         self,
         data: Any,
         *,
+        base_snapshot_id: int | None = None,
+        isolation_level: str | None = None,
         message: str | None = None,
         author: str | None = None,
         branch: str = MAIN_BRANCH,
@@ -318,7 +383,13 @@ class Table:
         Raises ValidationError for an unpartitioned table.
         """
         with self._transaction(message, author, idempotency_key, dry_run) as transaction:
-            transaction.dynamic_partition_overwrite(data, branch=branch, snapshot_properties=snapshot_properties)
+            transaction.dynamic_partition_overwrite(
+                data,
+                base_snapshot_id=base_snapshot_id,
+                isolation_level=isolation_level,
+                branch=branch,
+                snapshot_properties=snapshot_properties,
+            )
         return transaction.outcome
 
     def upsert(
@@ -328,6 +399,8 @@ class Table:
         *,
         when_matched_update_all: bool = True,
         when_not_matched_insert_all: bool = True,
+        base_snapshot_id: int | None = None,
+        isolation_level: str | None = None,
         message: str | None = None,
         author: str | None = None,
         branch: str = MAIN_BRANCH,
@@ -345,6 +418,8 @@ class Table:
                 join_cols,
                 when_matched_update_all=when_matched_update_all,
                 when_not_matched_insert_all=when_not_matched_insert_all,
+                base_snapshot_id=base_snapshot_id,
+                isolation_level=isolation_level,
                 branch=branch,
                 snapshot_properties=snapshot_properties,
             )
@@ -354,6 +429,8 @@ class Table:
         self,
         delete_filter: str | Expression,
         *,
+        base_snapshot_id: int | None = None,
+        isolation_level: str | None = None,
         message: str | None = None,
         author: str | None = None,
         branch: str = MAIN_BRANCH,
@@ -363,7 +440,13 @@ class Table:
     ) -> DryRun | None:
         """Deletes the rows that match the filter: whole files where all their rows do, else the file is rewritten."""
         with self._transaction(message, author, idempotency_key, dry_run) as transaction:
-            transaction.delete(delete_filter, branch=branch, snapshot_properties=snapshot_properties)
+            transaction.delete(
+                delete_filter,
+                base_snapshot_id=base_snapshot_id,
+                isolation_level=isolation_level,
+                branch=branch,
+                snapshot_properties=snapshot_properties,
+            )
         return transaction.outcome
 
     def delete_keys(
@@ -426,6 +509,97 @@ class Table:
         """Appends data files that a writer described already."""
         with self._transaction(message, author, idempotency_key, dry_run) as transaction:
             transaction.append_files(files, branch=branch, snapshot_properties=snapshot_properties)
+        return transaction.outcome
+
+    def row_delta(
+        self,
+        data_files: Iterable[ContentFile] = (),
+        delete_files: Iterable[ContentFile] = (),
+        *,
+        base_snapshot_id: int | None = None,
+        conflict_filter: Filter = None,
+        isolation_level: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
+    ) -> DryRun | None:
+        """Adds data files and delete files that were written already; see `Transaction.row_delta`.
+
+        Raises ConflictingCommitsError where files with deleted rows are not as they were at the base.
+        """
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
+            transaction.row_delta(
+                data_files,
+                delete_files,
+                base_snapshot_id=base_snapshot_id,
+                conflict_filter=conflict_filter,
+                isolation_level=isolation_level,
+                branch=branch,
+                snapshot_properties=snapshot_properties,
+            )
+        return transaction.outcome
+
+    def overwrite_files(
+        self,
+        delete: Iterable[str | ContentFile] = (),
+        add: Iterable[ContentFile] = (),
+        *,
+        base_snapshot_id: int | None = None,
+        conflict_filter: Filter = None,
+        isolation_level: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
+    ) -> DryRun | None:
+        """Removes data files and adds others that were written already; see `Transaction.overwrite_files`.
+
+        Raises ConflictingCommitsError where the files that go are not as they were at the base.
+        """
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
+            transaction.overwrite_files(
+                delete,
+                add,
+                base_snapshot_id=base_snapshot_id,
+                conflict_filter=conflict_filter,
+                isolation_level=isolation_level,
+                branch=branch,
+                snapshot_properties=snapshot_properties,
+            )
+        return transaction.outcome
+
+    def rewrite_files(
+        self,
+        delete_files: Iterable[str | ContentFile],
+        add_files: Iterable[ContentFile] = (),
+        *,
+        base_snapshot_id: int | None = None,
+        data_sequence_number: int | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
+    ) -> DryRun | None:
+        """Replaces data files by others that hold the same rows; see `Transaction.rewrite_files`.
+
+        Raises ConflictingCommitsError where the files that go are not as they were at the base.
+        """
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
+            transaction.rewrite_files(
+                delete_files,
+                add_files,
+                base_snapshot_id=base_snapshot_id,
+                data_sequence_number=data_sequence_number,
+                branch=branch,
+                snapshot_properties=snapshot_properties,
+            )
         return transaction.outcome
 
     def rewrite_manifests(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import zlib
 from typing import Protocol
@@ -68,10 +69,16 @@ class TableStates:
 
     def _checkpoint(self, stream: str, up_to: int) -> TableState | None:
         row = self.store.row(MODELS, "latest_checkpoint", stream=stream, up_to=up_to)
-        if row is None:
-            return None
-        event = self.store.event_at(row["position"])
-        if event.stream != stream or event.hash != row["event_hash"]:
+        kept = self.store.archives.kept_row("state_by_position", stream=stream, up_to=up_to)
+        return self._decoded(stream, newer(row, kept))
+
+    def _checkpoint_at_version(self, stream: str, version: int) -> TableState | None:
+        row = self.store.row(MODELS, "checkpoint_at_version", stream=stream, version=version)
+        kept = self.store.archives.kept_row("state_by_version", stream=stream, version=version)
+        return self._decoded(stream, newer(row, kept))
+
+    def _decoded(self, stream: str, row: sqlite3.Row | None) -> TableState | None:
+        if row is None or not is_checkpoint(self.store, stream, row):
             return None
         self._checkpointed[stream] = max(self._checkpointed.get(stream, 0), row["stream_version"])
         return decode_checkpoint(row["state"], stream)
@@ -82,8 +89,7 @@ class TableStates:
             return None
         state = near
         if state is None or state.stream_version > version:
-            last = next(self.store.stream_events(stream, version - 1), None)
-            state = None if last is None else self._checkpoint(stream, last.position)
+            state = self._checkpoint_at_version(stream, version)
         events = self.store.stream_events(stream, state.stream_version if state else 0)
         return fold(state, (e for e in events if e.stream_version <= version))
 
@@ -120,6 +126,22 @@ class Noted(Protocol):
 
     @property
     def event_hash(self) -> str: ...
+
+
+def newer(one: sqlite3.Row | None, other: sqlite3.Row | None) -> sqlite3.Row | None:
+    """The later of two noted states of a stream."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=lambda row: int(row["stream_version"]))
+
+
+def is_checkpoint(store: EventStore, stream: str, row: sqlite3.Row) -> bool:
+    """Whether a noted state is one of this log: its event is there, and is of the stream."""
+    try:
+        event = store.event_at(row["position"])
+    except CorruptLogError:
+        return False
+    return event.stream == stream and event.hash == row["event_hash"]
 
 
 def note_checkpoint(store: EventStore, state: Noted, data: bytes) -> None:

@@ -9,19 +9,21 @@ from icecore.engine.changes import changed_properties, evolved_schema, evolved_s
 from icecore.engine.cherry_pick import plan_cherry_pick
 from icecore.engine.decide import ChangeMetadata
 from icecore.engine.dry_run import DryRun
-from icecore.engine.errors import MissingFileError, ValidationError
+from icecore.engine.errors import CommitConflictError, IcecoreError, MissingFileError, NotFoundError, ValidationError
 from icecore.engine.manage_snapshots import CherryPick, ManageSnapshots, RefChange
-from icecore.engine.repository import TablePart
-from icecore.engine.row_changes import RowChanges
+from icecore.engine.repository import CommitResult, TablePart
+from icecore.engine.rewrites import Rewrites
 from icecore.engine.schema_update import SchemaOp, UpdateSchema
 from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec_update import SpecOp, UpdateSpec
-from icecore.engine.state import TableState
 from icecore.engine.terms import SortTerm
 from icecore.engine.update_statistics import UpdateStatistics
 
+# What says for sure that a commit was not made.
+REFUSED = (CommitConflictError, ValidationError, NotFoundError)
 
-class Transaction(RowChanges):
+
+class Transaction(Rewrites):
     """Gathers changes; `commit()`, or the end of a `with` block, makes them one event: all or nothing.
 
     Data files are written when the call is made, the log is touched at the end. Later changes see the schema and spec
@@ -96,8 +98,17 @@ class Transaction(RowChanges):
         if not self._commands:
             return
         part = self.part()
-        result = self._repository.commit(part.stream, part.prepare, self._provenance, requirements=part.requirements)
-        self.end(result.state)
+        try:
+            result = self._repository.commit(
+                part.stream, part.prepare, self._provenance, requirements=part.requirements
+            )
+        except REFUSED:
+            self.discard()
+            raise
+        except BaseException:
+            self.keep_planned()
+            raise
+        self.end(result)
 
     @property
     def has_changes(self) -> bool:
@@ -113,10 +124,13 @@ class Transaction(RowChanges):
             tuple(self._requirements),
         )
 
-    def end(self, state: TableState) -> None:
+    def end(self, result: CommitResult) -> None:
         """Takes in that the commit was made."""
         self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
-        self._committed(state)
+        if self._planned:
+            self.discard(self._repository.added_paths(result.event))
+        self._written.clear()
+        self._committed(result.state)
 
     def _end_dry_run(self) -> None:
         part = self.part()
@@ -141,6 +155,12 @@ class Transaction(RowChanges):
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            self.commit()
+            try:
+                self.commit()
+            except REFUSED:
+                # Nobody goes on with it, so that what was written for it is of no use.
+                with contextlib.suppress(IcecoreError):
+                    self._forget_files()
+                raise
         elif self._is_dry:
             self._forget_files()

@@ -6,7 +6,6 @@ compared null-safe, and a column that the data lacks keeps its value in an updat
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, frozen
 
+from icecore.engine.conflicts import Check, Pin
 from icecore.engine.copy_on_write import write_again
 from icecore.engine.data.arrow_values import from_array
 from icecore.engine.data.conform import conform
@@ -24,11 +24,11 @@ from icecore.engine.data.incoming import to_arrow
 from icecore.engine.data.partition_arrow import comparable
 from icecore.engine.data.read import DeleteCache
 from icecore.engine.decide import ProduceSnapshot
-from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.merge_on_read import UPDATE_MODE, merges_on_read
-from icecore.engine.removal import Effects, Target, produce
+from icecore.engine.removal import Effects, Target, discarding_on_error, produce, read_snapshot
 from icecore.engine.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import ROW_ID
@@ -63,11 +63,19 @@ class Upsert:
     target: Target
     updates: bool
     inserts: bool
+    pin: Pin | None = None
     result: UpsertResult = UpsertResult()
 
     @classmethod
     def of(
-        cls, data: Any, join_cols: Sequence[str] | None, schema: Schema, target: Target, updates: bool, inserts: bool
+        cls,
+        data: Any,
+        join_cols: Sequence[str] | None,
+        schema: Schema,
+        target: Target,
+        updates: bool,
+        inserts: bool,
+        pin: Pin | None = None,
     ) -> Upsert:
         """Raises ValidationError where the keys can't be told, or one comes twice."""
         if not updates and not inserts:
@@ -81,7 +89,7 @@ class Upsert:
                 raise ValidationError(f"a key of an upsert must be a top-level primitive column, found {key!r}")
             if key not in rows.column_names:
                 raise ValidationError(f"the data lacks the key column {key!r}")
-        upsert = cls(rows, keys, target, updates, inserts)
+        upsert = cls(rows, keys, target, updates, inserts, pin)
         upsert.check_keys(conform(rows, schema))
         return upsert
 
@@ -104,30 +112,34 @@ def plan_upsert(
     upsert: Upsert,
     storage: Storage,
 ) -> ProduceSnapshot:
-    """The command for the head of the branch as it is now; where the branch moves, this is called again."""
+    """The command for the head of the branch as it is now; where the branch moves, this is called again.
+
+    A pinned upsert finds the keys in its base; ConflictingCommitsError is raised where that does not hold any more.
+    """
     source = conform(upsert.rows, metadata.schema())
     effects = Effects(merges_on_read(metadata, UPDATE_MODE))
-    try:
+    schema, branch = metadata.schema(), upsert.target.branch
+    check = upsert.pin and Check.of(repository, planner, state, metadata, upsert.pin, branch)
+    snapshot = read_snapshot(state, branch, upsert.pin)
+    wanted = key_filter(source, upsert.keys, schema)
+    if check and source.num_rows:
+        check.read(wanted)
+    with discarding_on_error(effects, storage):
         matching = _Matching(upsert, source, metadata, storage, effects)
-        snapshot = state.metadata.snapshot_by_ref(upsert.target.branch)
         if snapshot is not None and source.num_rows:
-            schema = metadata.schema()
-            for task in planner.tasks(state, snapshot, key_filter(source, upsert.keys, schema), schema):
+            for task in planner.tasks(state, snapshot, wanted, schema):
                 rows = effects.live_rows(task, metadata, storage, matching.deletes)
                 if rows is not None:
                     effects.take(task, rows, matching.changed(rows), metadata, storage)
             effects.write(metadata, storage, matching.deletes)
+        if check:
+            check.touched(effects.touched, vectors=effects.by_position)
         new = matching.new_rows()
         upsert.result = UpsertResult(matching.updated_rows, new.num_rows - matching.updated_rows)
         if new.num_rows:
             effects.added += write_again(new, metadata, storage)
-    except BaseException:
-        for file in effects.added:
-            with contextlib.suppress(IcecoreError):
-                storage.delete(file.file_path)
-        raise
-    target = upsert.target.with_summary(_counts(upsert.result))
-    return produce(repository, state, metadata, target, (), effects)
+        target = upsert.target.with_summary(_counts(upsert.result))
+        return produce(repository, state, metadata, target, (), effects)
 
 
 def result_of(payload: Mapping[str, Any]) -> UpsertResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.repository import Repository
 from icecore.engine.requirements import ASSERT_CREATE, Requirement
-from icecore.engine.table_states import CHECKPOINT_EVERY, note_checkpoint
+from icecore.engine.table_states import CHECKPOINT_EVERY, is_checkpoint, newer, note_checkpoint
 from icecore.engine.view_builder import Update, ViewBuilder, check_view_requirements
 from icecore.engine.view_state import (
     ViewState,
@@ -84,11 +85,13 @@ class ViewRepository:
     def _checkpoint(self, stream: str, up_to: int | None = None) -> ViewState | None:
         """The nearest state that was noted up to a position."""
         store = self.repository.store
-        row = store.row(MODELS, "latest_checkpoint", stream=stream, up_to=2**62 if up_to is None else up_to)
-        if row is None:
-            return None
-        event = store.event_at(row["position"])
-        if event.stream != stream or event.hash != row["event_hash"]:
+        limit = 2**62 if up_to is None else up_to
+        row = store.row(MODELS, "latest_checkpoint", stream=stream, up_to=limit)
+        kept = store.archives.kept_row("state_by_position", stream=stream, up_to=limit)
+        return self._decoded(stream, newer(row, kept))
+
+    def _decoded(self, stream: str, row: sqlite3.Row | None) -> ViewState | None:
+        if row is None or not is_checkpoint(self.repository.store, stream, row):
             return None
         self._checkpointed[stream] = max(self._checkpointed.get(stream, 0), row["stream_version"])
         return decode_view_checkpoint(row["state"], stream)
@@ -283,8 +286,12 @@ class ViewRepository:
             self._materialized[stream] = after
 
     def _state_at_version(self, stream: str, version: int) -> ViewState | None:
-        last = next(self.repository.store.stream_events(stream, version - 1), None) if version else None
-        return None if last is None else self.state_at(stream, last.position)
+        store = self.repository.store
+        row = store.row(MODELS, "checkpoint_at_version", stream=stream, version=version)
+        kept = store.archives.kept_row("state_by_version", stream=stream, version=version)
+        base = self._decoded(stream, newer(row, kept))
+        events = store.stream_events(stream, base.stream_version if base else 0) if version else ()
+        return fold_view(base, (e for e in events if e.stream_version <= version))
 
     def heal(self) -> None:
         """Writes what commits before a crash left unwritten; warns of views that can't be written."""

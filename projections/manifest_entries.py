@@ -104,6 +104,11 @@ def file_keys(entries: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(entries["file_path"], offsets, "\x00")
 
 
+def file_key(path: str, content_offset: int | None) -> str:
+    """The key that `file_keys` gives a file."""
+    return f"{path}\x00{'' if content_offset is None else content_offset}"
+
+
 def for_writing(entries: pa.Table, manifest: ManifestFile, format_version: int) -> pa.Table:
     """Entries as a manifest of that format version writes them: v1 has no snapshot id to inherit (M2)."""
     if format_version > 1:

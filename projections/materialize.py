@@ -141,6 +141,10 @@ class Materializer:
         """Whether a process is about to make the next version of a file system table, or died over it."""
         return self._claims.is_taken(stream)
 
+    def settle_all_claims(self) -> None:
+        """As `settle_claims`, inside of a write transaction that the caller holds."""
+        self._claims.settle_all()
+
     def write_event(
         self,
         event: Event,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.expression.bind import bind
@@ -33,6 +33,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.sql_files import query, quote
 from icecore.engine.state import TableState
+from icecore.engine.storage import Storage
 from icecore.projections import duck
 from icecore.projections.deletes import delete_pairs_sql
 from icecore.projections.entry_tables import EntryTable, EntryTables
@@ -193,14 +194,26 @@ class Planner:
     _scanned: tuple[list[int], list[int | None]] | None = field(init=False, default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self._tables = EntryTables(self.repository.entries, self.cache, self.repository.storage)
+        self._tables = EntryTables(
+            self.repository.entries, self.cache, Storage(scratch=self.repository.storage.scratch)
+        )
 
     def tasks(
-        self, state: TableState, snapshot: Snapshot, row_filter: str | Expression | None, schema: Schema
+        self,
+        state: TableState,
+        snapshot: Snapshot,
+        row_filter: str | Expression | None,
+        schema: Schema,
+        *,
+        paths: Collection[str] | None = None,
     ) -> list[FileScanTask]:
-        """The tasks of a scan of one snapshot by a filter over `schema`."""
+        """The tasks of a scan of one snapshot by a filter over `schema`, or those of some of its files."""
         bound = bind(parse_filter(row_filter), schema)
-        return self.plan(state, snapshot, bound, schema).tasks()
+        planned = self.plan(state, snapshot, bound, schema)
+        if paths is not None:
+            wanted = pc.is_in(planned.files["file_path"], pa.array(sorted(paths), pa.string()))
+            planned = evolve(planned, files=planned.files.filter(wanted))
+        return planned.tasks()
 
     def plan(self, state: TableState, snapshot: Snapshot | None, bound: Expression, schema: Schema) -> PlannedFiles:
         """Plans a snapshot by a filter bound to `schema`. No snapshot gives an empty plan.

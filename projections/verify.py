@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from icecore.engine.errors import IcecoreError
+from icecore.engine.errors import IcecoreError, MissingArchiveError
 from icecore.engine.events import CATALOG_STREAM, is_view_stream
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.read_models import dotted
@@ -66,7 +66,7 @@ def verify(store: EventStore, repository: Repository) -> Verification:
 def _verify(store: EventStore, repository: Repository) -> Verification:
     problems = [*database_problems(store), *chain_problems(store)]
     position, head, _ = store.head()
-    streams = sorted({e.stream for e in store.events() if e.stream != CATALOG_STREAM})
+    streams = sorted(_streams(store) - {CATALOG_STREAM})
     states: dict[str, State] = {}
     for stream in streams:
         try:
@@ -98,8 +98,30 @@ def _verify(store: EventStore, repository: Repository) -> Verification:
 
 
 def _replayed(store: EventStore, stream: str, up_to: int | None = None) -> State | None:
-    events = store.stream_events(stream, 0, up_to)
+    try:
+        events = list(store.stream_events(stream, 0, up_to))
+    except MissingArchiveError:
+        # That the archive is missing is a problem already; what comes after it is checked from the state at its end.
+        return _replayed_from_archive(store, stream, up_to)
     return fold_view(None, events) if is_view_stream(stream) else fold(None, events)
+
+
+def _replayed_from_archive(store: EventStore, stream: str, up_to: int | None) -> State | None:
+    limit = 2**62 if up_to is None else up_to
+    row = store.archives.kept_row("state_by_position", stream=stream, up_to=limit)
+    if row is None:
+        raise MissingArchiveError("the archive of its first events is missing")
+    if is_view_stream(stream):
+        view = decode_view_checkpoint(row["state"], stream)
+        return fold_view(view, store.stream_events(stream, view.stream_version, up_to))
+    table = decode_checkpoint(row["state"], stream)
+    return fold(table, store.stream_events(stream, table.stream_version, up_to))
+
+
+def _streams(store: EventStore) -> set[str]:
+    """All streams of the log, those that lie in archives as a whole too."""
+    archived = {row["stream"] for row in store.archives.kept("streams_up_to", up_to=2**62)}
+    return archived | {e.stream for e in store.events(store.archives.last_position)}
 
 
 def _head_problems(store: EventStore, states: dict[str, State], position: int) -> Iterator[str]:
@@ -159,7 +181,7 @@ def _namespace_problems(store: EventStore, repository: Repository) -> Iterator[s
 
 
 def _checkpoint_problems(store: EventStore) -> Iterator[str]:
-    for row in store.rows(MODELS, "all_checkpoints"):
+    for row in (*store.rows(MODELS, "all_checkpoints"), *store.archives.kept("all_states")):
         at = f"checkpoint of {row['stream']} at version {row['stream_version']}"
         try:
             stream = row["stream"]

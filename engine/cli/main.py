@@ -55,10 +55,12 @@ for _command in (
     reading.log,
     reading.show,
     reading.plan,
+    reading.plans,
     reading.sql,
     warehouse_commands.verify,
     warehouse_commands.rebuild,
     log_commands.export,
+    log_commands.archive,
     log_commands.import_,
     warehouse_commands.demo,
 ):

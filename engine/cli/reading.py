@@ -10,11 +10,12 @@ import orjson
 import pyarrow as pa
 
 from icecore.engine.catalog import Catalog
-from icecore.engine.cli.output import print_arrow, print_json, print_pairs, print_rows, print_text
+from icecore.engine.cli.output import counted, print_arrow, print_json, print_pairs, print_rows, print_text
 from icecore.engine.cli.plan_text import plan_dict, plan_files_rows, plan_steps, print_explanation
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds, names
 from icecore.engine.cli.view_text import view_rows
+from icecore.engine.table import Table
 from icecore.engine.view import View
 from icecore.projections.audit import AUDIT_SCHEMAS
 
@@ -96,6 +97,7 @@ def show(
 @click.option("--ref", help="The branch or tag of this name.")
 @click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then.")
 @click.option("--explain", "explained", is_flag=True, help="Say of each file why, and print the SQL that ran.")
+@click.option("--name", help="Keep the plan under this name; without --where and --ref, the plan that is kept.")
 @common_options
 @pass_settings
 def plan(
@@ -106,13 +108,20 @@ def plan(
     ref: str | None,
     as_of: int | None,
     explained: bool,
+    name: str | None,
 ) -> None:
     """Print which files a scan would read.
 
-    And how many were left out by what.
+    And how many were left out by what. With a name the plan is kept, and asking again looks only into what was
+    committed since.
     """
+    if name is not None and (explained or snapshot_id is not None or as_of is not None):
+        raise click.UsageError("--name goes with --where and --ref alone")
     with settings.read() as catalog:
         loaded = catalog.load_table(table)
+        if name is not None:
+            _print_named(settings, loaded, name, where, ref)
+            return
         scan = loaded.scan(where, snapshot_id=snapshot_id, ref=ref, as_of=as_of)
         if explained:
             print_explanation(scan.explain(), loaded.location(), as_json=settings.as_json)
@@ -124,6 +133,38 @@ def plan(
             print_rows(("", "files"), plan_steps(planned.counts))
             print_text(f"\nplanned in {planned.counts.seconds * 1000:.1f} ms\n")
             print_rows(("rows", "bytes", "deletes", "file"), plan_files_rows(planned, loaded.location()))
+
+
+def _print_named(settings: Settings, table: Table, name: str, where: str | None, ref: str | None) -> None:
+    is_kept = where is None and ref is None
+    found = table.named_plan(name) if is_kept else table.prefetch(where, name=name, ref=ref)
+    if settings.as_json:
+        counts = {"manifests_evaluated": found.manifests_evaluated, "manifests_reused": found.manifests_reused}
+        print_json(
+            {"name": name, "snapshot_id": found.snapshot_id, **counts, "files": plan_dict(found.plan())["files"]}
+        )
+        return
+    evaluated, reused = counted(found.manifests_evaluated, "manifest"), found.manifests_reused
+    print_text(f"{name}: looked into {evaluated}, kept {reused}\n")
+    print_rows(("rows", "bytes", "deletes", "file"), plan_files_rows(found.plan(), table.location()))
+
+
+@click.command()
+@click.argument("table")
+@click.option("--drop", "dropped", metavar="NAME", help="Forget this one.")
+@common_options
+@pass_settings
+def plans(settings: Settings, table: str, dropped: str | None) -> None:
+    """Print the names of the plans that are kept of a table."""
+    with settings.read() as catalog:
+        loaded = catalog.load_table(table)
+        if dropped is not None:
+            loaded.drop_named_plan(dropped)
+        names = loaded.named_plans()
+        if settings.as_json:
+            print_json(names)
+        else:
+            print_rows(("plan",), [(n,) for n in names])
 
 
 @click.command()

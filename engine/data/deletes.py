@@ -87,7 +87,7 @@ class DeleteCache:
 
     def _position_file(self, storage: Storage, d: ContentFile) -> Mapping[str, Positions]:
         if d.file_path not in self._positions:
-            self._positions[d.file_path] = _read_position_deletes(storage, d)
+            self._positions[d.file_path] = read_position_deletes(storage, d)
         return self._positions[d.file_path]
 
     def equality_keys(
@@ -158,7 +158,8 @@ def _blob(storage: Storage, d: ContentFile) -> bytes:
         return bytes(f.read(d.content_size_in_bytes))
 
 
-def _read_position_deletes(storage: Storage, d: ContentFile) -> dict[str, Positions]:
+def read_position_deletes(storage: Storage, d: ContentFile) -> dict[str, Positions]:
+    """The deleted positions by data file, as `same_file` has its path. Raises MissingFileError, CorruptFileError."""
     source = open_source(storage, d.file_path, d.file_format)
     path = _delete_column(source, d, DELETE_PATH_ID, "file_path")
     pos = _delete_column(source, d, DELETE_POS_ID, "pos")

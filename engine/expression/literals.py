@@ -279,7 +279,8 @@ def _floating(literal: Any, column_type: FloatType | DoubleType) -> Slot:
         return Slot(None, None, nan=True)
     ceiling = nearest if nearest >= number else next_single(nearest, math.inf)
     floor = nearest if nearest <= number else next_single(nearest, -math.inf)
-    return Slot(ceiling + 0.0, floor + 0.0)
+    # NaN is above all numbers, so there is a least value and no greatest number to name.
+    return Slot(ceiling + 0.0, floor + 0.0, least=-math.inf)
 
 
 def next_single(value: float, towards: float) -> float:

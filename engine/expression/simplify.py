@@ -7,6 +7,7 @@ bound ones, where nothing is negated, null tests that other children imply are d
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from icecore.engine.expression.nodes import (
     FALSE,
@@ -21,17 +22,21 @@ from icecore.engine.expression.nodes import (
     Predicate,
 )
 
+_FEW_VALUES = 3
+"""Fewer values stay as they were written: residuals are easier to read."""
+
 
 def and_(*children: Expression) -> Expression:
     """The conjunction: flat, each child once, constants folded."""
     flat = _flatten(children, And)
     if any(isinstance(c, AlwaysFalse) for c in flat):
         return FALSE
-    kept = [c for c in flat if not isinstance(c, AlwaysTrue)]
+    kept: list[Expression] = [c for c in flat if not isinstance(c, AlwaysTrue)]
     rejecting, null, not_null = _null_tests(kept)
     if null & (rejecting | not_null):
         return FALSE
     kept = [c for c in kept if not (_is(c, Operation.NOT_NULL) and _bound(c) in rejecting)]
+    kept = _merged(kept, Operation.NOT_EQ, Operation.NOT_IN)
     if len(kept) < 2:
         return kept[0] if kept else TRUE
     return And(tuple(kept))
@@ -42,15 +47,36 @@ def or_(*children: Expression) -> Expression:
     flat = _flatten(children, Or)
     if any(isinstance(c, AlwaysTrue) for c in flat):
         return TRUE
-    kept = [c for c in flat if not isinstance(c, AlwaysFalse)]
+    kept: list[Expression] = [c for c in flat if not isinstance(c, AlwaysFalse)]
     _, null, not_null = _null_tests(kept)
     if null & not_null:
         return TRUE
     if not_null:
         kept = [c for c in kept if _is(c, Operation.NOT_NULL) or _bound(c) not in not_null]
+    kept = _merged(kept, Operation.EQ, Operation.IN)
     if len(kept) < 2:
         return kept[0] if kept else FALSE
     return Or(tuple(kept))
+
+
+def _merged(children: list[Expression], single: Operation, many: Operation) -> list[Expression]:
+    """Equalities of one bound term as one IN, inequalities as one NOT IN: a thousand leaves would be slow to plan."""
+    values: dict[BoundTerm, list[Any]] = {}
+    for c in children:
+        if _is_merged(c, single, many):
+            values.setdefault(c.term, []).extend(c.literals)  # type: ignore[union-attr, arg-type]
+    if all(len(v) < _FEW_VALUES for v in values.values()):
+        return children
+    out: dict[Expression, None] = {}
+    for c in children:
+        if _is_merged(c, single, many) and len(found := values[c.term]) >= _FEW_VALUES:  # type: ignore[union-attr, index]
+            c = Predicate(many, c.term, tuple(sorted(set(found))))  # type: ignore[union-attr]
+        out[c] = None
+    return list(out)
+
+
+def _is_merged(e: Expression, single: Operation, many: Operation) -> bool:
+    return isinstance(e, Predicate) and e.op in (single, many) and isinstance(e.term, BoundTerm)
 
 
 def _flatten(children: Iterable[Expression], kind: type[And] | type[Or]) -> list[Expression]:

@@ -1,10 +1,13 @@
-"""Bound expressions as text for people: SQL with the literals in place. Nothing parses it."""
+"""Bound expressions as text: SQL with the literals in place, for people, or in full to be kept and parsed again."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, assert_never
 
+from icecore.engine.errors import ExpressionError
+from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import (
     AlwaysFalse,
     AlwaysTrue,
@@ -16,7 +19,9 @@ from icecore.engine.expression.nodes import (
     Or,
     Predicate,
 )
+from icecore.engine.expression.parse import parse_filter
 from icecore.engine.expression.to_sql import COMPARISONS
+from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import IdentityTransform, human_string
 from icecore.engine.spec.types import (
     DateType,
@@ -29,6 +34,7 @@ from icecore.engine.spec.types import (
     TimeType,
     UUIDType,
 )
+from icecore.engine.sql_files import quote
 
 MAX_LITERALS = 8
 """Of a longer IN list so many literals are shown."""
@@ -37,34 +43,53 @@ _WORDS: dict[type[PrimitiveType], str] = {
     DateType: "DATE ",
     TimeType: "TIME ",
     TimestampType: "TIMESTAMP ",
-    TimestampNanoType: "TIMESTAMP ",
+    TimestampNanoType: "",
     TimestamptzType: "TIMESTAMPTZ ",
-    TimestamptzNanoType: "TIMESTAMPTZ ",
+    TimestamptzNanoType: "",
 }
 _QUOTED = (*_WORDS, StringType, UUIDType)
 
 
-def expression_text(e: Expression) -> str:
-    """The expression on one line, as `(city = 'Oslo' OR city IS NULL) AND day >= DATE '2024-02-01'`."""
-    match e:
-        case AlwaysTrue():
-            return "TRUE"
-        case AlwaysFalse():
-            return "FALSE"
-        case And(children=children):
-            return " AND ".join(
-                f"({expression_text(c)})" if isinstance(c, Or) else expression_text(c) for c in children
-            )
-        case Or(children=children):
-            return " OR ".join(
-                f"({expression_text(c)})" if isinstance(c, And) else expression_text(c) for c in children
-            )
-        case Not(child=child):
-            return f"NOT ({expression_text(child)})"
-        case Predicate():
-            return _predicate(e)
-        case _:
-            assert_never(e)
+def expression_text(e: Expression, most: int | None = MAX_LITERALS, name: Callable[[str], str] = str) -> str:
+    """The expression on one line, as `(city = 'Oslo' OR city IS NULL) AND day >= DATE '2024-02-01'`.
+
+    Of an IN list `most` literals are shown, with None all. `name` gives the text of a column's dotted name.
+    """
+
+    def text(e: Expression) -> str:
+        match e:
+            case AlwaysTrue():
+                return "TRUE"
+            case AlwaysFalse():
+                return "FALSE"
+            case And(children=children):
+                return " AND ".join(f"({text(c)})" if isinstance(c, Or) else text(c) for c in children)
+            case Or(children=children):
+                return " OR ".join(f"({text(c)})" if isinstance(c, And) else text(c) for c in children)
+            case Not(child=child):
+                return f"NOT ({text(child)})"
+            case Predicate():
+                return _predicate(e, most, name)
+            case _:
+                assert_never(e)
+
+    return text(e)
+
+
+def filter_text(bound: Expression, schema: Schema) -> str:
+    """Text that gives the same expression again when it is parsed and bound. Raises ExpressionError where none does."""
+    for name in (str, _quoted):
+        text = expression_text(bound, None, name)
+        try:
+            if bind(parse_filter(text), schema) == bound:
+                return text
+        except ExpressionError:
+            continue
+    raise ExpressionError(f"the filter can't be kept as text: {expression_text(bound)}")
+
+
+def _quoted(dotted: str) -> str:
+    return ".".join(quote(part) for part in dotted.split("."))
 
 
 def value_text(iceberg_type: PrimitiveType, value: Any) -> str:
@@ -82,11 +107,11 @@ def value_text(iceberg_type: PrimitiveType, value: Any) -> str:
     return f"{_WORDS.get(type(iceberg_type), '')}'{quoted}'"
 
 
-def _predicate(p: Predicate) -> str:
+def _predicate(p: Predicate, most: int | None, name: Callable[[str], str]) -> str:
     term = p.term
     if not isinstance(term, BoundTerm):
         return f"{term.name} {p.op} {', '.join(map(repr, p.literals))}".rstrip()
-    column = term.name
+    column = name(term.name)
     if not isinstance(term.transform, IdentityTransform):
         inside = str(term.transform).partition("[")[2].rstrip("]")
         column = f"{str(term.transform).partition('[')[0]}({f'{inside}, ' if inside else ''}{column})"
@@ -103,9 +128,9 @@ def _predicate(p: Predicate) -> str:
         case Operation.NOT_NAN:
             return f"NOT isnan({column})"
         case Operation.IN | Operation.NOT_IN:
-            more = "" if len(literals) <= MAX_LITERALS else f", ... {len(literals) - MAX_LITERALS} more"
+            more = "" if most is None or len(literals) <= most else f", ... {len(literals) - most} more"
             word = "IN" if p.op is Operation.IN else "NOT IN"
-            return f"{column} {word} ({', '.join(literals[:MAX_LITERALS])}{more})"
+            return f"{column} {word} ({', '.join(literals[:most])}{more})"
         case Operation.STARTS_WITH:
             return f"starts_with({column}, {literals[0]})"
         case Operation.NOT_STARTS_WITH:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from icecore.engine.events import GENESIS_HASH
+from icecore.engine.events import GENESIS_HASH, Event
 from icecore.engine.log.store import EVENTS, EventStore
 
 
@@ -13,7 +13,15 @@ def chain_problems(store: EventStore) -> Iterator[str]:
     """One sentence for each break of the chain, naming the position. Nothing where the log can be trusted."""
     position, previous, time_ms = 0, GENESIS_HASH, -1
     versions: dict[str, int] = {}
-    for event in store.events():
+    for archive, problem in store.archives.problems():
+        yield problem
+        # What follows is checked for itself.
+        position, previous, time_ms = archive.last_position, archive.last_hash, archive.last_recorded_at_ms
+        rows = store.archives.kept("streams_up_to", up_to=position)
+        versions = {row["stream"]: row["stream_version"] for row in rows}
+    yield from _archive_problems(store, position)
+    kept = {row["position"]: row["hash"] for row in store.archives.kept("all_kept")}
+    for event in store.events(position):
         at = f"position {event.position}"
         if event.position != position + 1:
             yield f"{at}: the events {position + 1} to {event.position - 1} are missing"
@@ -27,11 +35,37 @@ def chain_problems(store: EventStore) -> Iterator[str]:
             yield f"{at}: version {event.stream_version} of {event.stream} follows {versions.get(event.stream, 0)}"
         versions[event.stream] = event.stream_version
         position, previous, time_ms = event.position, event.hash, event.recorded_at_ms
-    for row in store.rows(EVENTS, "content_of_all"):
-        at = f"position {row['position']}"
-        if row["data"] is None:
-            yield f"{at}: its content files are missing"
-        elif row["content_sha256"] is None:
+        if kept.get(event.position, event.hash) != event.hash:
+            yield f"{at}: what was kept of it in the log is not what the archive holds"
+        yield from _content_problems(store, event)
+    for row in store.rows(EVENTS, "content_without_event"):
+        yield f"position {row['position']}: it has content files, but there is no event"
+
+
+def _archive_problems(store: EventStore, after: int) -> Iterator[str]:
+    """Where the archives don't follow each other, or what was kept of them is not what they hold."""
+    position, previous = 0, GENESIS_HASH
+    for archive in store.archives.all():
+        if archive.first_position != position + 1 or archive.first_prev_hash != previous:
+            yield f"{archive} does not follow the archive before it"
+        position, previous = archive.last_position, archive.last_hash
+        if archive.first_position > after:
+            ends = store.archives.at("by_position", archive.last_position)
+            if ends is None or ends["hash"] != archive.last_hash:
+                yield f"{archive} does not end with the event that was noted"
+    for row in store.archives.kept("all_kept"):
+        event = Event.from_row(row)
+        if event.hash != event.computed_hash():
+            yield f"position {event.position}: what was kept of the archived event was changed"
+
+
+def _content_problems(store: EventStore, event: Event) -> Iterator[str]:
+    at = f"position {event.position}"
+    found = store.content_row(event.position)
+    if event.content_sha256 is None:
+        if found is not None:
             yield f"{at}: it has content files that its event does not know"
-        elif not isinstance(row["data"], bytes) or hashlib.sha256(row["data"]).hexdigest() != row["content_sha256"]:
-            yield f"{at}: its content files were changed after they were written"
+    elif found is None:
+        yield f"{at}: its content files are missing"
+    elif not isinstance(found["data"], bytes) or hashlib.sha256(found["data"]).hexdigest() != event.content_sha256:
+        yield f"{at}: its content files were changed after they were written"

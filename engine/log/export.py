@@ -21,7 +21,7 @@ from attrs import frozen
 
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.events import Event, Provenance
-from icecore.engine.log.store import EVENTS, EventStore
+from icecore.engine.log.store import EventStore
 
 JSONL, PARQUET = "jsonl", "parquet"
 FORMATS = (JSONL, PARQUET)
@@ -70,9 +70,7 @@ class Record:
 def records(store: EventStore) -> Iterator[Record]:
     """All events of a log, in order."""
     for event in store.events():
-        found = (
-            None if event.content_sha256 is None else store.row(EVENTS, "content_with_rows", position=event.position)
-        )
+        found = None if event.content_sha256 is None else store.content_row(event.position)
         yield Record(event, found["data"] if found else None, found["row_count"] if found else None)
 
 

@@ -29,16 +29,34 @@ from icecore.engine.errors import (
     StorageError,
     WarehouseLockedError,
 )
-from icecore.engine.events import GENESIS_HASH, SCHEMA_VERSION, Event, Provenance, canonical
+from icecore.engine.events import (
+    CATALOG_STREAM,
+    GENESIS_HASH,
+    SCHEMA_VERSION,
+    TABLE_CREATED,
+    TABLE_DROPPED,
+    TABLE_UNDROPPED,
+    VIEW_CREATED,
+    VIEW_DROPPED,
+    VIEW_UNDROPPED,
+    Event,
+    Provenance,
+    canonical,
+)
 from icecore.engine.ids import now_ms
+from icecore.engine.log.archives import Archives
 from icecore.engine.sql_files import queries, query
 
 EVENTS = "log/events.sql"
 MODELS = "log/read_models.sql"
 SCHEMA = "log/schema.sql"
 LOG_FORMAT_VERSION = "1"
+# A log whose oldest events lie in archives: earlier releases would miss them.
+ARCHIVED_FORMAT = "1-archived"
 DEFAULT_LOCK_TIMEOUT_S = 60.0
 _LAST_POSITION = 2**62
+# Kinds that give names or take them, which stay in the log when it is archived.
+NAMING = frozenset({TABLE_CREATED, TABLE_DROPPED, TABLE_UNDROPPED, VIEW_CREATED, VIEW_DROPPED, VIEW_UNDROPPED})
 
 
 class EventStore:
@@ -63,6 +81,7 @@ class EventStore:
         self._lock_timeout_s = lock_timeout_s
         self._durable = durable
         self._local = threading.local()
+        self.archives = Archives(self)
         exists = self.path.exists()
         if not exists and (read_only or not create):
             raise StorageError(f"there is no warehouse log at {self.path}")
@@ -118,7 +137,7 @@ class EventStore:
         if not self._has_log(connection):
             raise CorruptLogError(f"{self.path} holds no transaction log")
         version = self.warehouse_value("log-format")
-        if version != LOG_FORMAT_VERSION:
+        if version not in (LOG_FORMAT_VERSION, ARCHIVED_FORMAT):
             raise CorruptLogError(f"{self.path} has log format {version}; this release knows {LOG_FORMAT_VERSION}")
 
     def close(self) -> None:
@@ -156,59 +175,119 @@ class EventStore:
         return (0, GENESIS_HASH, 0) if found is None else (found["position"], found["hash"], found["recorded_at_ms"])
 
     def events(self, after: int = 0, up_to: int | None = None) -> Iterator[Event]:
-        """The events after one position up to another, in order."""
+        """The events after one position up to another, in order. Raises MissingArchiveError."""
         limit = _LAST_POSITION if up_to is None else up_to
         yield from map(Event.from_row, self._iterate("all", after=after, up_to=limit))
 
     def stream_events(self, stream: str, after_version: int = 0, up_to: int | None = None) -> Iterator[Event]:
-        """The events of one stream after a stream version, up to a position."""
+        """The events of one stream after a stream version, up to a position. Raises MissingArchiveError."""
         limit = _LAST_POSITION if up_to is None else up_to
-        yield from map(Event.from_row, self._iterate("of_stream", stream=stream, after=after_version, up_to=limit))
+        yield from map(Event.from_row, self._stream_rows(stream, after_version, limit))
+
+    def _stream_rows(self, stream: str, after: int, up_to: int) -> Iterator[sqlite3.Row]:
+        """What the log has first, since another process may archive meanwhile: what it has not is archived then."""
+        rows = self._read("of_stream", stream=stream, after=after, up_to=up_to)
+        first = next(rows, None)
+        if first is None or first["stream_version"] > after + 1:
+            before = _LAST_POSITION if first is None else first["stream_version"]
+            if stream == CATALOG_STREAM:
+                kept = self.archives.kept("kept_of_stream", stream=stream, after=after, up_to=up_to)
+                yield from (row for row in kept if row["stream_version"] < before)
+            else:
+                yield from self.archives.stream_events(stream, after, before, up_to)
+        if first is not None:
+            yield first
+            yield from rows
 
     def naming_events(self, up_to: int | None = None) -> Iterator[Event]:
         """The events that are no commits to a table or view: those that give names, take them and shape namespaces."""
         limit = _LAST_POSITION if up_to is None else up_to
-        yield from map(Event.from_row, self._iterate("naming", up_to=limit))
+        own = [Event.from_row(row) for row in self._read("naming", up_to=limit)]
+        first = own[0].position if own else _LAST_POSITION
+        kept = map(Event.from_row, self.archives.kept("kept_naming", up_to=limit))
+        yield from (event for event in kept if event.position < first)
+        yield from own
 
     def filtered_events(self, **conditions: Any) -> Iterator[Event]:
         """Events by any of: after, up_to (positions), stream, actor, kind, since_ms, until_ms."""
         defaults = {"after": 0, "up_to": _LAST_POSITION}
         names = ("stream", "actor", "kind", "since_ms", "until_ms")
-        parameters = defaults | dict.fromkeys(names) | {k: v for k, v in conditions.items() if v is not None}
+        parameters: dict[str, Any] = (
+            defaults | dict.fromkeys(names) | {k: v for k, v in conditions.items() if v is not None}
+        )
+        if parameters["kind"] in NAMING:
+            yield from (e for e in self.naming_events(parameters["up_to"]) if _fits(e, parameters))
+            return
+        archived = self.archives.all()
+        since = parameters["since_ms"]
+        if archived and since is not None and since > archived[-1].last_recorded_at_ms:
+            parameters["after"] = max(parameters["after"], archived[-1].last_position)
         yield from map(Event.from_row, self._iterate("filtered", **parameters))
 
     def _iterate(self, query_name: str, /, **parameters: Any) -> Iterator[sqlite3.Row]:
+        """The rows of a query by position: what the log has first, since another process may archive meanwhile."""
+        after, up_to = parameters["after"], parameters["up_to"]
+        rows = self._read(query_name, **parameters)
+        first = next(rows, None)
+        if first is None or first["position"] > after + 1:
+            others = {k: v for k, v in parameters.items() if k not in ("after", "up_to")}
+            before = up_to if first is None else min(up_to, first["position"] - 1)
+            yield from self.archives.events(query_name, after, before, **others)
+        if first is not None:
+            yield first
+            yield from rows
+
+    def _read(self, query_name: str, /, **parameters: Any) -> Iterator[sqlite3.Row]:
         with self._translated("read"):
             cursor = self.execute(EVENTS, query_name, **parameters)
             while batch := cursor.fetchmany(500):
                 yield from batch
 
     def event_by_id(self, event_id: str) -> Event | None:
-        found = self.row(EVENTS, "by_id", event_id=event_id)
+        found = self.row(EVENTS, "by_id", event_id=event_id) or self.archives.find("by_id", event_id=event_id)
         return None if found is None else Event.from_row(found)
 
     def event_at(self, position: int) -> Event:
-        found = self.row(EVENTS, "by_position", position=position)
+        """The event of a position. Raises CorruptLogError where there is none, MissingArchiveError."""
+        found = (
+            self.row(EVENTS, "by_position", position=position)
+            or self.archives.kept_row("kept_at", position=position)
+            or self.archives.at("by_position", position)
+        )
         if found is None:
             raise CorruptLogError(f"there is no event at position {position}")
         return Event.from_row(found)
 
     def event_by_idempotency_key(self, key: str) -> Event | None:
         found = self.row(EVENTS, "by_idempotency_key", idempotency_key=key)
+        found = found or self.archives.kept_row("kept_by_key", idempotency_key=key)
         return None if found is None else Event.from_row(found)
 
     def transaction_events(self, transaction_id: str) -> list[Event]:
-        return [Event.from_row(r) for r in self.rows(EVENTS, "of_transaction", transaction_id=transaction_id)]
+        own = [Event.from_row(r) for r in self.rows(EVENTS, "of_transaction", transaction_id=transaction_id)]
+        parameters = {"transaction_id": transaction_id}
+        archived = map(Event.from_row, self.archives.events("of_transaction", 0, _LAST_POSITION, **parameters))
+        known = {e.position for e in own}
+        return [*(e for e in archived if e.position not in known), *own]
 
     def content(self, position: int) -> bytes | None:
-        """The content file bytes beside an event."""
-        found = self.row(EVENTS, "content", position=position)
+        """The content file bytes beside an event. Raises MissingArchiveError."""
+        found = self.content_row(position)
         return None if found is None else found["data"]
+
+    def content_row(self, position: int) -> sqlite3.Row | None:
+        """The content files beside an event, `data` and `row_count`. Raises MissingArchiveError."""
+        return (
+            self.row(EVENTS, "content_with_rows", position=position)
+            or self.archives.kept_row("kept_content_at", position=position)
+            or self.archives.at("content_with_rows", position)
+        )
 
     def position_at(self, timestamp_ms: int) -> int:
         """The last position recorded at or before a time."""
         found = self.row(EVENTS, "position_at", timestamp_ms=timestamp_ms)
-        return 0 if found is None else int(found["position"])
+        own = 0 if found is None else int(found["position"])
+        return own or self.archives.position_at(timestamp_ms)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
@@ -335,7 +414,8 @@ class WriteTransaction:
 
     def stream_version(self, stream: str) -> int:
         found = self.store.row(EVENTS, "stream_version", stream=stream)
-        return 0 if found is None else int(found["stream_version"])
+        own = 0 if found is None else int(found["stream_version"])
+        return own or self.store.archives.last_version(stream)
 
     def append(
         self,
@@ -372,6 +452,19 @@ class WriteTransaction:
         self._position, self._hash, self._recorded_at_ms = event.position, event.hash, recorded_at_ms
         self.events.append(event)
         return event
+
+
+def _fits(event: Event, conditions: Mapping[str, Any]) -> bool:
+    """As the query `filtered` has it."""
+    after, since, until = conditions["after"], conditions["since_ms"], conditions["until_ms"]
+    return (
+        event.position > after
+        and event.kind == conditions["kind"]
+        and conditions["stream"] in (None, event.stream)
+        and conditions["actor"] in (None, event.provenance.actor)
+        and (since is None or event.recorded_at_ms >= since)
+        and (until is None or event.recorded_at_ms <= until)
+    )
 
 
 def statements(script: str) -> Iterator[str]:

@@ -18,9 +18,6 @@ INSERT INTO event (
 -- name: insert_content
 INSERT INTO event_content (position, row_count, data) VALUES ($position, $row_count, $data);
 
--- name: content
-SELECT data FROM event_content WHERE position = $position;
-
 -- name: content_with_rows
 SELECT data, row_count FROM event_content WHERE position = $position;
 
@@ -61,8 +58,5 @@ ORDER BY position;
 -- name: position_at
 SELECT coalesce(max(position), 0) AS position FROM event WHERE recorded_at_ms <= $timestamp_ms;
 
--- name: content_of_all
-SELECT e.position, e.content_sha256, c.data
-FROM event AS e LEFT JOIN event_content AS c USING (position)
-WHERE e.content_sha256 IS NOT NULL OR c.position IS NOT NULL
-ORDER BY e.position;
+-- name: content_without_event
+SELECT position FROM event_content WHERE position NOT IN (SELECT position FROM event) ORDER BY position;

@@ -127,6 +127,10 @@ DELETE FROM checkpoint WHERE stream = $stream AND stream_version < (
 SELECT stream_version, position, event_hash, state FROM checkpoint
 WHERE stream = $stream AND position <= $up_to ORDER BY stream_version DESC LIMIT 1;
 
+-- name: checkpoint_at_version
+SELECT stream_version, position, event_hash, state FROM checkpoint
+WHERE stream = $stream AND stream_version <= $version ORDER BY stream_version DESC LIMIT 1;
+
 -- name: without_checkpoint
 SELECT stream FROM stream_head AS h
 WHERE NOT EXISTS (SELECT 1 FROM checkpoint AS c WHERE c.stream = h.stream AND c.stream_version = h.stream_version)

@@ -104,3 +104,18 @@ def test_a_join_of_two_scans(spark: Any, catalog: icecore.Catalog) -> None:
     assert spark.sql("SELECT count(*) FROM t a JOIN t b USING (id)").collect()[0][0] == 8
     assert frame.join(frame, "v").count() == sum(n * n for n in (4, 2, 2))
     assert frame.groupBy("v").count().orderBy("v").collect()[0][1] == 4
+
+
+def test_named_plans_and_incremental_scans_are_read_by_spark(spark: Any, catalog: icecore.Catalog) -> None:
+    """With deletes that came after the plan was made; Spark gives the rows that the engine gives."""
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    table = catalog.create_table("ns.kept", schema, format_version=3, properties={"write.delete.mode": "merge-on-read"})
+    table.append(pa.table({"id": range(10), "name": [f"n{i}" for i in range(10)]}, schema=schema))
+    first = table.snapshots()[0].snapshot_id
+    table.prefetch("id > 2", name="kept")
+    table.delete("id = 5")
+    table.append(pa.table({"id": [20, 1], "name": ["new", None]}, schema=schema))
+    plan = table.named_plan("kept")
+    assert sorted(r.id for r in plan.to_spark(spark).collect()) == [3, 4, 6, 7, 8, 9, 20]
+    appended = table.incremental_append_scan(from_snapshot_id_exclusive=first)
+    assert sorted((r.id, r.name) for r in appended.to_spark(spark).collect()) == [(1, None), (20, "new")]

@@ -230,6 +230,24 @@ def test_plan_explains_each_file(run: Run, run_json: RunJson, orders: str) -> No
     assert "3 files with 3 rows" in text and "ts_month=2013-01" in text and "SELECT" in text
 
 
+def test_plans_are_kept_under_a_name(run: Run, run_json: RunJson, orders: str) -> None:
+    """The second time nothing is looked into; a kept plan can be listed and forgotten."""
+    where = ("--where", "ts >= '2013-02-01T00:00:00+00:00'")
+    first = run_json("plan", orders, *where, "--name", "recent")
+    assert (first["manifests_evaluated"], len(first["files"])) == (1, 1)
+    again = run_json("plan", orders, "--name", "recent")
+    assert (again["manifests_evaluated"], again["manifests_reused"]) == (0, 1)
+    assert again["files"] == first["files"]
+    assert "looked into 0 manifests, kept 1" in run("plan", orders, "--name", "recent").stdout
+    assert run_json("plans", orders) == ["recent"]
+    assert "recent" in run("plans", orders).stdout
+    assert run_json("plans", orders, "--drop", "recent") == []
+    assert "no plan 'recent'" in run("plans", orders, "--drop", "recent", code=1).stderr
+    assert len(run_json("plan", orders, "--where", "TRUE", "--name", "all")["files"]) == 3
+    assert "no plan 'other'" in run("plan", orders, "--name", "other", code=1).stderr
+    run("plan", orders, "--name", "all", "--explain", code=2)
+
+
 def test_sql_from_argument_and_input(run: Run, run_json: RunJson, orders: str) -> None:
     """The same answer both ways; equal column names are told apart."""
     query = "SELECT actor, count(*) AS n FROM log WHERE name = 'shop.orders' GROUP BY ALL ORDER BY ALL"
@@ -317,3 +335,18 @@ def test_a_closed_pipe_ends_it_quietly(warehouse: Path, orders: str) -> None:
         process.stdout.read(1)
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_archive_moves_the_oldest_events(run: Run, run_json: RunJson, warehouse: Path, tmp_path: Path) -> None:
+    """Once; the log reads on, and says which file is missing where it is."""
+    run("init")
+    run("create", "a.t", "--schema", "id long", "--create-namespace")
+    run("create", "a.u", "--schema", "id long")
+    before = run_json("log")
+    assert "2 events" in run("archive", "--before", "3", "--file", str(tmp_path / "old.db")).stdout
+    assert run_json("archive", "--before", "3") == {"events": 0, "file": None}
+    assert run("archive", "--before", "99", code=1).stderr.startswith("error: the last event")
+    assert run_json("log") == before and run_json("verify")["ok"]
+    (tmp_path / "old.db").unlink()
+    assert "old.db" in run("log", code=1).stderr
+    assert len(run_json("ls")) == 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from icecore.engine.errors import ExpressionError
-from icecore.engine.expression import And, EqualTo, IsNull, Not, NotNull, Or
+from icecore.engine.expression import And, EqualTo, In, IsNull, Not, NotIn, NotNull, Or, parse_filter
 from icecore.engine.expression.bind import bind, predicates, rewrite
 from icecore.engine.expression.nodes import FALSE, TRUE
 from icecore.engine.expression.strings import bytes_successor, like_parts, like_prefix, like_regex, string_successor
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import IntegerType, NestedField
+from icecore.engine.spec.types import DoubleType, IntegerType, LongType, NestedField
 
 SCHEMA = Schema((NestedField(1, "x", IntegerType()), NestedField(2, "y", IntegerType())))
 X, Y = EqualTo("x", 1), EqualTo("y", 2)
@@ -71,3 +71,13 @@ def test_like_patterns() -> None:
     for pattern, escape in (("a!", "!"), ("a", "ab")):
         with pytest.raises(ExpressionError):
             like_parts(pattern, escape)
+
+
+def test_many_equalities_of_a_column_are_one_set() -> None:
+    """However a filter spells them: a thousand leaves would each be planned by themselves."""
+    schema = Schema((NestedField(1, "id", LongType()), NestedField(2, "x", DoubleType())))
+    ids = range(1000)
+    assert bind(parse_filter(" OR ".join(f"id = {i}" for i in ids)), schema) == bind(In("id", ids), schema)
+    assert bind(parse_filter(" AND ".join(f"id <> {i}" for i in ids)), schema) == bind(NotIn("id", ids), schema)
+    mixed = bind(parse_filter("id = 3 OR x > 1 OR id IN (1, 2) OR id = 3 OR x = 2"), schema)
+    assert mixed == bind(parse_filter("id IN (1, 2, 3) OR x > 1 OR x = 2"), schema)

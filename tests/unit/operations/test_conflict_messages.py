@@ -9,7 +9,6 @@ import pytest
 from core_tables import ids_of, make_table, rows, store_of
 
 import icecore
-from icecore.engine import repository as repository_module
 from icecore.engine.conflict_text import describe
 from icecore.engine.errors import CommitConflictError, CommitFailedError
 from icecore.engine.repository import Repository
@@ -19,12 +18,11 @@ def test_a_branch_that_keeps_moving(
     catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the last attempt the error names the commit that moved the branch, and nothing is stored."""
-    table = make_table(catalog)
+    table = make_table(catalog, properties={"commit.retry.num-retries": "1"})
     table.append(rows(1, 2))
     other = open_again().load_table("ns.t")
     try_commit = Repository._try_commit
     mine = catalog._repository
-    monkeypatch.setattr(repository_module, "MAX_ATTEMPTS", 2)
 
     def racing(self: Repository, *args: Any) -> Any:
         if self is mine:

@@ -1,0 +1,140 @@
+"""Plans kept under a name: made ahead, handed out to any process, brought up to date by what commits changed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+from attrs import define
+
+from icecore.engine.errors import NoSuchPlanError, StorageError
+from icecore.engine.expression.text import filter_text
+from icecore.engine.formats.content_file_json import scan_task_to_json
+from icecore.engine.scan import DataScan
+from icecore.engine.scan_task import FileScanTask
+from icecore.engine.spec.schema import Schema
+from icecore.engine.state import TableState
+from icecore.projections.named_plans import Kept, refresh
+from icecore.projections.plan_store import PlanStore, StoredPlan
+from icecore.projections.plan_table import ScanPlan
+from icecore.projections.planner import Planner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@define(slots=False)
+class NamedPlan:
+    """A kept plan, up to date with the table that it was asked of.
+
+    `scan` reads it as any scan. Of the manifests of the snapshot `manifests_evaluated` were looked into this time, the
+    others' results were kept.
+    """
+
+    name: str
+    scan: DataScan
+    manifests_evaluated: int
+    manifests_reused: int
+    _state: TableState
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot that the plan is of; None for an empty table."""
+        return None if self.scan.snapshot is None else self.scan.snapshot.snapshot_id
+
+    def plan(self) -> ScanPlan:
+        return self.scan.plan()
+
+    def plan_files(self) -> list[FileScanTask]:
+        """One task for each file, whole."""
+        return self.scan.plan_files()
+
+    def to_arrow(self) -> pa.Table:
+        """The plan, one row for each data file (see PLAN_SCHEMA); `scan.to_arrow()` gives the rows of the table."""
+        return self.plan().to_arrow()
+
+    def to_json_lines(self) -> Iterator[str]:
+        """The file scan tasks as JSON, one a line without its end. Spec: Appendix C, File Scan Task Serialization."""
+        metadata = self._state.metadata
+        schema = _with_sources(self.scan.schema, self._state)
+        for task in self.plan_files():
+            yield orjson.dumps(scan_task_to_json(task, specs=metadata.specs, schema=schema)).decode()
+
+    def to_spark(self, session: SparkSession) -> DataFrame:
+        """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""
+        return self.scan.to_spark(session)
+
+
+def store_of(planner: Planner, state: TableState) -> PlanStore:
+    """Where the plans of a table are kept."""
+    return PlanStore.of(planner.cache, state.stream)
+
+
+def prefetch(planner: Planner, state: TableState, scan: DataScan, name: str, ref: str | None) -> NamedPlan:
+    """Plans the scan and keeps it. What is kept under the name already serves where it is of the same filter.
+
+    Raises ValidationError for a name that can't be one, ExpressionError for a filter that can't be written down,
+    StorageError where it can't be kept.
+    """
+    store = store_of(planner, state)
+    store.path(name)
+    head = {
+        "name": name,
+        "filter": filter_text(scan.row_filter, scan.schema),
+        "selected_fields": list(scan.selected_fields),
+        "case_sensitive": scan.case_sensitive,
+        "ref": ref,
+    }
+    plan, stored = _refreshed(planner, state, scan, head, store.read(name))
+    store.write(stored)
+    return plan
+
+
+def load(planner: Planner, state: TableState, name: str, make_scan: Callable[..., DataScan]) -> NamedPlan:
+    """The plan of a name for the table's state. Raises NoSuchPlanError."""
+    store = store_of(planner, state)
+    known = store.read(name)
+    if known is None:
+        raise NoSuchPlanError(f"there is no plan {name!r} that can be read; there are: {store.names()}")
+    head = {n: known.head[n] for n in ("name", "filter", "selected_fields", "case_sensitive", "ref")}
+    scan = make_scan(
+        row_filter=head["filter"],
+        selected_fields=tuple(head["selected_fields"]),
+        ref=head["ref"],
+        case_sensitive=head["case_sensitive"],
+    )
+    plan, stored = _refreshed(planner, state, scan, head, known)
+    if plan.manifests_evaluated or stored.head["parts"] != known.head["parts"]:
+        # A plan that can't be kept is a plan all the same.
+        with contextlib.suppress(StorageError):
+            store.write(stored)
+    return plan
+
+
+def drop(planner: Planner, state: TableState, name: str) -> None:
+    """Raises NoSuchPlanError."""
+    store = store_of(planner, state)
+    if not store.drop(name):
+        raise NoSuchPlanError(f"there is no plan {name!r}; there are: {store.names()}")
+
+
+def _refreshed(
+    planner: Planner, state: TableState, scan: DataScan, head: dict[str, Any], known: StoredPlan | None
+) -> tuple[NamedPlan, StoredPlan]:
+    kept = None if known is None else Kept.from_stored(known.head, known.tables)
+    found = refresh(planner, state, scan.snapshot, scan.row_filter, scan.schema, kept)
+    # The scan has a plan now, which it would make itself otherwise.
+    scan.__dict__["planned"] = found.planned
+    plan = NamedPlan(head["name"], scan, found.manifests_evaluated, found.manifests_reused, state)
+    snapshot_id = plan.snapshot_id
+    return plan, StoredPlan({**head, "snapshot_id": snapshot_id, **found.kept.head()}, found.kept.tables())
+
+
+def _with_sources(schema: Schema, state: TableState) -> Schema:
+    """The schema with the columns that a spec partitions by and that were dropped since."""
+    sources = {f.source_id for s in state.metadata.partition_specs for f in s.fields}
+    dropped = [f for f in state.metadata.all_fields.fields if f.field_id in sources - schema.field_ids]
+    return Schema((*schema.fields, *dropped), schema.schema_id)

@@ -1,0 +1,315 @@
+"""Named plans: kept, and brought up to date by looking only into what later commits brought.
+
+The result of a data manifest is kept under its path, since a manifest never changes: its planned files, and the delete
+files that apply to them. A manifest that is new is evaluated. So is one whose files a new delete file may apply to, or
+that had a delete file which is gone. Where the filter, a schema or a partition spec is another, all is planned anew.
+Thus it does not matter how the table came to its snapshot: by commits, a rollback, or an expiry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, frozen
+
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.formats.entry_arrow import decode_partition
+from icecore.engine.manifest_changes import ListedManifest
+from icecore.engine.spec.content_file import DataFileContent, ManifestContent
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.state import TableState
+from icecore.projections.entry_tables import EntryTable
+from icecore.projections.planner import PlannedFiles, Planner
+from icecore.projections.segments import SEGMENT_VERSION
+
+DELETES = pa.schema(
+    [
+        ("manifest", pa.string()),
+        ("file_path", pa.string()),
+        ("content_offset", pa.int64()),
+        ("sequence_number", pa.int64()),
+        ("content", pa.int32()),
+        ("spec_id", pa.int32()),
+        ("partition", pa.string()),
+        ("referenced_data_file", pa.string()),
+    ]
+)
+
+Identity = tuple[str, int | None]
+
+
+@frozen
+class Kept:
+    """The results of a plan by manifest.
+
+    `parts` maps a data manifest, and the first row id that its list gives it, to a number, which `m` of the tables is.
+    `deletes` has all live delete files that were looked at, `dordinal` of `pairs` numbers those that apply.
+    """
+
+    key: str
+    parts: Mapping[tuple[str, int | None], int]
+    files: pa.Table
+    delete_files: pa.Table
+    pairs: pa.Table
+    deletes: pa.Table
+
+    @classmethod
+    def from_stored(cls, head: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Kept:
+        parts = {(path, first_row_id): number for path, first_row_id, number in head["parts"]}
+        return cls(head["key"], parts, tables["files"], tables["delete_files"], tables["pairs"], tables["deletes"])
+
+    def head(self) -> dict[str, Any]:
+        return {"key": self.key, "parts": [[path, row_id, number] for (path, row_id), number in self.parts.items()]}
+
+    def tables(self) -> dict[str, pa.Table]:
+        return {"files": self.files, "delete_files": self.delete_files, "pairs": self.pairs, "deletes": self.deletes}
+
+
+@frozen
+class Refreshed:
+    """A plan of a snapshot, what to keep of it, and what it took: manifests that were evaluated and that were not."""
+
+    planned: PlannedFiles
+    kept: Kept
+    manifests_evaluated: int
+    manifests_reused: int
+
+
+def refresh(
+    planner: Planner,
+    state: TableState,
+    snapshot: Snapshot | None,
+    bound: Expression,
+    schema: Schema,
+    kept: Kept | None,
+) -> Refreshed:
+    """The plan of a snapshot, from what is kept of an earlier one as far as that still holds.
+
+    Raises CorruptFileError or StorageError where a manifest can't be read.
+    """
+    return _Refresh(planner, state, bound, schema, kept).run(snapshot)
+
+
+def validity_key(metadata: TableMetadata, bound: Expression, schema: Schema) -> str:
+    """What the result of a manifest depends on beside the manifest, as a digest."""
+    facts = [
+        SEGMENT_VERSION,
+        repr(bound),
+        schema.to_dict(),
+        [s.to_dict() for s in metadata.partition_specs],
+        sorted((f.field_id, str(f.field_type)) for f in metadata.all_fields.fields),
+    ]
+    return hashlib.sha256(orjson.dumps(facts)).hexdigest()
+
+
+@define
+class _Refresh:
+    planner: Planner
+    state: TableState
+    bound: Expression
+    schema: Schema
+    kept: Kept | None
+
+    def run(self, snapshot: Snapshot | None) -> Refreshed:
+        repository = self.planner.repository
+        listed = () if snapshot is None else repository.list_manifests(self.state, snapshot)
+        live = [m for m in listed if m.manifest.has_live_files]
+        data = [m for m in live if m.manifest.content is ManifestContent.DATA]
+        delete_manifests = [m for m in live if m.manifest.content is ManifestContent.DELETES]
+        key = validity_key(self.state.metadata, self.bound, self.schema)
+        old = self.kept if self.kept is not None and self.kept.key == key else None
+        deletes, read = self._deletes(delete_manifests, old)
+        known = {} if old is None else {_part(m): old.parts[_part(m)] for m in data if _part(m) in old.parts}
+        touched = set() if old is None else _touched(old, deletes, self.state.metadata)
+        again = [m for m in data if known.get(_part(m), -1) in touched or _part(m) not in known]
+        evaluated = {_part(m) for m in again}
+        reused = {part: number for part, number in known.items() if part not in evaluated}
+        fresh, places = self._evaluate(again, delete_manifests)
+        kept = self._merged(key, old, reused, again, fresh, places, deletes)
+        planned = self._planned(listed, kept, fresh)
+        total = len(data) + len(delete_manifests)
+        return Refreshed(planned, kept, len(again) + read, total - len(again) - read)
+
+    def _deletes(self, manifests: Sequence[ListedManifest], old: Kept | None) -> tuple[pa.Table, int]:
+        """All live delete files, of manifests that were looked at before those kept; and how many were read now."""
+        seen = set() if old is None else set(old.deletes["manifest"].to_pylist())
+        tables = []
+        if old is not None:
+            listed = pa.array([m.manifest.manifest_path for m in manifests], pa.string())
+            tables.append(old.deletes.filter(pc.is_in(old.deletes["manifest"], listed)))
+        new = [m for m in manifests if m.manifest.manifest_path not in seen]
+        tables += [self._delete_entries(m) for m in new]
+        return pa.concat_tables([DELETES.empty_table(), *tables]), len(new)
+
+    def _delete_entries(self, listed: ListedManifest) -> pa.Table:
+        repository, metadata = self.planner.repository, self.state.metadata
+        live = repository.entries.live(self.state.stream, listed, repository.storage_of(self.state))
+        names = [n for n in DELETES.names if n not in ("manifest", "partition")]
+        rows = []
+        for row in live.select([*names, "partition"]).to_pylist():
+            values = decode_partition(metadata.specs[row["spec_id"]], metadata.all_fields, row["partition"])
+            rows.append({**row, "manifest": listed.manifest.manifest_path, "partition": repr(values)})
+        return pa.Table.from_pylist(rows, schema=DELETES)
+
+    def _evaluate(
+        self, data: Sequence[ListedManifest], deletes: Sequence[ListedManifest]
+    ) -> tuple[PlannedFiles, dict[str, int]]:
+        """The plan over some data manifests, and the numbers by path that `m` of its files has."""
+        # A delete applies to no file that is newer, so a manifest of deletes that is older than all these is left out.
+        oldest = min((m.manifest.min_sequence_number for m in data), default=0)
+        relevant = [m for m in deletes if m.manifest.sequence_number >= oldest] if data else []
+
+        def run(_: Any, table: EntryTable) -> tuple[PlannedFiles, dict[str, int]]:
+            planned = self.planner.plan_manifests(self.state, (*data, *relevant), self.bound, self.schema)
+            return planned, dict(table.numbers)
+
+        # Both at once: numbers hold only until the entries are typed anew.
+        return self.planner.over_manifests(self.state, (), run)
+
+    def _merged(
+        self,
+        key: str,
+        old: Kept | None,
+        reused: Mapping[tuple[str, int | None], int],
+        again: Sequence[ListedManifest],
+        fresh: PlannedFiles,
+        found: Mapping[str, int],
+        deletes: pa.Table,
+    ) -> Kept:
+        """What is kept of the old plan and the results of the manifests that were evaluated, under common numbers."""
+        start = max(old.parts.values(), default=-1) + 1 if old is not None else 0
+        numbers = {_part(m): start + i for i, m in enumerate(again)}
+        files, pairs, delete_files = [], [], []
+        if old is not None and reused:
+            keep = pa.array(sorted(reused.values()), pa.int64())
+            files.append(old.files.filter(pc.is_in(old.files["m"], keep)) if old.files.num_rows else old.files)
+            if old.pairs.num_rows:
+                pairs.append(old.pairs.filter(pc.is_in(old.pairs["m"], keep)))
+                used = pc.unique(pairs[0]["dordinal"])
+                delete_files.append(old.delete_files.filter(pc.is_in(old.delete_files["ordinal"], used)))
+        if fresh.files.num_rows:
+            by_path = {m.manifest.manifest_path: numbers[_part(m)] for m in again}
+            places = {n: by_path[path] for path, n in found.items() if path in by_path}
+            files.append(self._with_partitions(_renumbered(fresh.files, "m", places)))
+            if fresh.pairs.num_rows:
+                first = 0
+                if old is not None and old.delete_files.num_rows:
+                    first = int(pc.max(old.delete_files["ordinal"]).as_py()) + 1
+                used_deletes, used_pairs = _numbered_deletes(fresh, first)
+                delete_files.append(used_deletes)
+                pairs.append(_renumbered(used_pairs, "m", places))
+        return Kept(
+            key,
+            {**reused, **numbers},
+            _concat(files),
+            _concat(delete_files),
+            _concat(pairs),
+            deletes,
+        )
+
+    def _with_partitions(self, files: pa.Table) -> pa.Table:
+        """The files with their partition tuples as text, each decoded once: what new delete files are compared with."""
+        metadata = self.state.metadata
+        texts: dict[bytes, str] = {}
+        keys = files["partition_key"].to_pylist()
+        for row, key in enumerate(keys):
+            if key not in texts:
+                spec_id, partition = files["spec_id"][row].as_py(), files["partition"][row].as_py()
+                texts[key] = repr(decode_partition(metadata.specs[spec_id], metadata.all_fields, partition))
+        return files.append_column("partition_text", pa.array([texts[k] for k in keys], pa.string()))
+
+    def _planned(self, listed: Sequence[ListedManifest], kept: Kept, fresh: PlannedFiles) -> PlannedFiles:
+        def count(_: PlannedFiles) -> Any:
+            # Nobody counted what was left out of manifests that were not looked into again.
+            return self.planner.plan_manifests(self.state, listed, self.bound, self.schema).counts
+
+        files = kept.files if kept.files.num_rows else fresh.files.slice(0, 0)
+        deletes = kept.delete_files if kept.delete_files.num_rows else fresh.deletes.slice(0, 0)
+        pairs = kept.pairs if kept.pairs.num_rows else fresh.pairs.slice(0, 0)
+        return PlannedFiles(self.state, self.schema, self.bound, files, deletes, pairs, fresh.seconds, count)
+
+
+def _part(listed: ListedManifest) -> tuple[str, int | None]:
+    """A manifest as one list has it: branches may give it different first row ids (RL7)."""
+    return listed.manifest.manifest_path, listed.manifest.first_row_id
+
+
+def _touched(old: Kept, deletes: pa.Table, metadata: TableMetadata) -> set[int]:
+    """The numbers of the data manifests that have a file to which other delete files may apply than before."""
+    before, now = _by_identity(old.deletes), _by_identity(deletes)
+    new = [d for i, d in now.items() if i not in before]
+    gone = {(path, offset) for path, offset, _ in before.keys() - now.keys()}
+    touched = _parts_with(old, gone) if gone else set()
+    return touched | _parts_under(old, new, metadata) if new and old.files.num_rows else touched
+
+
+def _by_identity(deletes: pa.Table) -> dict[tuple[str, int | None, int], dict[str, Any]]:
+    return {(d["file_path"], d["content_offset"], d["sequence_number"]): d for d in deletes.to_pylist()}
+
+
+def _parts_with(old: Kept, gone: set[Identity]) -> set[int]:
+    if not old.pairs.num_rows:
+        return set()
+    names = ("ordinal", "file_path", "content_offset")
+    rows = zip(*(old.delete_files[n].to_pylist() for n in names), strict=True)
+    numbers = {ordinal for ordinal, path, offset in rows if (path, offset) in gone}
+    pairs = zip(old.pairs["m"].to_pylist(), old.pairs["dordinal"].to_pylist(), strict=True)
+    return {m for m, d in pairs if d in numbers}
+
+
+def _parts_under(old: Kept, new: Iterable[Mapping[str, Any]], metadata: TableMetadata) -> set[int]:
+    """Where a new delete file may apply: by path, or by partition and sequence number; bounds are not looked at."""
+    named: set[str] = set()
+    latest: dict[tuple[int, str], int] = {}
+    everywhere = -1
+    for d in new:
+        if d["referenced_data_file"] is not None:
+            named.add(d["referenced_data_file"])
+        elif d["content"] == DataFileContent.EQUALITY_DELETES and metadata.specs[d["spec_id"]].is_unpartitioned:
+            everywhere = max(everywhere, d["sequence_number"])
+        else:
+            key = (d["spec_id"], d["partition"])
+            latest[key] = max(latest.get(key, -1), d["sequence_number"])
+    names = ("m", "file_path", "spec_id", "sequence_number", "partition_text")
+    rows = zip(*(old.files[n].to_pylist() for n in names), strict=True)
+    return {
+        m
+        for m, path, spec_id, sequence_number, partition in rows
+        if path in named or max(everywhere, latest.get((spec_id, partition), -1)) >= (sequence_number or 0)
+    }
+
+
+def _numbered_deletes(fresh: PlannedFiles, first: int) -> tuple[pa.Table, pa.Table]:
+    """The delete files that apply, numbered from `first`, and the pairs with these numbers; all of manifest -1."""
+    used = set(zip(fresh.pairs["dm"].to_pylist(), fresh.pairs["dordinal"].to_pylist(), strict=True))
+    places = list(zip(fresh.deletes["m"].to_pylist(), fresh.deletes["ordinal"].to_pylist(), strict=True))
+    chosen = [i for i, place in enumerate(places) if place in used]
+    numbers = {places[i]: first + n for n, i in enumerate(chosen)}
+    deletes = fresh.deletes.take(pa.array(chosen, pa.int64()))
+    deletes = _with(deletes, "m", [-1] * len(chosen))
+    deletes = _with(deletes, "ordinal", [numbers[places[i]] for i in chosen])
+    pairs = fresh.pairs
+    keys = zip(pairs["dm"].to_pylist(), pairs["dordinal"].to_pylist(), strict=True)
+    pairs = _with(pairs, "dordinal", [numbers[k] for k in keys])
+    return deletes, _with(pairs, "dm", [-1] * pairs.num_rows)
+
+
+def _renumbered(table: pa.Table, column: str, numbers: Mapping[int, int]) -> pa.Table:
+    return _with(table, column, [numbers[n] for n in table[column].to_pylist()])
+
+
+def _with(table: pa.Table, name: str, values: Sequence[int]) -> pa.Table:
+    index = table.schema.get_field_index(name)
+    return table.set_column(index, pa.field(name, pa.int64()), pa.array(values, pa.int64()))
+
+
+def _concat(tables: Sequence[pa.Table]) -> pa.Table:
+    filled = [t for t in tables if t.num_rows]
+    return pa.concat_tables(filled, promote_options="permissive").combine_chunks() if filled else pa.table({})

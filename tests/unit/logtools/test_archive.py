@@ -1,0 +1,290 @@
+"""Archiving the oldest part of the log: with the file all reads through, without it the present works."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
+
+import icecore
+from icecore.engine.errors import (
+    CommitConflictError,
+    CommitFailedError,
+    CorruptLogError,
+    MissingArchiveError,
+    ReadOnlyError,
+    ValidationError,
+)
+from icecore.engine.log import archive_write
+
+
+def busy(catalog: icecore.Catalog) -> int:
+    """Tables and views with a history; returns a position in its middle."""
+    table = make_table(catalog, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(1, 2, 3), idempotency_key="once")
+    idle = make_table(catalog, "idle")
+    idle.append(rows(7))
+    make_table(catalog, "gone").append(rows(8))
+    catalog.drop_table("ns.gone")
+    view = catalog.create_view("ns.v", "SELECT id FROM t")
+    catalog.create_view("ns.still", "SELECT name FROM t")
+    table.delete("id = 2")
+    table.overwrite(rows(3, 4), "id = 3")
+    view.set_properties({"k": "1"})
+    cut = catalog.position + 1
+    table.append(rows(5))
+    view.set_properties({"k": "2"})
+    catalog.create_namespace("late")
+    table.append(rows(6))
+    return cut
+
+
+def facts(catalog: icecore.Catalog) -> object:
+    """What there is now, read in every way."""
+    names = [("ns", n) for n in ("t", "idle")]
+    tables = [catalog.load_table(n) for n in names]
+    return (
+        [(t.state, ids_of(t)) for t in tables],
+        [ids_of(tables[0], snapshot_id=s.snapshot_id) for s in tables[0].snapshots()],
+        [v.state for v in catalog.views()],
+        catalog.all_namespaces(),
+        catalog.sql("SELECT count(*) FROM files").to_pylist(),
+    )
+
+
+def history(catalog: icecore.Catalog) -> object:
+    """What there was at each position, and the whole log."""
+    at = [catalog.at(p) for p in range(catalog.position + 1)]
+    exported = io.BytesIO()
+    catalog.export_log(exported)
+    return (
+        [(a.list_tables(), a.list_views(), a.list_namespaces()) for a in at],
+        [[a.load_table(n).state for n in a.list_tables()] for a in at],
+        [[a.load_view(n).state for n in a.list_views()] for a in at],
+        catalog.log().to_pylist(),
+        catalog.log("ns.t", limit=2).to_pylist(),
+        exported.getvalue(),
+    )
+
+
+def test_with_the_archive_nothing_changes(catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]) -> None:
+    """The same states, history, export and rebuild, for this process, another that was open, and a new one."""
+    cut = busy(catalog)
+    peer = open_again()
+    peer.load_table("ns.t")
+    before = facts(catalog), history(catalog)
+    found = catalog.archive(cut)
+    assert found is not None and (found.first_position, found.last_position, found.events) == (1, cut - 1, cut - 1)
+    assert found.path.parent == catalog.path and found.path.exists()
+    assert store_of(catalog).connection().execute("SELECT min(position) FROM event").fetchone()[0] == cut
+    for seen in (catalog, peer, open_again()):
+        assert (facts(seen), history(seen)) == before
+        report = seen.verify()
+        assert report.ok, report
+    assert catalog.archive(cut) is None
+    second = catalog.archive(cut + 2)
+    assert second is not None and second.first_position == cut
+    assert [a.last_position for a in catalog.archives()] == [cut - 1, cut + 1]
+    for seen in (catalog, peer, open_again()):
+        assert (facts(seen), history(seen)) == before
+    files = {p: p.read_bytes() for p in local(catalog.load_table("ns.t").location()).rglob("*.*") if p.is_file()}
+    catalog.rebuild()
+    assert {p: p.read_bytes() for p in files} == files
+    assert (facts(catalog), history(catalog)) == before and catalog.verify().ok
+    assert catalog.undrop_table("ns.gone").scan().count() == 1
+    peer.load_table("ns.t").append(rows(9))
+    assert ids_of(catalog.load_table("ns.t")) == [1, 3, 4, 5, 6, 9] == peer_ids(catalog.path)
+    assert catalog.verify().ok
+
+
+def test_without_the_archive_the_present_works(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
+) -> None:
+    cut = busy(catalog)
+    before = facts(catalog)
+    then = catalog.at(cut).load_table("ns.t").state
+    found = catalog.archive(cut, path=catalog.path / "old" / "log.db")
+    assert found is not None
+    hidden = found.path.rename(found.path.with_suffix(".away"))
+    for seen in (catalog, open_again()):
+        assert facts(seen) == before
+        assert seen.at(cut).load_table("ns.t").state == then
+        assert seen.at(cut - 1).load_view("ns.v").properties["k"] == "1"
+        with pytest.raises(MissingArchiveError, match="positions 1 to"):
+            seen.at(cut - 3).load_table("ns.t")
+        with pytest.raises(MissingArchiveError, match="positions 1 to"):
+            seen.log()
+        assert len(seen.log(after=cut - 1)) == seen.position - cut + 1
+        with pytest.raises(MissingArchiveError):
+            seen.export_log(io.BytesIO())
+    fresh = open_again()
+    table = fresh.load_table("ns.t")
+    position = fresh.position
+    table.append(rows(99), idempotency_key="once")
+    assert fresh.position == position and 99 not in ids_of(table)
+    fresh.load_table("ns.idle").delete("id = 7")
+    fresh.load_view("ns.still").set_properties({"k": "3"})
+    table.update_schema().add_column("x", "long").commit()
+    table.maintenance.expire_snapshots().older_than(2**53).commit()
+    fresh.undrop_table("ns.gone")
+    fresh.drop_table("ns.idle")
+    assert ids_of(fresh.load_table("ns.gone")) == [8]
+    assert fresh.load_view("ns.v").to_arrow().num_rows == 5
+    problems = fresh.verify().problems
+    assert len(problems) == 1 and "can't be read" in problems[0], problems
+    with pytest.raises(CorruptLogError, match="nothing is rebuilt"):
+        fresh.rebuild()
+    hidden.rename(found.path)
+    report = open_again().verify()
+    assert report.ok, report
+    fresh.rebuild()
+    assert fresh.verify().ok
+
+
+def test_a_conflict_is_told_without_the_archive(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
+) -> None:
+    cut = busy(catalog)
+    found = catalog.archive(cut)
+    assert found is not None
+    found.path.unlink()
+    transaction = catalog.load_table("ns.t").transaction()
+    transaction.update_schema().add_column("x", "long").commit()
+    transaction.append(rows(2))
+    open_again().load_table("ns.t").update_schema().add_column("y", "long").commit()
+    with pytest.raises(CommitFailedError, match="somebody else"):
+        transaction.commit()
+
+
+@pytest.mark.parametrize("damage", ["a byte", "an event", "cut short", "another file"])
+def test_a_changed_archive_is_named(catalog: icecore.Catalog, damage: str) -> None:
+    found = catalog.archive(busy(catalog))
+    assert found is not None
+    match damage:
+        case "a byte":
+            data = bytearray(found.path.read_bytes())
+            data[-1] ^= 1
+            found.path.write_bytes(data)
+        case "an event":
+            with sqlite3.connect(found.path) as connection:
+                connection.execute("UPDATE event SET actor = 'mallory' WHERE position = 2")
+            connection.close()
+        case "cut short":
+            os.truncate(found.path, found.path.stat().st_size // 2)
+        case _:
+            shutil.copy(catalog.path / "icecore.db", found.path)
+    problems = catalog.verify().problems
+    assert problems and all("archive" in p for p in problems[:1]), problems
+
+
+def test_what_can_not_be_archived(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    cut = busy(catalog)
+    manual = make_table(catalog, "manual", properties={"icecore.materialize": "manual"})
+    manual.append(rows(1))
+    make_table(catalog, "last")
+    head = store_of(catalog).head()
+    taken = tmp_path / "taken"
+    taken.write_bytes(b"mine")
+    wrong_calls: tuple[Callable[[], object], ...] = (
+        lambda: catalog.archive(),
+        lambda: catalog.archive(3, before_timestamp_ms=3),
+        lambda: catalog.archive(catalog.position + 1),
+        lambda: catalog.archive(catalog.position),
+        lambda: catalog.archive(cut, path=taken),
+        lambda: catalog.archive(cut, path=catalog.path / "icecore.db"),
+    )
+    for wrong in wrong_calls:
+        with pytest.raises(ValidationError):
+            wrong()
+    assert taken.read_bytes() == b"mine" and store_of(catalog).head() == head and catalog.archives() == []
+    assert catalog.archive(1) is None and catalog.archive(before_timestamp_ms=0) is None
+    with icecore.open(catalog.path, read_only=True) as reader, pytest.raises(ReadOnlyError):
+        reader.archive(cut)
+    catalog.materialize("ns.manual")
+    assert catalog.archive(before_timestamp_ms=store_of(catalog).event_at(cut).recorded_at_ms) is not None
+    assert catalog.archives()[0].last_position == cut - 1
+    assert catalog.verify().ok
+
+
+def test_events_of_the_log_itself_are_still_never_deleted(catalog: icecore.Catalog) -> None:
+    cut = busy(catalog)
+    catalog.archive(cut)
+    connection = store_of(catalog).connection()
+    for table in ("event", "event_content"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            connection.execute(f"DELETE FROM {table}")
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute("UPDATE event SET actor = 'x'")
+    assert catalog.verify().ok
+
+
+def test_of_two_that_archive_one_is_refused(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = busy(catalog)
+    peer, moving = open_again(), archive_write._write_file
+
+    def late(*arguments: object) -> object:
+        written = moving(*arguments)  # type: ignore[arg-type]
+        monkeypatch.setattr(archive_write, "_write_file", moving)
+        peer.archive(cut - 1)
+        return written
+
+    monkeypatch.setattr(archive_write, "_write_file", late)
+    with pytest.raises(CommitConflictError, match="another process archived"):
+        catalog.archive(cut)
+    assert [a.last_position for a in catalog.archives()] == [cut - 2] and catalog.verify().ok
+
+
+CRASH = """
+import os, sys
+import icecore
+from icecore.engine.log import archive_write, store
+catalog = icecore.open(sys.argv[1])
+step = sys.argv[3]
+def die(*_, **__): os._exit(9)
+if step == "filling": archive_write._fsync = die
+if step == "before the name": archive_write.os.replace = die
+if step == "before the move": archive_write._move = die
+if step == "in the move":
+    moving = archive_write._move
+    def half(*a):
+        moving(*a)
+        die()
+    archive_write._move = half
+if step == "before the vacuum":
+    archive_write.Archived = die
+    archive_write.contextlib.suppress = die
+catalog.archive(int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("step", ["filling", "before the name", "before the move", "in the move", "before the vacuum"])
+def test_a_crash_leaves_one_state_or_the_other(warehouse: Path, step: str) -> None:
+    with icecore.open(warehouse) as catalog:
+        catalog.create_namespace("ns")
+        cut = busy(catalog)
+        before = facts(catalog), history(catalog)
+    died = subprocess.run([sys.executable, "-c", CRASH, str(warehouse), str(cut), step], check=False)
+    assert died.returncode == 9
+    with icecore.open(warehouse) as catalog:
+        assert (facts(catalog), history(catalog)) == before
+        assert catalog.verify().ok
+        is_done = step == "before the vacuum"
+        assert (catalog.archive(cut) is None) == is_done
+        assert (facts(catalog), history(catalog)) == before and catalog.verify().ok
+
+
+def test_an_archived_log_comes_whole_out_of_an_export(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    catalog.archive(busy(catalog))
+    catalog.export_log(tmp_path / "log.parquet", "parquet")
+    found = icecore.import_log(tmp_path / "log.parquet", tmp_path / "new", materialize=False)
+    assert (found.events, found.head) == (catalog.position, store_of(catalog).head()[1])

@@ -1,0 +1,229 @@
+"""Commits that lose a race: how often and after which wait they are made again, and what is not done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from attrs import evolve
+from core_tables import ids_of, local, make_table, peer_ids, rows
+
+import icecore
+from icecore.engine import removal as removal_module
+from icecore.engine import rewrite_data_files as rewrite_module
+from icecore.engine.errors import CommitConflictError, CommitStateUnknownError
+from icecore.engine.repository import Repository
+from icecore.engine.retry import RetryPolicy
+
+Open = Callable[[], icecore.Catalog]
+
+
+def files_in(table: icecore.Table) -> set[str]:
+    """The data and delete files that lie in the table's folder."""
+    return {p.name for p in (local(table.location()) / "data").rglob("*") if p.is_file()}
+
+
+def files_of(table: icecore.Table) -> set[str]:
+    """The data and delete files that some snapshot knows."""
+    paths = set()
+    for snapshot in table.snapshots():
+        for task in table.scan(snapshot_id=snapshot.snapshot_id).plan_files():
+            paths |= {f.file_path.rsplit("/", 1)[-1] for f in (task.file, *task.delete_files)}
+    return paths
+
+
+@pytest.fixture
+def losing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], Any]]]:
+    """Actions of others; each is done before one attempt to commit, after what it commits was planned."""
+    actions: list[Callable[[], Any]] = []
+    original = Repository._try_commit
+
+    def delayed(self: Repository, *args: Any) -> Any:
+        if actions:
+            actions.pop(0)()
+        return original(self, *args)
+
+    monkeypatch.setattr(Repository, "_try_commit", delayed)
+    yield actions
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
+    calls: list[Any] = []
+    original = getattr(module, name)
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args[0])
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, counted)
+    return calls
+
+
+def test_the_policy_is_that_of_the_properties() -> None:
+    """The waits grow from the least to the most, at random; a value that is no number counts as not set."""
+    policy = RetryPolicy.of(
+        {
+            "commit.retry.num-retries": "3",
+            "commit.retry.min-wait-ms": "100",
+            "commit.retry.max-wait-ms": "250",
+            "commit.retry.total-timeout-ms": "5000",
+        }
+    )
+    assert policy == RetryPolicy(3, 100, 250, 5000)
+    waits = [[policy.wait_ms(retry) for _ in range(50)] for retry in range(3)]
+    assert all(100 <= w <= 200 for w in waits[0]) and all(100 <= w <= 250 for w in waits[1] + waits[2])
+    assert len({round(w, 6) for w in waits[0]}) > 1 and max(waits[2]) > 200
+    assert RetryPolicy.of({"commit.retry.num-retries": "often"}) == RetryPolicy()
+    assert RetryPolicy.of({"commit.retry.num-retries": "0"}, {"commit.retry.num-retries": "2"}).retries == 2
+    assert list(evolve(policy, retries=0).attempts()) == [0]
+    assert list(RetryPolicy(2, 0, 0, 1000).attempts()) == [0, 1, 2]
+    assert list(RetryPolicy(9, 1000, 1000, 0).attempts()) == [0]
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+def test_as_many_retries_as_the_table_says(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], retries: int
+) -> None:
+    """With fewer retries than races it is a conflict that says how often it was tried, else it comes through."""
+    table = make_table(catalog, properties={"commit.retry.num-retries": str(retries), "commit.retry.min-wait-ms": "1"})
+    table.append(rows(1))
+    other = open_again().load_table("ns.t")
+    other_append = other.append
+    raced = [0]
+
+    def race() -> None:
+        raced[0] += 1
+        losing.insert(0, lambda: None)
+        other_append(rows(10 + raced[0]))
+
+    losing += [race, race]
+    if retries < 2:
+        with pytest.raises(CommitConflictError, match=f"during {retries + 1} attempts"):
+            table.delete("id = 1")
+        assert 1 in ids_of(table.refresh())
+    else:
+        table.delete("id = 1")
+        assert ids_of(table) == [11, 12]
+
+
+@pytest.mark.parametrize(("version", "mode"), [(2, "copy-on-write"), (2, "merge-on-read"), (3, "merge-on-read")])
+def test_files_that_nobody_touched_are_read_and_written_once(
+    catalog: icecore.Catalog,
+    open_again: Open,
+    losing: list[Callable[[], Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    mode: str,
+) -> None:
+    """A second attempt takes what the first wrote, but for the file that was changed meanwhile; no orphan is left."""
+    properties = {"write.delete.mode": mode, "write.delete.granularity": "file"}
+    table = make_table(catalog, format_version=version, properties=properties)
+    for start in (0, 10, 20, 30):
+        table.append(rows(start, start + 1, start + 2))
+    name = "survivors" if mode == "copy-on-write" else "select_rows"
+    reads = count_calls(monkeypatch, removal_module, name)
+    other = open_again().load_table("ns.t")
+
+    def race() -> None:
+        before = len(reads)
+        other.delete("id = 12")
+        del reads[before:]
+        losing.insert(0, lambda: None)
+
+    losing.append(race)
+    table.delete("id IN (0, 10, 20, 30)")
+    assert ids_of(table) == [1, 2, 11, 21, 22, 31, 32]
+    assert len(reads) == 5, "four files, one of them again"
+    assert files_in(table) == files_of(table)
+    assert peer_ids(catalog.path) == ids_of(table) if version < 3 else True
+    assert catalog.verify().problems == ()
+
+
+def test_a_commit_that_is_given_up_leaves_no_file(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]]
+) -> None:
+    """What was written for a commit that is refused in the end is deleted."""
+    table = make_table(catalog, properties={"commit.retry.num-retries": "0"})
+    table.append(rows(1, 2))
+    other = open_again().load_table("ns.t")
+
+    def race() -> None:
+        losing.insert(0, lambda: None)
+        other.append(rows(3))
+
+    losing.append(race)
+    with pytest.raises(CommitConflictError):
+        table.delete("id = 1")
+    table.refresh()
+    assert files_in(table) == files_of(table)
+
+
+def test_files_of_an_unknown_outcome_stay(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody knows whether the commit was made, its files may be in it: none is deleted, also not later."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    original = Repository._try_commit
+
+    def unknown(self: Repository, *args: Any) -> Any:
+        original(self, *args)
+        raise CommitStateUnknownError("the machine went away")
+
+    monkeypatch.setattr(Repository, "_try_commit", unknown)
+    transaction = table.transaction()
+    transaction.delete("id = 1")
+    with pytest.raises(CommitStateUnknownError):
+        transaction.commit()
+    monkeypatch.undo()
+    transaction.commit()
+    table.refresh()
+    assert ids_of(table) == [2]
+    assert files_in(table) == files_of(table)
+
+
+def test_groups_that_nobody_touched_are_compacted_once(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a compaction that lost the race only the partition that changed is written again; its deletes hold."""
+    table = make_table(
+        catalog, format_version=3, partition_spec=["name"], properties={"write.delete.mode": "merge-on-read"}
+    )
+    for _ in range(2):
+        table.append(rows(1, 2, 3))
+    table.append(rows(1).set_column(0, "id", [[7]]))
+    written = count_calls(monkeypatch, rewrite_module, "write_group")
+    other = open_again().load_table("ns.t")
+
+    def race() -> None:
+        losing.insert(0, lambda: None)
+        losing.insert(0, lambda: None)
+        other.delete("id = 7")
+        other.append(rows(1, 2, 3, 4))
+
+    losing.append(race)
+    result = table.rewrite_data_files(options={"rewrite-all": "true"})
+    assert ids_of(table) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4]
+    assert len(written) == 4, "three partitions, one of them again"
+    assert (result.rewritten_data_files, result.added_data_files) == (6, 3)
+    assert files_in(table) == files_of(table)
+
+
+def test_data_of_a_refused_commit_goes(catalog: icecore.Catalog, open_again: Open) -> None:
+    """The files of an overwrite that is refused are deleted, of one table and of several; committed ones stay."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    base = table.metadata.current_snapshot_id
+    open_again().load_table("ns.t").append(rows(2))
+    before = files_in(table)
+    with pytest.raises(CommitConflictError):
+        table.overwrite(rows(3), base_snapshot_id=base)
+    assert files_in(table) == before
+    with pytest.raises(CommitConflictError), catalog.transaction() as change:
+        change.table("ns.t").overwrite(rows(3), base_snapshot_id=base)
+    assert files_in(table) == before
+    with pytest.raises(CommitConflictError), table.transaction() as transaction:
+        transaction.append(rows(4))
+        transaction.commit()
+        transaction.overwrite(rows(5), base_snapshot_id=base)
+    assert ids_of(table.refresh()) == [1, 2, 4]
+    assert files_in(table) == files_of(table)

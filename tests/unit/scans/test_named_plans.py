@@ -1,0 +1,204 @@
+"""Named plans: what asking again costs, and when what is kept no longer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+from core_tables import make_table, rows
+
+import icecore
+from icecore.engine.errors import ExpressionError, NoSuchPlanError, NoSuchSnapshotError, ValidationError
+from icecore.engine.formats.content_file_json import scan_task_from_json
+from icecore.engine.named_plan import NamedPlan
+from icecore.engine.scan_task import FileScanTask
+from icecore.engine.spec.types import LongType
+
+MERGE = {"write.delete.mode": "merge-on-read"}
+
+
+def same(plan: NamedPlan, table: icecore.Table, row_filter: str | None = None) -> bool:
+    """Whether the plan is the one made anew, delete files in any order."""
+
+    def described(tasks: list[FileScanTask]) -> list[tuple[str, list[str], str]]:
+        return sorted((t.file.file_path, sorted(d.file_path for d in t.delete_files), repr(t.residual)) for t in tasks)
+
+    return described(plan.plan_files()) == described(table.scan(row_filter).plan_files())
+
+
+def costs(plan: NamedPlan) -> tuple[int, int]:
+    return plan.manifests_evaluated, plan.manifests_reused
+
+
+@pytest.fixture
+def table(catalog: icecore.Catalog) -> icecore.Table:
+    """Five appends to five partitions, a manifest each."""
+    made = make_table(catalog, partition_spec=["name"], format_version=2, properties=MERGE)
+    for i in range(5):
+        made.append(rows(i, i))
+    return made
+
+
+def test_asking_again_costs_what_was_committed_since(table: icecore.Table) -> None:
+    """An append costs its manifest, and a delete its own manifest and those whose files it may touch."""
+    assert costs(table.prefetch("id < 4", name="p")) == (5, 0)
+    assert costs(table.named_plan("p")) == (0, 5)
+    table.append(rows(2, 9))
+    plan = table.named_plan("p")
+    assert costs(plan) == (1, 5) and same(plan, table, "id < 4")
+    table.delete_keys(pa.table({"id": [3], "name": ["n3"]}), ["id", "name"])
+    plan = table.named_plan("p")
+    assert costs(plan) == (2, 5) and same(plan, table, "id < 4")
+    assert [len(t.delete_files) for t in plan.plan_files()].count(1) == 1
+    table.append(rows(3))
+    plan = table.named_plan("p")
+    assert costs(plan) == (1, 7) and same(plan, table, "id < 4")
+    assert plan.scan.count() == table.scan("id < 4").count() == 8
+
+
+def test_a_manifest_that_is_gone_is_dropped(table: icecore.Table) -> None:
+    table.prefetch(name="p")
+    table.delete("name = 'n1'")
+    plan = table.named_plan("p")
+    assert same(plan, table) and len(plan.plan_files()) == 4
+    assert plan.manifests_evaluated <= 1
+
+
+def test_a_rollback_takes_deletes_away_and_brings_them_back(table: icecore.Table) -> None:
+    """Files that had a delete file which is gone are matched anew."""
+    table.prefetch(name="p")
+    before = table.snapshots()[-1].snapshot_id
+    table.append(rows(7, 8))
+    table.delete_keys(pa.table({"id": [3], "name": ["n3"]}), ["id", "name"])
+    deleted = table.snapshots()[-1].snapshot_id
+    assert [len(t.delete_files) for t in table.named_plan("p").plan_files()].count(1) == 1
+    table.manage_snapshots().rollback_to_snapshot(before).commit()
+    plan = table.named_plan("p")
+    assert costs(plan) == (1, 4) and same(plan, table)
+    assert all(not t.delete_files for t in plan.plan_files())
+    table.manage_snapshots().set_current_snapshot(deleted).commit()
+    plan = table.named_plan("p")
+    assert same(plan, table) and [len(t.delete_files) for t in plan.plan_files()].count(1) == 1
+
+
+def test_a_vector_that_is_replaced_or_gone_is_matched_anew(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, format_version=3, properties=MERGE)
+    table.append(rows(1, 2, 3, 4))
+    table.prefetch(name="p")
+    ids = []
+    for i in (1, 2):
+        table.delete(f"id = {i}")
+        ids.append(table.snapshots()[-1].snapshot_id)
+        plan = table.named_plan("p")
+        assert same(plan, table) and plan.scan.count() == 4 - i
+    table.manage_snapshots().rollback_to_snapshot(ids[0]).commit()
+    assert table.named_plan("p").scan.count() == 3
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    assert table.named_plan("p").scan.count() == 4
+
+
+def test_another_schema_or_spec_or_filter_is_planned_anew(table: icecore.Table) -> None:
+    table.prefetch("id < 4", name="p")
+    with table.update_spec() as update:
+        update.add_field("bucket(2, id)")
+    plan = table.named_plan("p")
+    assert costs(plan) == (5, 0) and same(plan, table, "id < 4")
+    with table.update_schema() as schema:
+        schema.add_column("more", LongType())
+    assert costs(table.named_plan("p")) == (5, 0)
+    assert table.named_plan("p").scan.to_arrow().column_names == ["id", "name", "more"]
+    assert costs(table.prefetch("id < 3", name="p")) == (5, 0)
+    assert costs(table.prefetch("id < 3", name="p", selected_fields=("id",))) == (0, 5)
+    assert table.named_plan("p").scan.to_arrow().column_names == ["id"]
+    table.update_schema().rename_column("id", "key").commit()
+    with pytest.raises(ValidationError, match="id"):
+        table.named_plan("p")
+    table.prefetch("key < 3", name="q")
+    table.update_schema().rename_column("key", "id").commit()
+    with pytest.raises(ExpressionError):
+        table.named_plan("q")
+
+
+def test_another_process_has_it_too(
+    table: icecore.Table, open_again: Callable[[], icecore.Catalog], catalog: icecore.Catalog
+) -> None:
+    table.prefetch("id < 2", name="of both")
+    other = open_again().load_table("ns.t")
+    assert other.named_plans() == ["of both"]
+    other.append(rows(1))
+    assert costs(other.named_plan("of both")) == (1, 5)
+    assert costs(table.named_plan("of both")) == (0, 5), "this process has not seen the commit"
+    assert costs(table.refresh().named_plan("of both")) in ((0, 6), (1, 5))
+    catalog.rename_table("ns.t", "ns.renamed")
+    assert catalog.load_table("ns.renamed").named_plans() == ["of both"]
+
+
+def test_it_is_of_a_branch_or_tag(table: icecore.Table) -> None:
+    head = table.snapshots()[-1].snapshot_id
+    table.manage_snapshots().create_branch(head, "side").create_tag(head, "mark").commit()
+    table.prefetch(name="s", ref="side")
+    table.prefetch(name="m", ref="mark")
+    table.append(rows(8), branch="side")
+    table.append(rows(9))
+    assert len(table.named_plan("s").plan_files()) == 6
+    assert costs(table.named_plan("m")) == (0, 5)
+    table.manage_snapshots().remove_branch("side").commit()
+    with pytest.raises(NoSuchSnapshotError):
+        table.named_plan("s")
+
+
+def test_tasks_as_arrow_and_as_json_lines(table: icecore.Table) -> None:
+    """The lines are what Appendix C has: they can be read again."""
+    table.delete_keys(pa.table({"id": [3], "name": ["n3"]}), ["id", "name"])
+    plan = table.prefetch("id < 4", name="p")
+    assert plan.to_arrow().num_rows == 4
+    assert plan.snapshot_id == table.snapshots()[-1].snapshot_id
+    lines = list(plan.to_json_lines())
+    for task, line in zip(plan.plan_files(), lines, strict=True):
+        again = scan_task_from_json(orjson.loads(line), data_sequence_number=task.data_sequence_number)
+        assert again == task
+
+
+def test_names_that_cannot_be_and_plans_that_are_not_there(table: icecore.Table) -> None:
+    for wrong in ("", "x" * 300, "é" * 100):
+        with pytest.raises(ValidationError):
+            table.prefetch(name=wrong)
+    for name in ("../../etc", "a/b", ".", "..", "%2F", "p.plan", "ü n"):
+        table.prefetch(name=name)
+    assert table.named_plans() == sorted(["../../etc", "a/b", ".", "..", "%2F", "p.plan", "ü n"])
+    table.drop_named_plan("a/b")
+    assert "a/b" not in table.named_plans()
+    for name in ("a/b", "nothing"):
+        with pytest.raises(NoSuchPlanError):
+            table.named_plan(name)
+        with pytest.raises(NoSuchPlanError):
+            table.drop_named_plan(name)
+
+
+def test_a_damaged_file_is_no_plan_and_is_made_again(table: icecore.Table, warehouse: Path) -> None:
+    """A byte changed anywhere, or a file cut short, never gives a wrong plan."""
+    table.prefetch("id < 4", name="p")
+    [file] = (warehouse / ".icecore" / "plans").rglob("*.plan")
+    good = file.read_bytes()
+    for at in range(0, len(good), max(1, len(good) // 40)):
+        file.write_bytes(good[:at] + bytes([good[at] ^ 0x41]) + good[at + 1 :])
+        with pytest.raises(NoSuchPlanError):
+            table.named_plan("p")
+        file.write_bytes(good[:at])
+        with pytest.raises(NoSuchPlanError):
+            table.named_plan("p")
+    file.write_bytes(b"\xff\x00 nothing")
+    assert costs(table.prefetch("id < 4", name="p")) == (5, 0)
+    assert same(table.named_plan("p"), table, "id < 4")
+
+
+def test_an_empty_table_has_an_empty_plan(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    assert table.prefetch("id = 1", name="p").plan_files() == []
+    assert table.named_plan("p").to_arrow().num_rows == 0
+    table.append(rows(1))
+    assert len(table.named_plan("p").plan_files()) == 1
+    assert table.named_plan("p").plan().counts.files_total == 1
