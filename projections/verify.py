@@ -64,7 +64,8 @@ def verify(store: EventStore, repository: Repository) -> Verification:
 
 
 def _verify(store: EventStore, repository: Repository) -> Verification:
-    problems = [*database_problems(store), *chain_problems(store)]
+    broken = list(chain_problems(store))
+    problems = [*database_problems(store), *broken]
     position, head, _ = store.head()
     streams = sorted(_streams(store) - {CATALOG_STREAM})
     states: dict[str, State] = {}
@@ -80,7 +81,8 @@ def _verify(store: EventStore, repository: Repository) -> Verification:
     problems += _name_problems(store, repository, states)
     problems += _namespace_problems(store, repository)
     problems += _checkpoint_problems(store)
-    problems += model_problems(store)
+    if not broken:
+        problems += model_problems(store)
     files = 0
     for stream, state in states.items():
         needed: set[str] | None = None
