@@ -97,6 +97,7 @@ class Catalog(CatalogViews, CatalogLogTools):
         self._views = ViewRepository(self._repository)
         cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"
         self._planner = Planner(self._repository, cache)
+        self._repository.foreign.sync()
         if not read_only:
             sweep(scratch)
             self._repository.files.heal()
@@ -137,6 +138,7 @@ class Catalog(CatalogViews, CatalogLogTools):
 
     def list_namespaces(self, namespace: IdentifierLike = ()) -> list[Identifier]:
         """The namespaces directly inside of one, or at the top. Raises NoSuchNamespaceError."""
+        self._repository.foreign.sync_if_changed()
         parent = namespace_tuple(namespace) if namespace else ()
         if parent:
             self._models.namespace_properties(parent)
@@ -146,10 +148,12 @@ class Catalog(CatalogViews, CatalogLogTools):
 
     def all_namespaces(self) -> list[Identifier]:
         """All namespaces at any depth."""
+        self._repository.foreign.sync_if_changed()
         return sorted(self._models.namespaces())
 
     def load_namespace_properties(self, namespace: IdentifierLike) -> dict[str, str]:
         """Raises NoSuchNamespaceError."""
+        self._repository.foreign.sync_if_changed()
         return self._models.namespace_properties(namespace_tuple(namespace))
 
     def update_namespace_properties(
@@ -199,6 +203,7 @@ class Catalog(CatalogViews, CatalogLogTools):
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError.
         """
         name = identifier_tuple(identifier)
+        self._repository.foreign.sync_if_changed()
         self._models.check_new_name(name)
         table_uuid = str(uuid.uuid4())
         updates = creation_updates(
@@ -266,24 +271,27 @@ class Catalog(CatalogViews, CatalogLogTools):
 
     def load_table(self, identifier: IdentifierLike) -> Table:
         """Raises NoSuchTableError."""
-        stream = self._models.table_stream(identifier_tuple(identifier))
-        return self._table(self._repository.state(stream))
+        name = identifier_tuple(identifier)
+        return self._table(self._repository.state(self._repository.foreign.stream_of(name, self._models.table_stream)))
 
     def _table(self, state: TableState) -> Table:
         return Table(self._repository, self._planner, state, self.actor)
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
+        self._repository.foreign.sync_if_changed()
         found = self._models.find(identifier_tuple(identifier))
         return found is not None and found[0] == "table"
 
     def list_tables(self, namespace: IdentifierLike) -> list[Identifier]:
         """Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
+        self._repository.foreign.sync_if_changed()
         self._models.namespace_properties(levels)
         return [(*levels, name) for name, _ in self._models.names_in(levels, "table")]
 
     def tables(self) -> Iterator[Table]:
         """All tables, by name."""
+        self._repository.foreign.sync_if_changed()
         for _, kind, stream in self._models.all_names():
             if kind == "table":
                 yield self._table(self._repository.state(stream))
@@ -293,6 +301,7 @@ class Catalog(CatalogViews, CatalogLogTools):
     ) -> Table:
         """Raises NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
         old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
+        self._repository.foreign.sync_if_changed()
         stream = self._models.table_stream(old)
 
         def check() -> None:
@@ -313,6 +322,7 @@ class Catalog(CatalogViews, CatalogLogTools):
     def drop_table(self, identifier: IdentifierLike, *, message: str | None = None) -> None:
         """Takes the name away; the log keeps the table, and its files stay. Raises NoSuchTableError."""
         name = identifier_tuple(identifier)
+        self._repository.foreign.look_for(name)
         stream = self._models.table_stream(name)
         self._repository.append_simple(
             stream,
@@ -338,6 +348,7 @@ class Catalog(CatalogViews, CatalogLogTools):
         TableAlreadyExistsError, MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
         """
         name = identifier_tuple(identifier)
+        self._repository.foreign.sync_if_changed()
         self._models.check_new_name(name)
         payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
         stream = ev.table_stream(table_uuid)
@@ -368,8 +379,10 @@ class Catalog(CatalogViews, CatalogLogTools):
     def materialize(self, identifier: IdentifierLike | None = None, *, message: str | None = None) -> None:
         """Writes out the files of one table, or of all, whose commits are materialized by hand."""
         if identifier is not None:
-            streams = [self._models.table_stream(identifier_tuple(identifier))]
+            name = identifier_tuple(identifier)
+            streams = [self._repository.foreign.stream_of(name, self._models.table_stream)]
         else:
+            self._repository.foreign.sync_if_changed()
             streams = [s for _, kind, s in self._models.all_names() if kind == "table"]
         for stream in streams:
             self._repository.materialize_pending(stream, provenance(self.actor, message=message))
@@ -394,6 +407,7 @@ class Catalog(CatalogViews, CatalogLogTools):
         """
         from icecore.projections.history import log_table
 
+        self._repository.foreign.sync_if_changed()
         stream = None if identifier is None else self._models.stream(identifier_tuple(identifier))
         events = self._store.filtered_events(
             stream=stream, actor=actor, kind=kind, since_ms=since_ms, until_ms=until_ms, after=after, up_to=up_to

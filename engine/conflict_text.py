@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from icecore.engine.dry_run import paths_of
-from icecore.engine.events import TABLE_COMMITTED, Event
+from icecore.engine.events import TABLE_ADOPTED, TABLE_COMMITTED, Event
 from icecore.engine.spec.content_file import ManifestEntryStatus
 
 NAMED_FILES = 3
@@ -37,7 +37,7 @@ def describe(event: Event, content: pa.Table | None) -> str:
 
 def changes(event: Event, requirement: Mapping[str, Any]) -> bool:
     """Whether a commit changed what a requirement is about."""
-    if event.kind != TABLE_COMMITTED:
+    if event.kind not in (TABLE_COMMITTED, TABLE_ADOPTED):
         return False
     actions = _CHANGED_BY.get(requirement["type"], set())
     return any(
@@ -73,7 +73,7 @@ def _snapshots(event: Event) -> set[int]:
 
 
 def _operation(event: Event) -> str:
-    if event.kind != TABLE_COMMITTED:
+    if event.kind not in (TABLE_COMMITTED, TABLE_ADOPTED):
         return event.kind
     updates = event.payload.get("updates", ())
     made = [u["snapshot"].get("summary", {}).get("operation") for u in updates if u["action"] == "add-snapshot"]

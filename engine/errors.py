@@ -95,6 +95,15 @@ class CommitFailedError(CommitConflictError):
     retryable = True
 
 
+class ForeignCommitError(CommitConflictError):
+    """Another engine changed the table through `iceberg_tables` or its folder, and the log has yet to take it in.
+
+    Where its commit follows the log, the same call succeeds after the next load; else the message says what resolves.
+    """
+
+    retryable = True
+
+
 class CommitStateUnknownError(IcecoreError):
     """The outcome of a commit could not be learnt; nothing was cleaned up."""
 

@@ -12,8 +12,12 @@ Kinds and payloads (all JSON objects):
     table.dropped                 identifier
     table.undropped               identifier
     table.materialized            (nothing: metadata is written out as of here)
+    table.adopted                 a commit of another engine: metadata-location, metadata, metadata-file (its bytes),
+                                  metadata-sha256, updates (what it changed, in words of ours), skipped, set-aside
+    table.restored                metadata: the log's state goes on over what another engine committed
     view.created                  identifier, updates, requirements
     view.registered               identifier, metadata-location, metadata, metadata-sha256
+    view.adopted                  a commit of another engine, as table.adopted has it
     view.committed                updates, requirements
     view.renamed                  from, to
     view.dropped                  identifier
@@ -47,7 +51,10 @@ TABLE_RENAMED = "table.renamed"
 TABLE_DROPPED = "table.dropped"
 TABLE_UNDROPPED = "table.undropped"
 TABLE_MATERIALIZED = "table.materialized"
+TABLE_ADOPTED = "table.adopted"
+TABLE_RESTORED = "table.restored"
 VIEW_CREATED = "view.created"
+VIEW_ADOPTED = "view.adopted"
 VIEW_REGISTERED = "view.registered"
 VIEW_COMMITTED = "view.committed"
 VIEW_RENAMED = "view.renamed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import warnings
 from collections.abc import Callable
 
@@ -9,12 +11,13 @@ from attrs import define, field
 
 from icecore.engine import events as ev
 from icecore.engine.errors import CorruptLogError, IcecoreError
+from icecore.engine.events import Event
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.state import TableState
 from icecore.engine.storage import Storage
 from icecore.engine.table_states import TableStates
-from icecore.projections.materialize import Materializer
+from icecore.projections.materialize import Materializer, is_file_system
 
 
 class MaterializationWarning(UserWarning):
@@ -36,6 +39,7 @@ class FileFollower:
         try:
             if not state.pending:
                 self.materialize(state.stream)
+                self.finish(state)
             self.states.checkpoint_if_due(state)
         except Exception as e:
             # Whatever went wrong here, raising it would say that the commit failed, and it would be made twice.
@@ -46,24 +50,76 @@ class FileFollower:
                 stacklevel=4,
             )
 
+    def publish(self, state: TableState, event: Event, before: TableState | None) -> None:
+        """Writes the files of an event that is about to be committed and moves the pointer in the same transaction.
+
+        So no other engine can commit between the two. Where a file can't be written the event stands without: the
+        pointer stays, and `follow` says so. A file system table's version is its commit, so there the error is raised:
+        StorageError, and CommitConflictError where another writer made that version.
+        """
+        if state.pending:
+            return
+        storage = self.storage_of(state)
+        strict = is_file_system(state)
+        if strict:
+            self.materializer.claim_version(event, before, state, storage)
+        head = self._head(state.stream)
+        try:
+            base = self._base(state.stream, head["materialized_version"])
+            advance = self.materializer.write(state.stream, base, storage)
+        except Exception:
+            if strict:
+                raise
+            return
+        self.materializer.move(advance, storage)
+
+    def advance(self, state: TableState) -> None:
+        """Writes the files up to a state whose events are about to be committed and moves the pointer with them.
+
+        Raises StorageError, ForeignCommitError.
+        """
+        base = self._base(state.stream, self._head(state.stream)["materialized_version"])
+        storage = self.storage_of(state)
+        self.materializer.move(self.materializer.write(state.stream, base, storage), storage)
+
     def materialize(self, stream: str) -> None:
         """Writes the files of a table up to its latest event. Raises StorageError."""
-        head = self.store.row(MODELS, "get_head", stream=stream)
-        if head is None:
-            raise CorruptLogError(f"the read models know no stream {stream}; rebuild the warehouse")
+        head = self._head(stream)
         done = head["materialized_version"]
         if done >= head["stream_version"]:
             return
+        state = self.states.state(stream)
+        storage = self.storage_of(state)
+        after = self.materializer.catch_up(stream, self._base(stream, done), storage)
+        if after is not None:
+            self._materialized[stream] = after
+            self.materializer.finish(after, storage)
+
+    def _head(self, stream: str) -> sqlite3.Row:
+        head = self.store.row(MODELS, "get_head", stream=stream)
+        if head is None:
+            raise CorruptLogError(f"the read models know no stream {stream}; rebuild the warehouse")
+        return head
+
+    def _base(self, stream: str, done: int) -> TableState | None:
+        """The state whose files are written."""
         base = self._materialized.get(stream)
         if base is None or base.stream_version != done:
             base = self.states.state_at_version(stream, done, base)
-        after = self.materializer.catch_up(stream, base, self.storage_of(self.states.state(stream)))
-        if after is not None:
-            self._materialized[stream] = after
+        return base
+
+    def finish(self, state: TableState) -> None:
+        """What follows a commit that was published with its event. Raises StorageError."""
+        known = self._materialized.get(state.stream)
+        if known is None or known.stream_version < state.stream_version:
+            # It was published with its event.
+            self._materialized[state.stream] = state
+            self.materializer.finish(state, self.storage_of(state))
 
     def heal(self) -> None:
         """Writes what commits before a crash left unwritten; warns of tables that can't be written."""
-        self.materializer.settle_claims()
+        for stream in self.materializer.settle_claims():
+            self._hint_again(stream)
         self.materializer.sweep_forgotten(lambda stream: self.storage_of(self.states.state(stream)))
         for row in self.store.rows(MODELS, "behind"):
             if ev.is_view_stream(row["stream"]):
@@ -77,6 +133,13 @@ class FileFollower:
                     MaterializationWarning,
                     stacklevel=4,
                 )
+
+    def _hint_again(self, stream: str) -> None:
+        """Brings the version hint up that a crash after a commit left behind."""
+        with contextlib.suppress(IcecoreError):
+            state = self.states.state(stream)
+            if not state.pending:
+                self.materializer.finish(state, self.storage_of(state))
 
     def forget(self) -> None:
         """Drops what is remembered."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.decide import Command, StaleRemovals
 from icecore.engine.dry_run import CatalogDryRun, PartDryRun, conflicts_of, part_dry_run
-from icecore.engine.errors import CommitConflictError, IcecoreError
+from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError
 from icecore.engine.events import Event, Provenance
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.read_models import dotted
@@ -21,7 +21,7 @@ from icecore.engine.retry import RetryPolicy
 from icecore.engine.state import TableState, fold
 from icecore.engine.storage import Storage
 from icecore.engine.view_repository import UpdatesAt, ViewRepository
-from icecore.projections.materialize import Materializer
+from icecore.projections.materialize import Advance, Materializer
 
 
 @frozen
@@ -59,11 +59,12 @@ def commit_jointly(
     """
     tables = [desk.repository.state(p.stream).metadata for p in parts if isinstance(p, TableChange)]
     for _ in RetryPolicy.of(*(m.properties for m in tables)).attempts():
+        desk.repository.foreign.sync_if_changed()
         for part in parts:
             part.prepare(desk)
         try:
             done = _try(desk, parts, provenance)
-        except StaleRemovals:
+        except (StaleRemovals, ForeignCommitError):
             continue
         made()
         for part in parts:
@@ -128,9 +129,16 @@ def dry_run_jointly(desk: Desk, parts: Sequence[Part], provenance: Provenance) -
 
 @define
 class _NoFiles(Materializer):
-    """The materializer of a dry run: it claims no version, and nothing asks it for more."""
+    """The materializer of a dry run: it claims no version and writes nothing."""
+
+    is_dry: ClassVar[bool] = True
 
     def claim_version(self, event: Event, before: TableState | None, state: TableState, storage: Storage) -> None: ...
+
+    def settle_claim(self, stream: str) -> None: ...
+
+    def write(self, stream: str, base: TableState | None, storage: Storage) -> Advance:
+        return Advance(stream, base, None, ())
 
 
 @define
@@ -149,6 +157,8 @@ class TableChange:
     def prepare(self, desk: Desk) -> None:
         self._result = None
         part = self.part()
+        if part is not None:
+            desk.repository.foreign.settle(self.stream)
         self._base = None if part is None else desk.repository.state(self.stream)
         if part is not None and self._base is not None:
             self._commands, self._requirements = part.prepare(self._base), part.requirements

@@ -74,6 +74,23 @@ class CatalogLogTools(ABC):
         self._views.follow(undrop(self._repository, "view", name, position, who))
         return self.load_view(name)
 
+    def resolve(
+        self, identifier: IdentifierLike, keep: str, *, message: str | None = None, author: str | None = None
+    ) -> Table:
+        """Ends a conflict between the log and a commit of another engine that does not follow it; both stay in the log.
+
+        `keep="foreign"` makes theirs the table's state: commits of the log that were never published are left aside,
+        to be read by `at()`. `keep="log"` publishes the log's state over theirs, which `at()` reads at the event that
+        took it in. Raises ValidationError where there is no conflict, NoSuchTableError, ForeignCommitError where theirs
+        can't be kept, StorageError.
+        """
+        from icecore.engine.resolve import resolve
+
+        repository = self._repository
+        stream = repository.foreign.stream_of(identifier_tuple(identifier), repository.models.table_stream)
+        who = provenance(self.actor, message=message, author=author)
+        return self._table(resolve(self._repository, stream, keep, who))
+
     def diff(self, from_position: int, to_position: int | None = None) -> CatalogDiff:
         """What the events after one position up to another, the last without one, changed: see `CatalogDiff`.
 
@@ -81,6 +98,7 @@ class CatalogLogTools(ABC):
         """
         from icecore.projections.diff import diff
 
+        self._repository.foreign.sync_if_changed()
         to = self._store.head()[0] if to_position is None else to_position
         return diff(self._store, self._repository, self._views, from_position, to)
 
@@ -94,6 +112,7 @@ class CatalogLogTools(ABC):
         """
         from icecore.engine.revert import revert
 
+        self._repository.foreign.sync_if_changed()
         who = provenance(self.actor, message=message, author=author)
         return revert(self._repository, self._views, position, who).position
 

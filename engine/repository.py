@@ -9,13 +9,14 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from icecore.engine import events as ev
+from icecore.engine.adopt import Adopter
 from icecore.engine.conflict_text import changes, describe
 from icecore.engine.decide import Command, Context, Decision, StaleRemovals, decide
 from icecore.engine.dry_run import DryRun, conflicts_of, dry_run_of, paths_of, refused
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
-    IcecoreError,
+    ForeignCommitError,
     MissingArchiveError,
     NoSuchTableError,
     ReadOnlyError,
@@ -25,7 +26,7 @@ from icecore.engine.file_follower import FileFollower
 from icecore.engine.ids import new_event_id, now_ms
 from icecore.engine.log.content import decode_content, encode_content
 from icecore.engine.log.read_models import ReadModels, dotted
-from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
+from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.manifest_lists import ManifestLists
 from icecore.engine.requirements import Requirement, failures
@@ -34,8 +35,6 @@ from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import (
-    COMMIT_SCHEME,
-    FILE_SYSTEM,
     MATERIALIZE,
     TableState,
     fold,
@@ -51,6 +50,8 @@ Prepare = Callable[[TableState], Sequence[Command]]
 
 MANUAL = "manual"
 SEARCHED_COMMITS = 100
+# How often a change of names is tried while another engine keeps changing them.
+FOREIGN_ATTEMPTS = 20
 
 
 @frozen
@@ -82,11 +83,13 @@ class Repository:
     states: TableStates = field(init=False)
     lists: ManifestLists = field(init=False)
     files: FileFollower = field(init=False)
+    foreign: Adopter = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.states = TableStates(self.store)
         self.lists = ManifestLists(self.models, self.entries, self.storage_of)
         self.files = FileFollower(self.store, self.states, self.materializer, self.storage_of)
+        self.foreign = Adopter(self.store, self.models, self.states, self.files, self.storage, self.storage_of)
 
     # What the parts do
 
@@ -134,7 +137,7 @@ class Repository:
         first = fold(None, [event])
         assert first is not None, "a fold of one event has a state"
         self._check_reachable(None, first)
-        self._claim_version(event, None, first)
+        transaction.at_end.append(lambda: self.files.publish(first, event, None))
         return event, first
 
     def commit_inside(
@@ -178,12 +181,26 @@ class Repository:
         check_inside: Callable[[], None],
     ) -> Event:
         """Appends an event that needs no decision beyond a check made inside of the lock."""
-        with self.store.write() as transaction:
-            done = self.already(provenance)
-            if done is not None:
-                return done
-            check_inside()
-            return self._append(transaction, stream, kind, payload, provenance)
+        for left in reversed(range(FOREIGN_ATTEMPTS)):
+            self.foreign.settle(stream)
+            try:
+                with self.store.write() as transaction:
+                    done = self.already(provenance)
+                    if done is not None:
+                        return done
+                    self._check_foreign(stream)
+                    check_inside()
+                    return self._append(transaction, stream, kind, payload, provenance)
+            except ForeignCommitError:
+                if not left:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _check_foreign(self, stream: str) -> None:
+        if stream == ev.CATALOG_STREAM:
+            self.foreign.check_namespaces()
+        elif not ev.is_view_stream(stream):
+            self.foreign.check(self.state(stream))
 
     def commit(
         self,
@@ -197,14 +214,14 @@ class Repository:
 
         Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is stored then.
         """
-        state = self.state(stream)
-        for attempt in RetryPolicy.of(state.metadata.properties).attempts():
-            if attempt:
-                state = self.state(stream)
+        attempt, policy = 0, RetryPolicy.of(self.state(stream).metadata.properties)
+        for attempt in policy.attempts():  # noqa: B007 - how many there were is said where none did it
+            self.foreign.settle(stream)
+            state = self.state(stream)
             commands = prepare(state)
             try:
                 result = self._try_commit(state, commands, provenance, requirements)
-            except StaleRemovals:
+            except (StaleRemovals, ForeignCommitError):
                 continue
             self.files.follow(result.state)
             return result
@@ -213,59 +230,13 @@ class Repository:
             f"the last commit there was {self._last_commit(stream)}"
         )
 
-    def commit_all(self, parts: Sequence[TablePart], provenance: Provenance) -> tuple[CommitResult, ...]:
-        """Commits to several tables in one SQLite transaction with one transaction id: all or nothing.
-
-        Where one part lost a race all are prepared again. The first event carries the idempotency key. Raises as
-        `commit` does.
-        """
-        states = [self.state(p.stream) for p in parts]
-        for attempt in RetryPolicy.of(*(s.metadata.properties for s in states)).attempts():
-            if attempt:
-                states = [self.state(p.stream) for p in parts]
-            prepared = [p.prepare(state) for p, state in zip(parts, states, strict=True)]
-            try:
-                results = self._try_all(parts, states, prepared, provenance)
-            except StaleRemovals:
-                continue
-            for result in results:
-                self.files.follow(result.state)
-            return results
-        moved = "; ".join(f"{dotted(s.identifier)} by {self._last_commit(s.stream)}" for s in states)
-        raise CommitConflictError(f"the branches kept moving during {attempt + 1} attempts, last {moved}")
-
-    def _try_all(
-        self,
-        parts: Sequence[TablePart],
-        states: Sequence[TableState],
-        prepared: Sequence[Sequence[Command]],
-        provenance: Provenance,
-    ) -> tuple[CommitResult, ...]:
-        results = []
-        try:
-            with self.store.write() as transaction:
-                done = self.already(provenance)
-                if done is not None:
-                    return tuple(CommitResult(self.state(p.stream), None) for p in parts)
-                for part, state, commands in zip(parts, states, prepared, strict=True):
-                    result = self._commit_inside(transaction, state, commands, provenance, part.requirements)
-                    results.append(result)
-                    if result.event is not None:
-                        provenance = evolve(provenance, idempotency_key=None)
-        except BaseException:
-            # Versions of file system tables that were made before another table's part was refused.
-            with contextlib.suppress(IcecoreError):
-                self.materializer.settle_claims()
-            raise
-        for result in results:
-            self.states.put(result.state)
-        return tuple(results)
-
     def dry_run(self, stream: str, prepare: Prepare, *, requirements: Sequence[Requirement] = ()) -> DryRun:
         """Decides on the latest state and stores nothing. Raises ValidationError, NoSuchTableError.
 
         What a commit would be refused for because of others is among the outcome's conflicts.
         """
+        with contextlib.suppress(ForeignCommitError):
+            self.foreign.settle(stream)
         state = self.live_state(stream)
         conflicts = [self._failure(state, r, text) for r, text in failures(state.metadata, requirements)]
         try:
@@ -351,17 +322,8 @@ class Repository:
         after = fold(state, [event])
         assert after is not None, "a fold of one event has a state"
         self._check_reachable(state, after)
-        self._claim_version(event, state, after)
+        transaction.at_end.append(lambda: self.files.publish(after, event, state))
         return event, after
-
-    def _claim_version(self, event: Event, before: TableState | None, after: TableState | None) -> None:
-        """Makes the new version's file of a file system table, inside of the lock: that is what other writers see.
-
-        Raises CommitConflictError where another writer made that version.
-        """
-        if after is None or after.metadata.properties.get(COMMIT_SCHEME) != FILE_SYSTEM or after.pending:
-            return
-        self.materializer.claim_version(event, before, after, self.storage_of(after))
 
     def _check_reachable(self, before: TableState | None, after: TableState) -> None:
         """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them."""
@@ -389,22 +351,8 @@ class Repository:
         return None if key is None else self.store.event_by_idempotency_key(key)
 
     def check_pointer(self, state: TableState | ViewState) -> None:
-        """Raises CommitConflictError where another engine moved the pointer behind the log's back."""
-        head = self.store.row(MODELS, "get_head", stream=state.stream)
-        shared = self.store.row(
-            MODELS,
-            "get_iceberg_table",
-            catalog=self.models.catalog_name,
-            namespace=dotted(state.identifier[:-1]),
-            name=state.identifier[-1],
-        )
-        if head is None or shared is None:
-            return
-        if shared["metadata_location"] not in (head["metadata_location"], state.metadata_location):
-            raise CommitConflictError(
-                f"{dotted(state.identifier)}: another engine committed {shared['metadata_location']} through "
-                f"iceberg_tables; the log ends at {head['metadata_location']}"
-            )
+        """Raises ForeignCommitError where another engine moved the pointer behind the log's back."""
+        self.foreign.check(state)
 
     def added_paths(self, event: Event | None) -> frozenset[str]:
         """The content files that a commit added; none of a commit that was not made."""
@@ -432,14 +380,19 @@ class Repository:
 
     def materialize_pending(self, stream: str, provenance: Provenance) -> None:
         """Writes out a table whose commits are materialized by hand; an event says that it was done."""
+        self.foreign.settle(stream)
         state = self.states.state(stream)
         if state.pending:
             with self.store.write() as transaction:
                 state = self.states.forward(state)
+                self.foreign.check(state)
                 if state.pending:
                     event = self._append(transaction, stream, ev.TABLE_MATERIALIZED, {}, provenance)
-                    self._claim_version(event, state, fold(state, [event]))
+                    after = fold(state, [event])
+                    assert after is not None, "a fold of one event has a state"
+                    self.files.publish(after, event, state)
         self.files.materialize(stream)
+        self.files.finish(self.state(stream))
 
     def forget(self) -> None:
         """Drops everything cached."""

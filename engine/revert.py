@@ -52,6 +52,11 @@ class _Revert:
         match self.event.kind:
             case ev.NAMESPACE_CREATED | ev.NAMESPACE_DROPPED | ev.NAMESPACE_PROPERTIES_UPDATED:
                 return self._namespace()
+            case ev.TABLE_ADOPTED | ev.TABLE_RESTORED | ev.VIEW_ADOPTED:
+                raise ValidationError(
+                    f"position {self.event.position}: what another engine committed can't be reverted; roll back to a "
+                    f"snapshot instead"
+                )
             case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED | ev.VIEW_REGISTERED:
                 return self._drop()
             case ev.TABLE_RENAMED | ev.VIEW_RENAMED:

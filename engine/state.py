@@ -151,6 +151,10 @@ class TableFold:
             case ev.TABLE_MATERIALIZED:
                 self._log_previous(state)
                 return self._materialized(event, state)
+            case ev.TABLE_ADOPTED:
+                return self._adopted(payload, state)
+            case ev.TABLE_RESTORED:
+                return self._restored(event, payload, state)
             case ev.TABLE_RENAMED:
                 return evolve(state, identifier=tuple(payload["to"]))
             case ev.TABLE_DROPPED:
@@ -202,6 +206,29 @@ class TableFold:
             self._log_previous(state)
         self._builder.apply(payload["updates"], event.recorded_at_ms)
         return self._materialized(event, state) if materialize else evolve(state, pending=True)
+
+    def _adopted(self, payload: Mapping[str, Any], state: TableState) -> TableState:
+        """The table as another engine's metadata file has it."""
+        metadata = table_metadata_from_dict(payload["metadata"])
+        self._builder = MetadataBuilder(metadata)
+        return evolve(
+            state,
+            metadata=metadata,
+            metadata_location=payload["metadata-location"],
+            metadata_version=payload["metadata-version"],
+            pending=False,
+        )
+
+    def _restored(self, event: Event, payload: Mapping[str, Any], state: TableState) -> TableState:
+        """The log's own metadata again; its next file follows the other engine's, and says so (MD2, MD3)."""
+        self._log_previous(state)
+        metadata = evolve(
+            table_metadata_from_dict(payload["metadata"]),
+            metadata_log=self._builder.build().metadata_log,
+            last_updated_ms=event.recorded_at_ms,
+        )
+        self._builder = MetadataBuilder(metadata)
+        return self._materialized(event, evolve(state, metadata=metadata))
 
     def _log_previous(self, state: TableState) -> None:
         if state.metadata_location is None:

@@ -24,6 +24,7 @@ def undrop(
     NoSuchViewError where there is none, TableAlreadyExistsError where the name is taken, NoSuchNamespaceError.
     """
     repository.check_writable()
+    repository.foreign.sync_if_changed()
     drop = _find(repository, kind, identifier, position)
     payload = {"identifier": list(identifier)}
 

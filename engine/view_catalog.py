@@ -91,6 +91,7 @@ class CatalogViews(ABC):
                 message=message,
                 author=author,
             )
+        self._views.repository.foreign.sync_if_changed()
         self._models.check_new_name(name)
         namespace = name[:-1] if default_namespace is None else namespace_tuple(default_namespace)
         definition = ViewDefinition.of(
@@ -143,23 +144,27 @@ class CatalogViews(ABC):
 
     def load_view(self, identifier: IdentifierLike) -> View:
         """Raises NoSuchViewError."""
-        return self._view(self._views.state(self._models.view_stream(identifier_tuple(identifier))))
+        foreign = self._views.repository.foreign
+        return self._view(self._views.state(foreign.stream_of(identifier_tuple(identifier), self._models.view_stream)))
 
     def _view(self, state: ViewState) -> View:
         return View(self._views, self, state, self.actor)
 
     def view_exists(self, identifier: IdentifierLike) -> bool:
+        self._views.repository.foreign.sync_if_changed()
         found = self._models.find(identifier_tuple(identifier))
         return found is not None and found[0] == "view"
 
     def list_views(self, namespace: IdentifierLike) -> list[Identifier]:
         """Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
+        self._views.repository.foreign.sync_if_changed()
         self._models.namespace_properties(levels)
         return [(*levels, name) for name, _ in self._models.names_in(levels, "view")]
 
     def views(self) -> Iterator[View]:
         """All views, by name."""
+        self._views.repository.foreign.sync_if_changed()
         for _, kind, stream in self._models.all_names():
             if kind == "view":
                 yield self._view(self._views.state(stream))
@@ -169,8 +174,10 @@ class CatalogViews(ABC):
     ) -> View:
         """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
         old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
+        self._views.repository.foreign.sync_if_changed()
         return self._view(self._views.rename(old, new, provenance(self.actor, message=message)))
 
     def drop_view(self, identifier: IdentifierLike, *, message: str | None = None) -> None:
         """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
+        self._views.repository.foreign.sync_if_changed()
         self._views.drop(identifier_tuple(identifier), provenance(self.actor, message=message))

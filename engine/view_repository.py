@@ -31,7 +31,7 @@ from icecore.engine.view_state import (
     fold_view,
     view_metadata_folder,
 )
-from icecore.projections.materialize_view import catch_up_view
+from icecore.projections.materialize_view import catch_up_view, move_view_pointers, write_view
 
 UpdatesAt = Callable[[int], Iterable[Update]]
 """Gives the updates of a commit for the time (ms) at which it is made."""
@@ -149,6 +149,7 @@ class ViewRepository:
         payload = {"identifier": list(identifier), "updates": accepted, "requirements": [ASSERT_CREATE]}
         event = self._append(transaction, stream, ev.VIEW_CREATED, payload, provenance, at)
         self._check_reachable(None, evolve_view(None, event))
+        transaction.at_end.append(lambda: self._publish(stream))
         return event
 
     def commit(
@@ -158,6 +159,7 @@ class ViewRepository:
 
         Raises NoSuchViewError, ValidationError, CommitFailedError, CommitConflictError; nothing is stored then.
         """
+        self.repository.foreign.settle(stream)
         with self.repository.store.write() as transaction:
             event = self.repository.already(provenance)
             if event is None:
@@ -199,6 +201,7 @@ class ViewRepository:
         payload = {"updates": accepted, "requirements": asserted}
         event = self._append(transaction, stream, ev.VIEW_COMMITTED, payload, provenance, at)
         self._check_reachable(state, evolve_view(state, event))
+        transaction.at_end.append(lambda: self._publish(stream))
         return event
 
     def _append(
@@ -278,12 +281,31 @@ class ViewRepository:
         done = head["materialized_version"]
         if done >= head["stream_version"]:
             return
-        base = self._materialized.get(stream)
-        if base is None or base.stream_version != done:
-            base = self._state_at_version(stream, done)
-        after = catch_up_view(store, self.repository.models, self.repository.storage, stream, base)
+        after = catch_up_view(store, self.repository.models, self.repository.storage, stream, self._base(stream, done))
         if after is not None:
             self._materialized[stream] = after
+
+    def _base(self, stream: str, done: int) -> ViewState | None:
+        """The state whose files are written."""
+        base = self._materialized.get(stream)
+        return base if base is not None and base.stream_version == done else self._state_at_version(stream, done)
+
+    def _publish(self, stream: str) -> None:
+        """Writes the file of an event that is about to be committed and moves the pointer in the same transaction.
+
+        So no other engine can commit between the two. Where the file can't be written the event stands without.
+        """
+        store, storage = self.repository.store, self.repository.storage
+        if self.repository.materializer.is_dry:
+            return
+        head = store.row(MODELS, "get_head", stream=stream)
+        try:
+            done = 0 if head is None else head["materialized_version"]
+            state, written = write_view(store, storage, stream, self._base(stream, done))
+        except Exception:
+            return
+        if state is not None:
+            move_view_pointers(store, self.repository.models, state, written)
 
     def _state_at_version(self, stream: str, version: int) -> ViewState | None:
         store = self.repository.store

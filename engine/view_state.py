@@ -73,6 +73,8 @@ def _next(state: ViewState | None, event: Event) -> ViewState:
         raise CorruptLogError(f"position {event.position}: {event.kind} before the view was created")
     at = evolve(state, stream_version=event.stream_version, position=event.position, event_hash=event.hash)
     match event.kind:
+        case ev.VIEW_ADOPTED:
+            return _adopted(at, event)
         case ev.VIEW_COMMITTED:
             return _committed(state, event, state.identifier)
         case ev.VIEW_RENAMED:
@@ -83,6 +85,17 @@ def _next(state: ViewState | None, event: Event) -> ViewState:
             return evolve(at, identifier=tuple(payload["identifier"]), dropped=False)
         case _:
             raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
+
+
+def _adopted(state: ViewState, event: Event) -> ViewState:
+    """The view as another engine's metadata file has it."""
+    payload = event.payload
+    return evolve(
+        state,
+        metadata=ViewMetadata.from_dict(payload["metadata"]),
+        metadata_location=payload["metadata-location"],
+        metadata_version=payload["metadata-version"],
+    )
 
 
 def _registered(event: Event) -> ViewState:

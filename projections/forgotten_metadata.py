@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from icecore.engine.errors import IcecoreError
-from icecore.engine.events import TABLE_REGISTERED, Event
+from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.state import TableFold, TableState
 from icecore.engine.storage import Storage
@@ -45,7 +45,7 @@ class Forgotten:
             if folding.properties.get(DELETE_AFTER_COMMIT, "false").lower() == "true":
                 gone |= set(before) - set(after)
             before = after
-            if event.kind != TABLE_REGISTERED and folding.metadata_location is not None:
+            if event.kind not in (TABLE_REGISTERED, TABLE_ADOPTED) and folding.metadata_location is not None:
                 made.add(folding.metadata_location)
         registered = {e.payload["metadata-location"] for e in events if e.kind == TABLE_REGISTERED}
         gone -= {*before, folding.metadata_location or ""}

@@ -107,6 +107,13 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
             yield from _view_changes(payload)
         case ev.VIEW_COMMITTED:
             yield from _view_changes(payload)
+        case ev.TABLE_ADOPTED:
+            yield f"adopt {payload['metadata-location'].rsplit('/', 1)[-1]}"
+            yield from filter(None, map(describe_update, payload["updates"]))
+        case ev.VIEW_ADOPTED:
+            yield f"adopt {payload['metadata-location'].rsplit('/', 1)[-1]}"
+        case ev.TABLE_RESTORED:
+            yield "restore the log's state over another engine's"
         case ev.TABLE_REGISTERED | ev.VIEW_REGISTERED:
             yield f"register {payload['metadata-location']}"
         case ev.TABLE_RENAMED | ev.VIEW_RENAMED:

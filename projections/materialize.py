@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from attrs import define, field, frozen
 
-from icecore.engine.errors import CommitConflictError, FileExistsInStorageError, MissingFileError
-from icecore.engine.events import TABLE_REGISTERED, Event
+from icecore.engine.errors import (
+    FileExistsInStorageError,
+    ForeignCommitError,
+    MissingFileError,
+)
+from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
+from icecore.engine.foreign_metadata import original_bytes
 from icecore.engine.formats.manifest_avro import write_manifest
 from icecore.engine.formats.manifest_list_avro import write_manifest_list
 from icecore.engine.formats.metadata_json import compress, table_metadata_to_json
@@ -35,7 +42,9 @@ from icecore.projections.version_claims import VersionClaims
 
 REMOVE_SNAPSHOTS = "remove-snapshots"
 VERSION_HINT = "version-hint.text"
+FOREIGN_METADATA = "foreign-metadata"
 CLAIMS_FOLDER = ".icecore/claims"
+_VERSIONED = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 
 
 @frozen
@@ -73,9 +82,29 @@ class Expiring:
         return snapshot_id not in self.snapshot_ids or listed.manifest.manifest_path in self.needed
 
 
+@frozen
+class Advance:
+    """What was written of a stream: from the state whose files were there to the one whose files are there now."""
+
+    stream: str
+    base: TableState | None
+    state: TableState | None
+    written: tuple[WrittenFile, ...]
+    forgotten: Forgotten = Forgotten()
+
+    @property
+    def moves(self) -> bool:
+        """Whether there are pointers to move."""
+        state, base = self.state, self.base
+        return state is not None and (bool(self.written) or base is None or state.stream_version != base.stream_version)
+
+
 @define
 class Materializer:
     """Brings the files of tables up to their streams."""
+
+    is_dry: ClassVar[bool] = False
+    """Whether nothing is to be written, as in a dry run."""
 
     _store: EventStore
     _models: ReadModels
@@ -93,6 +122,19 @@ class Materializer:
         Commits at the end that are to be written out by hand are left. Raises StorageError where a file can't be
         written; what was written stays and the next call goes on.
         """
+        advance = self.write(stream, base, storage)
+        if advance.moves:
+            with self._store.write():
+                self._move_pointers(advance, storage)
+        return advance.state
+
+    def move(self, advance: Advance, storage: Storage) -> None:
+        """Moves the pointers in the SQLite transaction that is open, which may hold the events themselves."""
+        if advance.moves:
+            self._move_pointers(advance, storage)
+
+    def write(self, stream: str, base: TableState | None, storage: Storage) -> Advance:
+        """Writes the files of the events after `base`, and moves no pointer. Raises StorageError."""
         folding = TableFold(base)
         latest = state = base
         pending: list[tuple[Event, TableState | None, TableState]] = []
@@ -110,10 +152,20 @@ class Materializer:
             for step in pending:
                 written += self.write_event(*step, storage, expired, forgotten)
             pending, state = [], latest
-        if state is not None and (written or base is None or state.stream_version != base.stream_version):
-            self._move_pointers(stream, state, written, storage, forgotten)
-            sweep(self._store, stream, storage)
-        return state
+        if state is not None:
+            self._restore_foreign(events, state, storage)
+        for folder in sorted({f.location.rsplit("/", 1)[0] for f in written if f.kind != FOREIGN_METADATA}):
+            storage.sync_folder(folder)
+        return Advance(stream, base, state, tuple(written), forgotten)
+
+    def _restore_foreign(self, events: Sequence[Event], state: TableState, storage: Storage) -> None:
+        """Writes metadata files of other engines that the table still names and that are lost, from the log."""
+        named = {state.metadata_location, *(e.metadata_file for e in state.metadata.metadata_log)}
+        for event in events:
+            if event.kind == TABLE_ADOPTED:
+                location = event.payload["metadata-location"]
+                if location in named and not storage.exists(location):
+                    storage.write_atomic(location, original_bytes(event.payload))
 
     def sweep_forgotten(self, storage_of: Callable[[str], Storage]) -> None:
         """Deletes metadata files that a crash left, though the metadata log let them go."""
@@ -121,21 +173,42 @@ class Materializer:
             sweep(self._store, row["stream"], storage_of(row["stream"]))
 
     def claim_version(self, event: Event, before: TableState | None, state: TableState, storage: Storage) -> None:
-        """Writes the files of an event of a file system table that is about to be committed; inside of the write lock.
-
-        Raises CommitConflictError where another writer made the version.
-        """
+        """Notes that an event of a file system table is about to make its version; inside of the write lock."""
         self._claims.settle(event.stream)
         location = state.metadata_location
         if location is not None and location != (before.metadata_location if before else None):
             self._claims.take(event, state.metadata_version, storage.resolve(location), metadata_bytes(state))
-        self.write_event(event, before, state, storage)
 
-    def settle_claims(self) -> None:
-        """Takes back versions of file system tables that a crash left without their event."""
-        if self._claims.any:
+    def settle_claim(self, stream: str) -> None:
+        """Ends the claim of one file system table, as `settle_claims`; inside of the write lock."""
+        self._claims.settle(stream)
+
+    def settle_claims(self) -> tuple[str, ...]:
+        """Takes back versions of file system tables that a crash left without their event; returns their streams."""
+        if not self._claims.any:
+            return ()
+        with self._store.write():
+            return self._claims.settle_all()
+
+    def finish(self, state: TableState, storage: Storage) -> None:
+        """What follows a commit whose files are written and whose pointer has moved: claim and version hint.
+
+        Of processes that finish together the last writes the hint of the latest version. Raises StorageError.
+        """
+        if self._store.row(MODELS, "get_file", location=state.metadata_location or "") is None:
+            # Registered as it lies there: nothing beside it is ours to change.
+            return
+        if is_file_system(state) and self._claims.has(state.stream):
             with self._store.write():
-                self._claims.settle_all()
+                self._claims.settle(state.stream)
+        sweep(self._store, state.stream, storage)
+        location = state.metadata_location
+        while location is not None:
+            write_hint(state, location, storage)
+            head = self._store.row(MODELS, "get_head", stream=state.stream)
+            if head is None or head["metadata_location"] in (location, None):
+                return
+            location = head["metadata_location"]
 
     def is_claimed(self, stream: str) -> bool:
         """Whether a process is about to make the next version of a file system table, or died over it."""
@@ -162,7 +235,9 @@ class Materializer:
         files = self._write_snapshots(event, state.metadata, storage, expiring or Expiring())
         is_new = state.metadata_location != (before.metadata_location if before else None)
         left_out = forgotten is not None and state.metadata_location in forgotten.own
-        if is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED and not left_out:
+        if event.kind == TABLE_ADOPTED:
+            files.append(foreign_file(event))
+        elif is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED and not left_out:
             files += self._write_metadata(event, state, storage)
         return files
 
@@ -236,44 +311,37 @@ class Materializer:
         self._lengths[location] = len(data)
         return WrittenFile(location, kind, len(data), hashlib.sha256(data).hexdigest(), event.position)
 
-    def _move_pointers(
-        self, stream: str, state: TableState, written: list[WrittenFile], storage: Storage, forgotten: Forgotten
-    ) -> None:
-        for folder in sorted({f.location.rsplit("/", 1)[0] for f in written}):
-            storage.sync_folder(folder)
-        with self._store.write():
-            self._claims.settle(stream)
-            head = self._store.row(MODELS, "get_head", stream=stream)
-            for f in written:
-                self._store.execute(
-                    MODELS,
-                    "put_file",
-                    location=f.location,
-                    stream=stream,
-                    position=f.position,
-                    kind=f.kind,
-                    length=f.length,
-                    sha256=f.sha256,
-                )
-            moved = self._store.execute(
+    def _move_pointers(self, advance: Advance, storage: Storage) -> None:
+        state = advance.state
+        assert state is not None, "the caller checked"
+        head = self._store.row(MODELS, "get_head", stream=advance.stream)
+        for f in advance.written:
+            self._store.execute(
                 MODELS,
-                "put_materialized",
-                stream=stream,
-                version=state.stream_version,
-                metadata_location=state.metadata_location,
+                "put_file",
+                location=f.location,
+                stream=advance.stream,
+                position=f.position,
+                kind=f.kind,
+                length=f.length,
+                sha256=f.sha256,
             )
-            if not moved.rowcount or head is None or state.metadata_location is None:
-                return
-            identifier = self._models.identifier_of(stream)
-            if identifier is not None:
-                self._share(identifier, head["metadata_location"], state.metadata_location)
-            note_forgotten(self._store, stream, state.position, forgotten, storage)
-            if any(f.kind == "metadata" for f in written):
-                # Inside of the lock: of two processes that catch up, the later version's hint stays.
-                write_hint(state, storage)
+        moved = self._store.execute(
+            MODELS,
+            "put_materialized",
+            stream=advance.stream,
+            version=state.stream_version,
+            metadata_location=state.metadata_location,
+        )
+        if not moved.rowcount or head is None or state.metadata_location is None:
+            return
+        identifier = self._models.identifier_of(advance.stream)
+        if identifier is not None and head["metadata_location"] != state.metadata_location:
+            self._share(identifier, head["metadata_location"], state.metadata_location)
+        note_forgotten(self._store, advance.stream, state.position, advance.forgotten, storage)
 
     def _share(self, identifier: tuple[str, ...], known: str | None, metadata_location: str) -> None:
-        """Moves the pointer that other engines read. Raises CommitConflictError where one of them did so meanwhile."""
+        """Moves the pointer that other engines read. Raises ForeignCommitError where one of them did so meanwhile."""
         key = {
             "catalog": self._models.catalog_name,
             "namespace": dotted(identifier[:-1]),
@@ -281,13 +349,21 @@ class Materializer:
         }
         shared = self._store.row(MODELS, "get_iceberg_table", **key)
         if shared is not None and shared["metadata_location"] not in (known, metadata_location):
-            raise CommitConflictError(
+            raise ForeignCommitError(
                 f"{dotted(identifier)}: another engine committed {shared['metadata_location']} through "
                 f"iceberg_tables; {metadata_location} of the log does not follow it, and the pointer stays"
             )
         self._store.execute(
             MODELS, "put_iceberg_table", **key, metadata_location=metadata_location, iceberg_type="TABLE"
         )
+
+
+def foreign_file(event: Event) -> WrittenFile:
+    """The metadata file that another engine wrote, as the event knows it."""
+    p = event.payload
+    return WrittenFile(
+        p["metadata-location"], FOREIGN_METADATA, p["metadata-length"], p["metadata-sha256"], event.position
+    )
 
 
 def is_file_system(state: TableState) -> bool:
@@ -300,11 +376,15 @@ def metadata_bytes(state: TableState) -> bytes:
     return compress(table_metadata_to_json(state.metadata), codec)
 
 
-def write_hint(state: TableState, storage: Storage) -> None:
-    """Writes the version hint beside the metadata file (MD7): a number, or the file's name without its ending."""
-    assert state.metadata_location is not None, "the caller checked"
-    folder = state.metadata_location.rsplit("/", 1)[0]
-    storage.write_atomic(f"{folder}/{VERSION_HINT}", hint_of(state).encode())
+def write_hint(state: TableState, location: str, storage: Storage) -> None:
+    """Writes the version hint beside a metadata file (MD7): a number, or the file's name without its ending."""
+    folder, name = location.rsplit("/", 1)
+    numbered = _VERSIONED.match(name) if is_file_system(state) else None
+    if is_file_system(state) and numbered is None:
+        # Another engine's file, found through iceberg_tables: those who follow the hint look for numbers.
+        return
+    hint = numbered[1] if numbered else name.removesuffix(".metadata.json")
+    storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode())
 
 
 def hint_of(state: TableState) -> str:
@@ -323,7 +403,7 @@ def sync_marker(event: Event, location: str) -> bytes:
 def create_same(storage: Storage, location: str, data: bytes) -> None:
     """Creates a file that must be new, or was made before with the very same bytes.
 
-    Raises CommitConflictError where another writer made it.
+    Raises ForeignCommitError where another writer made it.
     """
     try:
         storage.create(location, data)
@@ -332,6 +412,6 @@ def create_same(storage: Storage, location: str, data: bytes) -> None:
         with contextlib.suppress(MissingFileError):
             found = storage.read_bytes(location)
         if found != data:
-            raise CommitConflictError(
+            raise ForeignCommitError(
                 f"{location} was made by another writer: the table is a file system table, and that version is taken"
             ) from None

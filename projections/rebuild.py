@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 
-from icecore.engine.errors import CorruptLogError, StorageError
+from icecore.engine.errors import CorruptLogError, ForeignCommitError, StorageError
 from icecore.engine.events import CATALOG_STREAM, is_view_stream
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.store import MODELS, SCHEMA, EventStore, statements
@@ -17,14 +17,14 @@ from icecore.engine.view_repository import ViewRepository
 def rebuild(store: EventStore, repository: Repository, views: ViewRepository) -> None:
     """Drops and rebuilds the read models in one transaction, then writes all files again, with the same bytes.
 
-    Raises, before anything is dropped, CorruptLogError where the log itself can't be trusted, and CommitConflictError
-    where another engine moved the pointer of a table: the read models are the only place that knows of its commit.
+    Raises, before anything is dropped, CorruptLogError where the log itself can't be trusted, and ForeignCommitError
+    where another engine's commit can't be adopted: the read models are the only place that knows of it.
     """
     problems = list(chain_problems(store))
     if problems:
         raise CorruptLogError(f"the log can't be trusted, so nothing is rebuilt from it: {problems[0]}")
-    for _, kind, stream in repository.models.all_names():
-        repository.check_pointer(repository.state(stream) if kind == "table" else views.state(stream))
+    if found := [p for p in repository.foreign.sync() if not p.is_damage]:
+        raise ForeignCommitError(found[0].text)
     _remove_damaged(repository)
     streams = []
     with store.write():

@@ -18,6 +18,7 @@ from icecore.engine.repository import Repository
 from icecore.engine.state import TableState, fold
 from icecore.engine.table_states import decode_checkpoint
 from icecore.engine.view_state import ViewState, decode_view_checkpoint, fold_view
+from icecore.projections.materialize import FOREIGN_METADATA
 from icecore.projections.verify_files import version_problems
 from icecore.projections.verify_models import database_problems, model_problems
 
@@ -88,7 +89,10 @@ def _verify(store: EventStore, repository: Repository) -> Verification:
         needed: set[str] | None = None
         for row in store.rows(MODELS, "files_of", stream=stream):
             files += 1
-            if isinstance(state, TableState) and _is_gone(repository, state, row["kind"], row["location"]):
+            if row["kind"] == FOREIGN_METADATA and isinstance(state, TableState):
+                if row["location"] not in _named(state) and not repository.storage_of(state).exists(row["location"]):
+                    continue
+            elif isinstance(state, TableState) and _is_gone(repository, state, row["kind"], row["location"]):
                 needed = _needed(repository, state) if needed is None else needed
                 if row["location"] not in needed:
                     continue
@@ -195,6 +199,11 @@ def _checkpoint_problems(store: EventStore) -> Iterator[str]:
             continue
         if kept != replayed:
             yield f"{at}: it differs from a replay of the log; rebuild"
+
+
+def _named(state: TableState) -> set[str | None]:
+    """The metadata files that the table still names; older ones of other engines may be deleted (MD2)."""
+    return {state.metadata_location, *(e.metadata_file for e in state.metadata.metadata_log)}
 
 
 def _is_gone(repository: Repository, state: TableState, kind: str, location: str) -> bool:

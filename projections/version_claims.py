@@ -15,6 +15,7 @@ from attrs import astuple, define, frozen
 
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events import Event
+from icecore.engine.foreign_metadata import version_names
 from icecore.engine.log.store import EventStore
 from icecore.engine.storage import Storage
 
@@ -24,6 +25,7 @@ class Claim:
     """The event that is about to make `target`, the resolved location of a version, and the checksum of its bytes."""
 
     event_id: str
+    stream: str
     version: int
     target: str
     sha256: str
@@ -55,7 +57,7 @@ class VersionClaims:
 
     def take(self, event: Event, version: int, target: str, data: bytes) -> None:
         """Notes that `event` is about to make `target`, the resolved location of that version, with these bytes."""
-        claim = Claim(event.event_id, version, target, hashlib.sha256(data).hexdigest())
+        claim = Claim(event.event_id, event.stream, version, target, hashlib.sha256(data).hexdigest())
         self._storage.write_atomic(self._path(event.stream), claim.to_bytes())
 
     def settle(self, stream: str) -> None:
@@ -65,14 +67,17 @@ class VersionClaims:
         """
         self._settle(self._path(stream))
 
-    def settle_all(self) -> None:
-        """Ends the claims of all tables."""
-        for path in self._noted():
-            self._settle(path)
+    def settle_all(self) -> tuple[str, ...]:
+        """Ends the claims of all tables; returns their streams."""
+        return tuple(filter(None, map(self._settle, self._noted())))
+
+    def has(self, stream: str) -> bool:
+        """Whether a table has a claim. May be asked outside of the lock."""
+        return self._storage.exists(self._path(stream))
 
     @property
     def any(self) -> bool:
-        """Whether there is a claim. The only question that may be asked outside of the lock."""
+        """Whether there is a claim. May be asked outside of the lock."""
         return bool(self._noted())
 
     def is_taken(self, stream: str) -> bool:
@@ -82,18 +87,19 @@ class VersionClaims:
     def _noted(self) -> list[str]:
         return [str(self._folder / n) for n in self._storage.list(str(self._folder)) if n.endswith(".json")]
 
-    def _settle(self, path: str) -> None:
+    def _settle(self, path: str) -> str | None:
         try:
             claim = Claim.from_bytes(self._storage.read_bytes(path))
         except MissingFileError:
-            return
+            return None
         if claim is not None and self._store.event_by_id(claim.event_id) is None and self._is_untouched(claim):
             self._storage.delete(claim.target)
         self._storage.delete(path)
+        return None if claim is None else claim.stream
 
     def _is_untouched(self, claim: Claim) -> bool:
         folder, _ = claim.target.rsplit("/", 1)
-        if any(self._storage.exists(f"{folder}/v{claim.version + 1}{gz}.metadata.json") for gz in ("", ".gz")):
+        if any(self._storage.exists(f"{folder}/{name}") for name in version_names(claim.version + 1)):
             return False
         try:
             data = self._storage.read_bytes(claim.target)

@@ -80,3 +80,15 @@ def hold_the_lock(folder: str, pipe: Connection) -> None:
     pipe.send(os.getpid())
     pipe.recv()
     sys.exit(0)
+
+
+def open_until_killed(folder: str, pipe: Connection, start: int) -> None:
+    """Opens the warehouse anew and appends a row, again and again, until somebody kills the process."""
+    warnings.simplefilter("ignore")
+    pipe.send(("trying", start))
+    for i in range(start, start + 1000):
+        with icecore.open(folder) as catalog:
+            table = catalog.load_table("ns.t")
+            pipe.send(("trying", i))
+            table.append(rows(i))
+            pipe.send(("done", i))

@@ -1,4 +1,4 @@
-"""Commands that bring data in: append, register."""
+"""Commands that bring data in, or settle what another engine brought in: append, register, resolve."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from icecore.engine.cli.output import counted, print_json, print_text, waiting
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.table_text import TableText
 from icecore.engine.cli.texts import pairs
+from icecore.engine.resolve import KEEPS, LOG
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 
 
@@ -92,3 +93,25 @@ def register(
         else:
             files = counted(text.total("data-files") or 0, "data file")
             print_text(f"registered {text.name}: {counted(len(found.snapshots()), 'snapshot')}, {files}")
+
+
+@click.command()
+@click.argument("table")
+@click.option(
+    "--keep", type=click.Choice(KEEPS), required=True, help="Whose state goes on: the log's, or the other engine's."
+)
+@commit_options
+@common_options
+@pass_settings
+def resolve(settings: Settings, table: str, keep: str, message: str | None, author: str | None) -> None:
+    """End a conflict with another engine's commit.
+
+    It is for commits that do not follow the log, as where the log holds some that were never published. The other side
+    stays in the log.
+    """
+    with settings.write() as catalog:
+        text = TableText(catalog.resolve(table, keep, message=message, author=author))
+        if settings.as_json:
+            print_json(text.as_dict())
+        else:
+            print_text(f"resolved {text.name}: it goes on from {'the log' if keep == LOG else 'the other engine'}")

@@ -52,6 +52,7 @@ for _command in (
     table_commands.describe,
     changing.append,
     changing.register,
+    changing.resolve,
     reading.log,
     reading.show,
     reading.plan,

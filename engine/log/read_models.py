@@ -226,6 +226,7 @@ class ReadModels:
         self._put_name(event, new)
         self._run(
             "rename_iceberg_table",
+            stream=event.stream,
             catalog=self.catalog_name,
             namespace=dotted(old[:-1]),
             name=old[-1],
@@ -237,6 +238,7 @@ class ReadModels:
         self._run("delete_name", stream=event.stream)
         self._run(
             "delete_iceberg_table",
+            stream=event.stream,
             catalog=self.catalog_name,
             namespace=dotted(identifier[:-1]),
             name=identifier[-1],
@@ -307,7 +309,8 @@ def _listed(record: str, position: int) -> ListedManifest:
 
 def _location(kind: str, payload: Mapping[str, Any]) -> str | None:
     """The location that an event gives its table."""
-    if kind in (ev.TABLE_REGISTERED, ev.VIEW_REGISTERED):
+    adopted = (ev.TABLE_REGISTERED, ev.TABLE_ADOPTED, ev.TABLE_RESTORED, ev.VIEW_REGISTERED, ev.VIEW_ADOPTED)
+    if kind in adopted:
         location: str = payload["metadata"]["location"]
         return location
     locations = [u["location"] for u in payload.get("updates", ()) if u["action"] == "set-location"]

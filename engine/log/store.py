@@ -14,7 +14,7 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +321,8 @@ class EventStore:
         with self._translated("write"), self._locked(self.connection(), lambda: transaction):
             transaction = WriteTransaction(self)
             yield transaction
+            for action in transaction.at_end:
+                action()
 
     @contextlib.contextmanager
     def _locked(self, connection: sqlite3.Connection, appended: Any = None) -> Iterator[None]:
@@ -400,6 +402,8 @@ class WriteTransaction:
     def __init__(self, store: EventStore) -> None:
         self.store = store
         self.events: list[Event] = []
+        # What is done just before COMMIT, when nothing can be refused any more: files are written then.
+        self.at_end: list[Callable[[], None]] = []
         self._position, self._hash, self._recorded_at_ms = store.head()
         store._local.begun_at = self._position
         self.transaction_id: str | None = None

@@ -42,7 +42,9 @@ SELECT * FROM event WHERE position > $after AND position <= $up_to ORDER BY posi
 -- name: naming
 -- Commits are by far the most events, and give no names.
 SELECT * FROM event
-WHERE position <= $up_to AND kind NOT IN ('table.committed', 'table.materialized', 'view.committed')
+WHERE position <= $up_to AND kind NOT IN (
+    'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'view.committed', 'view.adopted'
+)
 ORDER BY position;
 
 -- name: filtered

@@ -152,11 +152,15 @@ SET previous_metadata_location = iceberg_tables.metadata_location, metadata_loca
 WHERE iceberg_tables.metadata_location IS NOT excluded.metadata_location;
 
 -- name: rename_iceberg_table
+-- Only the row that is the stream's own: another engine's table may stand under the old name.
 UPDATE iceberg_tables SET table_namespace = $new_namespace, table_name = $new_name
-WHERE catalog_name = $catalog AND table_namespace = $namespace AND table_name = $name;
+WHERE catalog_name = $catalog AND table_namespace = $namespace AND table_name = $name
+  AND metadata_location IS (SELECT metadata_location FROM stream_head WHERE stream = $stream);
 
 -- name: delete_iceberg_table
-DELETE FROM iceberg_tables WHERE catalog_name = $catalog AND table_namespace = $namespace AND table_name = $name;
+DELETE FROM iceberg_tables
+WHERE catalog_name = $catalog AND table_namespace = $namespace AND table_name = $name
+  AND metadata_location IS (SELECT metadata_location FROM stream_head WHERE stream = $stream);
 
 -- name: delete_iceberg_namespace
 DELETE FROM iceberg_namespace_properties WHERE catalog_name = $catalog AND namespace = $namespace;

@@ -10,7 +10,7 @@ import pytest
 from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
 
 import icecore
-from icecore.engine.errors import CorruptFileError
+from icecore.engine.errors import CorruptFileError, ForeignCommitError
 from icecore.engine.scratch import put_file, sweep
 from icecore.projections.segments import read_segment
 
@@ -113,7 +113,8 @@ def test_a_version_ahead_of_the_log_is_named(catalog: icecore.Catalog) -> None:
     ahead = local(table.metadata_location).with_name("v3.metadata.json")
     ahead.write_text("{}")
     assert f"{ahead} is ahead of the log, which ends at version 2 of ns.t" in problems(catalog)
-    catalog.rebuild()
+    with pytest.raises(ForeignCommitError, match=ahead.name):
+        catalog.rebuild()
     assert ahead.read_text() == "{}"
 
 

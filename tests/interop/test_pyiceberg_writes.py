@@ -1,4 +1,4 @@
-"""Tables that PyIceberg wrote are adopted, and commits that it makes behind the log's back are never overwritten."""
+"""Tables that PyIceberg wrote elsewhere are registered, read and written."""
 
 from __future__ import annotations
 
@@ -9,22 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, repository_of, rows
+from core_tables import ids_of, local, peer_ids, repository_of, rows
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 from pyiceberg.types import StringType
 
 import icecore
 from icecore.engine.errors import (
-    CommitConflictError,
     CorruptFileError,
     MissingFileError,
     StorageError,
-    TableAlreadyExistsError,
     UnsupportedFormatVersionError,
 )
-from icecore.engine.file_follower import MaterializationWarning
-from icecore.projections.materialize import Materializer
 
 
 @pytest.fixture
@@ -120,78 +116,6 @@ def test_a_copied_table_is_read_and_written_through_a_mapping(
     with icecore.open(catalog.path) as again:
         assert ids_of(again.load_table("ns.t")) == [2, 4, 7]
         assert again.verify().problems == ()
-
-
-@pytest.mark.parametrize("ours", ["append", "delete", "schema", "properties", "rebuild"])
-def test_a_commit_of_pyiceberg_behind_the_log_is_refused_not_overwritten(catalog: icecore.Catalog, ours: str) -> None:
-    """After PyIceberg moved the pointer, our next commit is a clear conflict, and its rows stay."""
-    table = make_table(catalog)
-    table.append(rows(1))
-    peer = pyiceberg_catalog(catalog.path)
-    peer.load_table("ns.t").append(rows(2))
-    moved = peer.load_table("ns.t").metadata_location
-    position = catalog.position
-    with pytest.raises(CommitConflictError, match=r"ns\.t.*another engine") as caught:
-        match ours:
-            case "append":
-                table.append(rows(3))
-            case "delete":
-                table.delete("id = 1")
-            case "schema":
-                table.update_schema().add_column("x", "long").commit()
-            case "properties":
-                table.set_properties({"a": "b"})
-            case _:
-                catalog.rebuild()
-    assert moved in str(caught.value)
-    assert catalog.position == position
-    assert peer.load_table("ns.t").metadata_location == moved
-    assert peer_ids(catalog.path) == [1, 2]
-    assert any("iceberg_tables points at" in p for p in catalog.verify().problems)
-    peer.close()
-
-
-def test_a_commit_of_pyiceberg_between_event_and_pointer_is_not_overwritten(
-    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PyIceberg commits after our event and before our pointer moves: a warning says so, and its commit stays."""
-    table = make_table(catalog)
-    table.append(rows(1))
-    original = Materializer._move_pointers
-
-    def late(self: Materializer, *args: Any, **kwargs: Any) -> None:
-        if peer_ids(catalog.path) == [1]:
-            peer = pyiceberg_catalog(catalog.path)
-            peer.load_table("ns.t").append(rows(2))
-            peer.close()
-        original(self, *args, **kwargs)
-
-    monkeypatch.setattr(Materializer, "_move_pointers", late)
-    with pytest.warns(MaterializationWarning, match="another engine"):
-        table.append(rows(3))
-    assert peer_ids(catalog.path) == [1, 2]
-    assert ids_of(table) == [1, 3], "our commit is in the log"
-    with pytest.raises(CommitConflictError, match="another engine"):
-        table.append(rows(4))
-    with pytest.warns(MaterializationWarning, match="another engine"):
-        icecore.open(catalog.path).close()
-    assert peer_ids(catalog.path) == [1, 2]
-
-
-def test_a_table_that_pyiceberg_made_here_keeps_its_name(catalog: icecore.Catalog) -> None:
-    """A name that PyIceberg took in iceberg_tables is taken; its table can be registered under another."""
-    peer = pyiceberg_catalog(catalog.path)
-    theirs = peer.create_table("ns.t", rows().schema)
-    theirs.append(rows(1))
-    with pytest.raises(TableAlreadyExistsError, match="another engine"):
-        make_table(catalog)
-    make_table(catalog, "u")
-    with pytest.raises(TableAlreadyExistsError, match="another engine"):
-        catalog.rename_table("ns.u", "ns.t")
-    assert peer_ids(catalog.path) == [1]
-    table = catalog.register_table("ns.adopted", theirs.metadata_location)
-    assert ids_of(table) == [1]
-    peer.close()
 
 
 def test_a_table_registered_twice_has_two_histories(catalog: icecore.Catalog, peer: SqlCatalog) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
 from icecore.engine.cli.main import cli
@@ -350,3 +351,20 @@ def test_archive_moves_the_oldest_events(run: Run, run_json: RunJson, warehouse:
     (tmp_path / "old.db").unlink()
     assert "old.db" in run("log", code=1).stderr
     assert len(run_json("ls")) == 2
+
+
+def test_resolve_ends_a_conflict(run: Run, run_json: RunJson, warehouse: Path, orders: str) -> None:
+    """Where nothing is in conflict that is an error; a table by hand over which PyIceberg commits is resolved."""
+    assert "no conflict" in run("resolve", orders, "--keep", "log", code=1).stderr
+    with icecore.open(warehouse) as catalog:
+        table = catalog.load_table(orders)
+        table.set_properties({"icecore.materialize": "manual"})
+        catalog.materialize(orders)
+        table.set_properties({"a": "ours"})
+    peer = SqlCatalog("icecore", uri=f"sqlite:///{warehouse}/icecore.db", warehouse=str(warehouse))
+    with peer.load_table(orders).transaction() as transaction:
+        transaction.set_properties(a="theirs")
+    peer.close()
+    assert "goes on from the log" in run("resolve", orders, "--keep", "log", "-m", "ours is right").stdout
+    with icecore.open(warehouse) as catalog:
+        assert catalog.load_table(orders).properties["a"] == "ours"

@@ -110,6 +110,7 @@ def test_a_crash_between_the_event_and_its_file_heals_at_the_next_open(
         raise OSError("no space")
 
     with monkeypatch.context() as patched:
+        patched.setattr(view_repository, "write_view", full)
         patched.setattr(view_repository, "catch_up_view", full)
         with pytest.warns(MaterializationWarning, match="OSError: no space"):
             view.replace("SELECT name FROM t")

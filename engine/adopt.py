@@ -1,0 +1,182 @@
+"""When the log takes in what other engines did in the SQLite file or in a file system table's folder.
+
+At open everything is compared, at load and before each commit the table alone, by one indexed query. What differs is
+taken in under the write lock, as events of its own transaction, so that of several processes one does it; what can't be
+taken in is a problem that names the table, and stands in the way of commits to that table only.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+
+from attrs import define, field
+
+from icecore.engine.adoption import Adoption, Problem, next_version_file
+from icecore.engine.errors import ForeignCommitError, IcecoreError
+from icecore.engine.events import CATALOG_STREAM, is_view_stream
+from icecore.engine.file_follower import FileFollower
+from icecore.engine.foreign_metadata import version_names
+from icecore.engine.identifiers import Identifier
+from icecore.engine.log.foreign import ForeignRows
+from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.store import EventStore
+from icecore.engine.register import metadata_version
+from icecore.engine.state import TableState
+from icecore.engine.storage import Storage
+from icecore.engine.table_states import TableStates
+from icecore.engine.view_state import ViewState
+from icecore.projections.materialize import is_file_system
+
+MAX_ROUNDS = 50
+
+
+class ForeignCommitWarning(UserWarning):
+    """Another engine changed something that the log could not take in; the log's own state is shown."""
+
+
+@define
+class Adopter:
+    """Takes in what other engines did. Safe to use from several threads and processes."""
+
+    store: EventStore
+    models: ReadModels
+    states: TableStates
+    files: FileFollower
+    storage: Storage
+    storage_of: Callable[[TableState], Storage]
+    rows: ForeignRows = field(init=False)
+    _seen: threading.local = field(factory=threading.local, repr=False)
+    _warned: set[str] = field(factory=set)
+
+    def __attrs_post_init__(self) -> None:
+        self.rows = ForeignRows(self.store, self.models.catalog_name)
+
+    # Looking
+
+    def sync(self) -> tuple[Problem, ...]:
+        """Takes in everything; warns of what can't be, and returns it. Raises WarehouseLockedError, StorageError."""
+        version = self.rows.data_version()
+        suspects = tuple(self._suspects())
+        problems: tuple[Problem, ...] = ()
+        if suspects or self.rows.differences() or self.rows.namespaces():
+            problems = self._read_only() if self.store.read_only else self._adopt(suspects)
+        self._seen.version = version
+        self._warn(problems)
+        return problems
+
+    def sync_if_changed(self) -> None:
+        """As `sync`, where anybody wrote to the file since; to be called before names are looked at."""
+        if getattr(self._seen, "version", None) != self.rows.data_version():
+            self.sync()
+
+    def look(self, stream: str) -> None:
+        """Takes in what happened to one table or view before it is read; warns where it can't be."""
+        try:
+            self.settle(stream)
+        except ForeignCommitError as e:
+            self._warn([Problem((), stream, str(e))])
+
+    def stream_of(self, identifier: Identifier, find: Callable[[Identifier], str]) -> str:
+        """The stream of a name by one of the read models' look-ups, after what happened to it was taken in."""
+        self.look_for(identifier)
+        return find(identifier)
+
+    def look_for(self, identifier: Identifier) -> None:
+        """Takes in what stands under a name, or did, before the name is looked up; warns where it can't be."""
+        found = self.models.find(identifier)
+        if found is not None:
+            self.look(found[1])
+        elif self.rows.of_name(identifier) is not None:
+            self.sync()
+
+    def settle(self, stream: str) -> None:
+        """Takes in what happened to one table or view, or in the catalog, before it is changed.
+
+        Raises ForeignCommitError where it can't be: a commit that does not follow the log, a file that can't be read.
+        """
+        if stream == CATALOG_STREAM:
+            if self.rows.namespaces():
+                self.sync()
+            return
+        if not self._differs(stream):
+            return
+        suspects = () if is_view_stream(stream) else (stream,)
+        problems = self._read_only() if self.store.read_only else self._adopt(suspects)
+        for problem in problems:
+            if problem.stream == stream:
+                raise ForeignCommitError(problem.text)
+
+    def check(self, state: TableState | ViewState) -> None:
+        """Raises ForeignCommitError where another engine did something since `settle`; inside of the write lock."""
+        name = dotted(state.identifier)
+        if (found := self.rows.of_stream(state.stream)) is not None:
+            raise ForeignCommitError(
+                f"{name}: another engine committed {found.shared} through iceberg_tables; the log ends at {found.known}"
+            )
+        if isinstance(state, TableState) and is_file_system(state) and not state.dropped:
+            self.files.materializer.settle_claim(state.stream)
+            if (made := next_version_file(state, self.storage_of(state))) is not None:
+                raise ForeignCommitError(f"{name}: another writer made {made} meanwhile")
+
+    def check_namespaces(self) -> None:
+        """Raises ForeignCommitError where another engine changed a namespace; inside of the write lock."""
+        if found := self.rows.namespaces():
+            raise ForeignCommitError(f"another engine changed the namespace {dotted(found[0].namespace)!r} meanwhile")
+
+    def _differs(self, stream: str) -> bool:
+        if self.rows.of_stream(stream) is not None:
+            return True
+        return not is_view_stream(stream) and self._has_next_version(self.states.state(stream))
+
+    def _has_next_version(self, state: TableState) -> bool:
+        if state.dropped or not is_file_system(state):
+            return False
+        return next_version_file(state, self.storage_of(state)) is not None
+
+    def _suspects(self) -> Iterable[str]:
+        """File system tables whose folder holds a version after the published one; may be commits under way."""
+        for head in self.rows.numbered_heads():
+            folder, name = head.known.rsplit("/", 1)
+            after = metadata_version(name) + 1
+            try:
+                if any(self.storage.exists(f"{folder}/{n}") for n in version_names(after)):
+                    yield head.stream
+            except IcecoreError:
+                # A folder that can't be looked at now: loading the table says so.
+                continue
+
+    # Taking in
+
+    def _adopt(self, suspects: tuple[str, ...]) -> tuple[Problem, ...]:
+        """One transaction takes in all that can be; what fails is left out, and the rest is tried again."""
+        failed: list[Problem] = []
+        for _ in range(MAX_ROUNDS):
+            adoption = Adoption(self, suspects, frozenset(p.identifier for p in failed))
+            try:
+                with self.store.write() as transaction:
+                    adoption.run(transaction)
+            except IcecoreError as e:
+                if adoption.current is None or adoption.current in {p.identifier for p in failed}:
+                    raise
+                failed.append(Problem(adoption.current, adoption.current_stream, str(e)))
+                continue
+            adoption.finish()
+            return (*failed, *adoption.problems)
+        return tuple(failed)
+
+    def _read_only(self) -> tuple[Problem, ...]:
+        out = []
+        for d in self.rows.differences():
+            what = f"committed {d.shared} through" if d.shared else "took it out of"
+            what = what if d.stream else f"made it ({d.shared}) in"
+            text = f"{dotted(d.identifier)}: another engine {what} iceberg_tables; the log, opened read-only, is behind"
+            out.append(Problem(d.identifier, d.stream, text))
+        return tuple(out)
+
+    def _warn(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            if problem.text not in self._warned:
+                self._warned.add(problem.text)
+                warnings.warn(problem.text, ForeignCommitWarning, stacklevel=5)

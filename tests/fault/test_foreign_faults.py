@@ -1,0 +1,146 @@
+"""Adoption of other engines' commits under crashes and races: each is taken in exactly once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import warnings
+from typing import Any
+
+import fault_writers
+import pytest
+from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
+from fault_writers import open_until_killed
+
+import icecore
+from icecore.engine import events as ev
+from icecore.projections.materialize import Materializer
+
+FORKSERVER = multiprocessing.get_context("forkserver")
+FORKSERVER.set_forkserver_preload(["fault_writers"])
+SCHEMES = ("metastore", "filesystem")
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def adopted(catalog: icecore.Catalog) -> list[str]:
+    """The locations of the adopted files, in order."""
+    return [e.payload["metadata-location"] for e in store_of(catalog).events() if e.kind == ev.TABLE_ADOPTED]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("step", ["write", "_move_pointers", "finish"])
+def test_a_crash_in_the_middle_of_an_adoption(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, step: str, scheme: str
+) -> None:
+    """Nothing of it is kept, or all: the next open takes each commit in once, in order."""
+    make_table(catalog, properties={"icecore.commit-scheme": scheme}).append(rows(1))
+    peer = pyiceberg_catalog(catalog.path)
+    locations = []
+    for i in (2, 3):
+        peer.load_table("ns.t").append(rows(i))
+        locations.append(peer.load_table("ns.t").metadata_location)
+    peer.close()
+
+    def dying(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Materializer, step, dying)
+        catalog.load_table("ns.t")
+    assert adopted(catalog) == (locations if step == "finish" else [])
+    with icecore.open(catalog.path) as again:
+        assert adopted(again) == locations
+        again.load_table("ns.t").append(rows(4))
+        assert ids_of(again.load_table("ns.t")) == peer_ids(catalog.path) == [1, 2, 3, 4]
+        assert again.verify().problems == ()
+
+
+def test_many_adopt_at_once(catalog: icecore.Catalog) -> None:
+    """Threads with catalogs of their own see a foreign commit together: one event for each."""
+    make_table(catalog)
+    peer = pyiceberg_catalog(catalog.path)
+    for i in range(6):
+        others = [icecore.open(catalog.path) for _ in range(3)]
+        barrier, failed = threading.Barrier(3), list[BaseException]()
+
+        def load(other: icecore.Catalog, gate: threading.Barrier = barrier, out: list[Any] = failed) -> None:
+            gate.wait()
+            try:
+                other.load_table("ns.t")
+            except BaseException as e:
+                out.append(e)
+            finally:
+                other._store.close()
+
+        peer.load_table("ns.t").append(rows(i))
+        threads = [threading.Thread(target=load, args=(o,)) for o in others]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert failed == []
+        for other in others:
+            other.close()
+        assert len(adopted(catalog)) == i + 1
+    assert ids_of(catalog.load_table("ns.t")) == peer_ids(catalog.path) == list(range(6))
+    assert catalog.verify().problems == ()
+    peer.close()
+
+
+@pytest.mark.slow
+def test_killed_adopters_take_each_commit_in_once(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGKILL at random moments of opens and commits, while PyIceberg commits: nothing lost, nothing twice."""
+    make_table(catalog)
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([os.path.dirname(fault_writers.__file__), *filter(None, sys.path)])
+    )
+    dice = random.Random(7)
+    peer = pyiceberg_catalog(catalog.path)
+    expected: set[int] = set()
+    for round_number in range(8):
+        here, there = FORKSERVER.Pipe(duplex=False)
+        process = FORKSERVER.Process(
+            target=open_until_killed, args=(str(catalog.path), there, 1000 * (round_number + 1))
+        )
+        process.start()
+        there.close()
+        assert here.poll(60)
+        for i in range(3):
+            number = round_number * 10 + i
+            try:
+                peer.load_table("ns.t").append(rows(number))
+                expected.add(number)
+            except Exception as e:
+                # Refused by its own compare-and-swap, or by the lock of the file: then it is not there.
+                assert "CommitFailed" in type(e).__name__ or "locked" in str(e), e
+        time.sleep(dice.uniform(0.0, 0.3))
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(30)
+        done, tried = set[int](), set[int]()
+        try:
+            while here.poll(0):
+                kind, number = here.recv()
+                (done if kind == "done" else tried).add(number)
+        except EOFError:
+            pass
+        with icecore.open(catalog.path) as again, warnings.catch_warnings():
+            ids = ids_of(again.load_table("ns.t"))
+            assert len(ids) == len(set(ids)), "a row is there twice"
+            assert expected | done <= set(ids), "an acknowledged row is lost"
+            assert set(ids) - expected - done <= tried
+            assert peer_ids(catalog.path) == ids
+            assert again.verify().problems == ()
+            expected = set(ids)
+    locations = adopted(catalog)
+    assert len(locations) == len(set(locations)), "a commit was adopted twice"
+    assert all(local("file://" + f.removeprefix("file://")).exists() for f in locations)
+    peer.close()

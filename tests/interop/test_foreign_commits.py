@@ -1,0 +1,566 @@
+"""What PyIceberg does in the warehouse's own SQLite file is taken into the log; nothing is lost or overwritten."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, repository_of, rows, store_of
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.types import StringType
+
+import icecore
+from icecore.engine import events as ev
+from icecore.engine.adopt import ForeignCommitWarning
+from icecore.engine.errors import (
+    ForeignCommitError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
+from icecore.projections.materialize import Materializer
+
+MANUAL = {"icecore.materialize": "manual"}
+SCHEMES = ("metastore", "filesystem")
+
+
+@pytest.fixture
+def peer(catalog: icecore.Catalog) -> Iterator[SqlCatalog]:
+    """PyIceberg's catalog on the same file."""
+    made = pyiceberg_catalog(catalog.path)
+    yield made
+    made.close()
+
+
+def kinds(catalog: icecore.Catalog, after: int = 0) -> list[str]:
+    return [e.kind for e in store_of(catalog).events(after)]
+
+
+def location_of(peer: SqlCatalog, name: str = "ns.t") -> str:
+    found: str = peer.load_table(name).metadata_location
+    return found
+
+
+# Commits
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    "ours", ["load", "refresh", "open", "append", "delete", "schema", "properties", "rebuild", "sql"]
+)
+def test_a_commit_of_pyiceberg_is_adopted_by_the_next_of_ours(
+    catalog: icecore.Catalog, peer: SqlCatalog, ours: str, scheme: str
+) -> None:
+    """Whatever comes next takes two commits of PyIceberg in, in order, and goes on from them."""
+    table = make_table(catalog, properties={"icecore.commit-scheme": scheme})
+    table.append(rows(1))
+    position = catalog.position
+    peer.load_table("ns.t").append(rows(2))
+    first = location_of(peer)
+    peer.load_table("ns.t").append(rows(3))
+    second = location_of(peer)
+    expected = [1, 2, 3]
+    match ours:
+        case "load":
+            table = catalog.load_table("ns.t")
+        case "refresh":
+            table.refresh()
+        case "open":
+            icecore.open(catalog.path).close()
+        case "append":
+            table.append(rows(4))
+            expected = [1, 2, 3, 4]
+        case "delete":
+            table.delete("id < 3")
+            expected = [3]
+        case "schema":
+            table.update_schema().add_column("x", "long").commit()
+        case "properties":
+            table.set_properties({"a": "b"})
+        case "sql":
+            assert catalog.sql("SELECT count(*) AS n FROM snapshots").to_pylist() == [{"n": 3}]
+        case _:
+            catalog.rebuild()
+    adopted = [e for e in store_of(catalog).events(position) if e.kind == ev.TABLE_ADOPTED]
+    assert [e.payload["metadata-location"] for e in adopted] == [first, second]
+    assert ids_of(table.refresh()) == peer_ids(catalog.path) == expected
+    assert catalog.verify().problems == ()
+    if ours in ("append", "delete", "schema", "properties"):
+        assert [e.metadata_file for e in table.metadata.metadata_log[-2:]] == [first, second]
+        assert table.metadata_location == location_of(peer)
+    assert ids_of(catalog.at(position).load_table("ns.t")) == [1]
+    assert ids_of(catalog.at(position + 1).load_table("ns.t")) == [1, 2]
+
+
+def test_turns_are_taken(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """Both write by turns, with deletes and evolution: both see all, and a rebuild gives the same."""
+    table = make_table(catalog)
+    for i in range(4):
+        table.append(rows(10 * i, 10 * i + 1))
+        theirs = peer.load_table("ns.t")
+        theirs.append(rows(10 * i + 2))
+        if i == 1:
+            with theirs.update_schema() as update:
+                update.add_column("note", StringType())
+        theirs.delete(f"id = {10 * i}")
+        table.delete(f"id = {10 * i + 1}")
+    expected = [2, 12, 22, 32]
+    assert ids_of(table) == peer_ids(catalog.path) == expected
+    pointer = location_of(peer)
+    catalog.rebuild()
+    assert location_of(peer) == pointer
+    with icecore.open(catalog.path) as again:
+        assert ids_of(again.load_table("ns.t")) == expected
+        assert again.verify().problems == ()
+
+
+def test_an_adopted_commit_says_who_and_what(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """The log names the operation, its counts and snapshot, and that it was none of ours."""
+    table = make_table(catalog)
+    peer.load_table("ns.t").append(rows(1, 2))
+    with peer.load_table("ns.t").update_schema() as update:
+        update.add_column("note", StringType())
+    table.refresh()
+    first, second = catalog.log("ns.t").to_pylist()[1:]
+    assert (first["kind"], first["operation"], first["actor"]) == ("table.adopted", "append", None)
+    assert first["engine"] == "another engine"
+    assert "append: + 1 files, + 2 rows; branch main" in first["changes"]
+    assert first["snapshot_id"] == peer.load_table("ns.t").current_snapshot().snapshot_id
+    assert "schema 1" in second["changes"]
+    found = catalog.diff(catalog.position - 2).table(("ns", "t"))
+    assert found is not None
+    assert sum(f.added_rows for f in found.files) == 2
+
+
+def test_lost_files_of_theirs_come_back_from_the_log(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """The log holds an adopted file's bytes: it is missed by verify, and rebuilt where the table still names it."""
+    table = make_table(catalog)
+    peer.load_table("ns.t").append(rows(1))
+    path = local("file://" + location_of(peer).removeprefix("file://"))
+    data = path.read_bytes()
+    table.refresh()
+    path.unlink()
+    assert [path.name in p for p in catalog.verify().problems] == [True]
+    catalog.rebuild()
+    assert path.read_bytes() == data
+    assert catalog.verify().problems == ()
+    path.write_bytes(data.replace(b"append", b"nothng"))
+    assert any("changed" in p and path.name in p for p in catalog.verify().problems)
+
+
+def test_an_exported_log_brings_adopted_commits_along(
+    catalog: icecore.Catalog, peer: SqlCatalog, tmp_path: Any
+) -> None:
+    """Export and import carry adopted events; the metadata folder is made again, theirs included."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    peer.load_table("ns.t").append(rows(2))
+    table.append(rows(3))
+    folder = local(table.metadata_location).parent
+    before = {p.name: p.read_bytes() for p in folder.glob("*.metadata.json")}
+    catalog.export_log(tmp_path / "log.jsonl")
+    for path in folder.glob("*.metadata.json"):
+        path.unlink()
+    icecore.import_log(tmp_path / "log.jsonl", tmp_path / "other")
+    assert {p.name: p.read_bytes() for p in folder.glob("*.metadata.json")} == before
+    with icecore.open(tmp_path / "other") as other:
+        assert ids_of(other.load_table("ns.t")) == [1, 2, 3]
+        assert peer_ids(other.path) == [1, 2, 3]
+
+
+def test_lost_files_between_are_noted(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """Where a file in the middle is gone the newest is adopted all the same, and the event says what is missing."""
+    table = make_table(catalog)
+    peer.load_table("ns.t").append(rows(1))
+    lost = location_of(peer)
+    peer.load_table("ns.t").append(rows(2))
+    local("file://" + lost.removeprefix("file://")).unlink()
+    assert ids_of(table.refresh()) == [1, 2]
+    last = list(store_of(catalog).events())[-1]
+    assert last.payload["skipped"] == [lost]
+    assert catalog.verify().problems == ()
+
+
+def test_a_short_metadata_log_is_followed_file_by_file(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """A table that keeps one previous file has a log of one entry: the chain goes through the files themselves."""
+    table = make_table(catalog, properties={"write.metadata.previous-versions-max": "1"})
+    for i in range(4):
+        peer.load_table("ns.t").append(rows(i))
+    position = catalog.position
+    assert ids_of(table.refresh()) == [0, 1, 2, 3]
+    assert kinds(catalog, position) == [ev.TABLE_ADOPTED] * 4
+
+
+def test_pyiceberg_never_comes_between_event_and_pointer(
+    catalog: icecore.Catalog, peer: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While files are written PyIceberg can't commit: the pointer moves in the transaction that holds the event."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    theirs = peer.load_table("ns.t")
+    original = Materializer._move_pointers
+    started, outcome = threading.Event(), list[str]()
+
+    def commit() -> None:
+        started.wait(10)
+        try:
+            theirs.append(rows(2))
+            outcome.append("committed")
+        except CommitFailedException:
+            outcome.append("refused")
+
+    def late(self: Materializer, *args: Any) -> None:
+        started.set()
+        thread.join(0.7)
+        assert outcome == [], "PyIceberg waits for the lock"
+        original(self, *args)
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    monkeypatch.setattr(Materializer, "_move_pointers", late)
+    table.append(rows(3))
+    thread.join(30)
+    assert outcome in (["refused"], ["committed"])
+    monkeypatch.undo()
+    expected = [1, 3] if outcome == ["refused"] else [1, 2, 3]
+    assert ids_of(table.refresh()) == peer_ids(catalog.path) == expected
+    assert catalog.verify().problems == ()
+
+
+def test_a_commit_that_comes_after_ours_was_prepared_is_decided_again(
+    catalog: icecore.Catalog, peer: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg commits between our look and our lock: ours is decided again on top of it."""
+    table = make_table(catalog)
+    repository = repository_of(catalog)
+    original = type(repository)._try_commit
+    left = [1, 2]
+
+    def late(self: Any, *args: Any) -> Any:
+        if left:
+            peer.load_table("ns.t").append(rows(left.pop()))
+        return original(self, *args)
+
+    monkeypatch.setattr(type(repository), "_try_commit", late)
+    table.append(rows(3))
+    assert ids_of(table) == peer_ids(catalog.path) == [1, 2, 3]
+    assert kinds(catalog)[-3:] == [ev.TABLE_ADOPTED, ev.TABLE_ADOPTED, ev.TABLE_COMMITTED]
+
+
+def test_a_transaction_over_tables_takes_both_in(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """Each table of a multi-table commit takes in what came before."""
+    one, two = make_table(catalog, "one"), make_table(catalog, "two")
+    peer.load_table("ns.one").append(rows(1))
+    peer.load_table("ns.two").append(rows(2))
+    with catalog.transaction() as t:
+        t.table("ns.one").append(rows(11))
+        t.table("ns.two").append(rows(12))
+    assert ids_of(one.refresh()) == peer_ids(catalog.path, "ns.one") == [1, 11]
+    assert ids_of(two.refresh()) == peer_ids(catalog.path, "ns.two") == [2, 12]
+
+
+def test_read_only_shows_the_log_and_says_so(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """What can't write can't adopt: the log's state, with a warning."""
+    make_table(catalog).append(rows(1))
+    peer.load_table("ns.t").append(rows(2))
+    with pytest.warns(ForeignCommitWarning, match=r"ns\.t.*read-only"):
+        reader = icecore.open(catalog.path, read_only=True)
+    assert ids_of(reader.load_table("ns.t")) == [1]
+    reader.close()
+    catalog.load_table("ns.t")
+    with icecore.open(catalog.path, read_only=True) as again:
+        assert ids_of(again.load_table("ns.t")) == [1, 2]
+
+
+# What does not follow
+
+
+def diverge(catalog: icecore.Catalog, peer: SqlCatalog) -> icecore.Table:
+    """A table by hand with an unpublished commit, over which PyIceberg commits."""
+    table = make_table(catalog, properties=MANUAL)
+    table.append(rows(1))
+    catalog.materialize("ns.t")
+    table.append(rows(2))
+    peer.load_table("ns.t").append(rows(3))
+    return table
+
+
+@pytest.mark.parametrize("ours", ["append", "materialize", "rebuild", "rename", "drop"])
+def test_a_commit_beside_unpublished_ones_is_refused(catalog: icecore.Catalog, peer: SqlCatalog, ours: str) -> None:
+    """Neither is overwritten: an error names both, and says what resolves it."""
+    table = diverge(catalog, peer)
+    position, theirs = catalog.position, location_of(peer)
+    with pytest.raises(ForeignCommitError, match=r"ns\.t.*resolve") as caught:
+        match ours:
+            case "append":
+                table.append(rows(4))
+            case "materialize":
+                catalog.materialize()
+            case "rename":
+                catalog.rename_table("ns.t", "ns.u")
+            case "drop":
+                catalog.drop_table("ns.t")
+            case _:
+                catalog.rebuild()
+    assert theirs in str(caught.value)
+    assert catalog.position == position
+    assert (ids_of(catalog.load_table("ns.t")), peer_ids(catalog.path)) == ([1, 2], [1, 3])
+    with pytest.warns(ForeignCommitWarning, match="resolve"):
+        icecore.open(catalog.path).close()
+    assert catalog.verify().problems == ()
+
+
+@pytest.mark.parametrize("keep", ["log", "foreign"])
+def test_resolve_keeps_one_and_loses_none(catalog: icecore.Catalog, peer: SqlCatalog, keep: str) -> None:
+    """One of the two is the table; the other stays readable in the log."""
+    diverge(catalog, peer)
+    position = catalog.position
+    peer.load_table("ns.t").append(rows(5))
+    theirs = location_of(peer)
+    table = catalog.resolve("ns.t", keep, message="we know", author="ann")
+    assert ids_of(catalog.at(position).load_table("ns.t")) == [1, 2]
+    assert ids_of(catalog.at(position + 2).load_table("ns.t")) == [1, 3, 5]
+    if keep == "log":
+        assert ids_of(table) == peer_ids(catalog.path) == [1, 2]
+        assert table.metadata.metadata_log[-1].metadata_file == theirs
+    else:
+        assert ids_of(table) == peer_ids(catalog.path) == [1, 3, 5]
+        assert table.metadata_location == theirs
+    assert {r["actor"] for r in catalog.log("ns.t", after=position).to_pylist()} <= {"ann", None}
+    assert any(r["message"] == "we know" for r in catalog.log("ns.t", after=position).to_pylist())
+    assert catalog.verify().problems == ()
+    with pytest.raises(ValidationError, match="no conflict"):
+        catalog.resolve("ns.t", keep)
+    expected = ids_of(table)
+    peer.load_table("ns.t").append(rows(6))
+    catalog.load_table("ns.t").append(rows(7))
+    catalog.materialize("ns.t")
+    assert ids_of(catalog.load_table("ns.t")) == peer_ids(catalog.path) == sorted([*expected, 6, 7])
+    pointer = location_of(peer)
+    catalog.rebuild()
+    assert location_of(peer) == pointer
+    assert peer_ids(catalog.path) == sorted([*expected, 6, 7])
+    assert catalog.verify().problems == ()
+
+
+def test_resolve_wants_a_side(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """No conflict, an unknown side, an unknown table: each is a clear error, and nothing is stored."""
+    make_table(catalog)
+    position = catalog.position
+    with pytest.raises(ValidationError, match="no conflict"):
+        catalog.resolve("ns.t", "log")
+    with pytest.raises(ValidationError, match="both"):
+        catalog.resolve("ns.t", "both")
+    with pytest.raises(NoSuchTableError):
+        catalog.resolve("ns.x", "log")
+    assert catalog.position == position
+
+
+@pytest.mark.parametrize("damage", ["lost", "cut", "other table", "lower version", "rolled back"])
+def test_what_is_no_next_version_is_refused_and_can_be_overruled(
+    catalog: icecore.Catalog, peer: SqlCatalog, damage: str
+) -> None:
+    """A pointer to nothing, to rubbish, to a copy under another id, to an old file of ours: refused, until resolved."""
+    table = make_table(catalog)
+    first = local(table.metadata_location)
+    table.append(rows(1))
+    table.append(rows(2))
+    data = local(table.metadata_location).read_bytes()
+    bad = first.with_name("00009-bad.metadata.json")
+    match damage:
+        case "cut":
+            bad.write_bytes(data[: len(data) // 2])
+        case "other table":
+            bad.write_bytes(
+                data.replace(str(table.metadata.table_uuid).encode(), b"0" * 8 + b"-0000-0000-0000-" + b"0" * 12)
+            )
+        case "lower version":
+            bad.write_bytes(data.replace(b'"format-version":2', b'"format-version":1'))
+        case "rolled back":
+            bad = first
+    with sqlite3.connect(catalog.path / "icecore.db") as connection:
+        connection.execute("UPDATE iceberg_tables SET metadata_location = ?", (f"file://{bad}",))
+    position = catalog.position
+    other = make_table(catalog, "other")
+    if damage == "other table":
+        # The name holds another table now: ours was dropped there.
+        assert kinds(catalog, position)[:2] == [ev.TABLE_DROPPED, ev.TABLE_REGISTERED]
+        return
+    with pytest.raises(ForeignCommitError, match=bad.name):
+        table.append(rows(3))
+    other.append(rows(1))
+    with pytest.warns(ForeignCommitWarning):
+        assert ids_of(icecore.open(catalog.path).load_table("ns.t")) == [1, 2]
+    if damage == "rolled back":
+        assert ids_of(catalog.resolve("ns.t", "foreign")) == peer_ids(catalog.path) == []
+    else:
+        with pytest.raises(ForeignCommitError):
+            catalog.resolve("ns.t", "foreign")
+        assert ids_of(catalog.resolve("ns.t", "log")) == peer_ids(catalog.path) == [1, 2]
+    catalog.load_table("ns.t").append(rows(4))
+    assert 4 in peer_ids(catalog.path)
+    assert catalog.verify().problems == ()
+
+
+# Names
+
+
+def test_a_table_that_pyiceberg_makes_is_registered(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """A new row is a new table of the log, under its name, with its namespace."""
+    peer.create_namespace("their", {"owner": "bob"})
+    peer.create_table("their.t", rows().schema).append(rows(1))
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.create_table("their.t", rows().schema)
+    assert catalog.list_namespaces() == [("ns",), ("their",)]
+    assert catalog.load_namespace_properties("their") == {"owner": "bob"}
+    table = catalog.load_table("their.t")
+    table.append(rows(2))
+    assert ids_of(table) == peer_ids(catalog.path, "their.t") == [1, 2]
+    assert catalog.verify().problems == ()
+    pointer = location_of(peer, "their.t")
+    catalog.rebuild()
+    assert location_of(peer, "their.t") == pointer
+
+
+def test_a_table_that_pyiceberg_drops_is_dropped(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """The name is gone, the history stays, and undrop brings both engines' table back."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    peer.drop_table("ns.t")
+    with pytest.raises(NoSuchTableError):
+        table.append(rows(2))
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table("ns.t")
+    assert not catalog.table_exists("ns.t")
+    assert catalog.verify().problems == ()
+    assert ids_of(catalog.undrop_table("ns.t")) == peer_ids(catalog.path) == [1]
+
+
+def test_a_table_that_pyiceberg_renames_is_renamed(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """Rename and commit together: one table with one history, which goes on under the new name."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    peer.create_namespace("other")
+    peer.rename_table("ns.t", "other.u")
+    peer.load_table("other.u").append(rows(2))
+    table.append(rows(3))
+    assert table.name() == ("other", "u")
+    assert ids_of(catalog.load_table("other.u")) == peer_ids(catalog.path, "other.u") == [1, 2, 3]
+    assert kinds(catalog)[-3:] == [ev.TABLE_RENAMED, ev.TABLE_ADOPTED, ev.TABLE_COMMITTED]
+    assert catalog.verify().problems == ()
+
+
+def test_names_that_change_places(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """a becomes b while b becomes c; then two change names: each keeps its rows."""
+    for number, name in enumerate("ab"):
+        make_table(catalog, name).append(rows(number))
+    peer.rename_table("ns.b", "ns.c")
+    peer.rename_table("ns.a", "ns.b")
+    assert catalog.list_tables("ns") == [("ns", "b"), ("ns", "c")]
+    assert kinds(catalog)[-2:] == [ev.TABLE_RENAMED] * 2
+    assert (ids_of(catalog.load_table("ns.b")), ids_of(catalog.load_table("ns.c"))) == ([0], [1])
+    for old, new in (("b", "x"), ("c", "b"), ("x", "c")):
+        peer.rename_table(f"ns.{old}", f"ns.{new}")
+    assert (ids_of(catalog.load_table("ns.b")), ids_of(catalog.load_table("ns.c"))) == ([1], [0])
+    assert catalog.verify().problems == ()
+
+
+def test_a_table_that_is_dropped_and_made_again_is_another(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """The name holds a new table; the old one's history ends."""
+    old = make_table(catalog)
+    old.append(rows(1))
+    peer.drop_table("ns.t")
+    peer.create_table("ns.t", rows().schema, location=f"{catalog.path}/elsewhere").append(rows(2))
+    assert ids_of(catalog.load_table("ns.t")) == [2]
+    with pytest.raises(NoSuchTableError):
+        old.append(rows(3))
+    assert catalog.verify().problems == ()
+
+
+def test_namespaces_of_pyiceberg(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """Made, changed and dropped there: the log follows, and its own changes keep theirs."""
+    peer.create_namespace("a", {"k": "1"})
+    peer.create_namespace("a.b")
+    assert catalog.all_namespaces() == [("a",), ("a", "b"), ("ns",)]
+    peer.update_namespace_properties("a", {"k"}, {"m": "2"})
+    catalog.update_namespace_properties("a", updates={"n": "3"})
+    assert catalog.load_namespace_properties("a") == {"m": "2", "n": "3"}
+    assert peer.load_namespace_properties("a") == {"m": "2", "n": "3", "exists": "true"}
+    peer.drop_namespace("a.b")
+    assert catalog.all_namespaces() == [("a",), ("ns",)]
+    with pytest.raises(NoSuchNamespaceError):
+        catalog.drop_namespace("a.b")
+    assert catalog.verify().problems == ()
+
+
+def test_a_table_of_theirs_that_cant_be_read_stands_in_nobodys_way(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """A row whose file is lost: a warning names it, its name is taken, and everything else goes on."""
+    theirs = peer.create_table("ns.broken", rows().schema)
+    local("file://" + theirs.metadata_location.removeprefix("file://")).unlink()
+    with pytest.warns(ForeignCommitWarning, match="broken"), icecore.open(catalog.path) as again:
+        make_table(again).append(rows(1))
+        with pytest.raises(TableAlreadyExistsError, match="another engine"):
+            make_table(again, "broken")
+    assert peer_ids(catalog.path) == [1]
+
+
+# File system tables
+
+
+def test_versions_that_another_writer_made_are_adopted(catalog: icecore.Catalog) -> None:
+    """MD7: v<N+1> and v<N+2>, one of them compressed, are the table's next versions, for load and for commit."""
+    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    table.append(rows(1))
+    for name in ("v3.gz.metadata.json", "v4.metadata.json.gz", "v5.metadata.json"):
+        make_version(table, name)
+        table = catalog.load_table("ns.t")
+        assert local(table.metadata_location).name == name
+        assert table.properties["made-by"] == name
+    make_version(table, "v6.metadata.json")
+    table.append(rows(2))
+    assert local(table.metadata_location).name == "v7.metadata.json"
+    assert (local(table.metadata_location).parent / "version-hint.text").read_text() == "7"
+    assert ids_of(table) == peer_ids(catalog.path) == [1, 2]
+    make_version(table, "v8.metadata.json")
+    with icecore.open(catalog.path) as again:
+        assert kinds(again)[-1] == ev.TABLE_ADOPTED
+    assert catalog.verify().problems == ()
+
+
+def make_version(table: icecore.Table, name: str) -> None:
+    """What another engine's file system catalog would write after the table's last version."""
+    from attrs import evolve
+
+    from icecore.engine.formats.metadata_json import compress
+    from icecore.engine.spec.snapshot import MetadataLogEntry
+
+    m = table.metadata
+    entry = MetadataLogEntry(m.last_updated_ms, table.metadata_location or "")
+    after = evolve(
+        m,
+        properties={**m.properties, "made-by": name},
+        metadata_log=(*m.metadata_log, entry),
+        last_updated_ms=m.last_updated_ms + 1,
+    )
+    path = local(table.metadata_location).with_name(name)
+    path.write_bytes(compress(after.to_json(), "gzip" if "gz" in name else "none"))
+
+
+def test_a_version_that_does_not_follow_is_refused(catalog: icecore.Catalog) -> None:
+    """A file built on an older version can't be the next one; keep='foreign' takes it all the same."""
+    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    stale = catalog.load_table("ns.t")
+    table.append(rows(1))
+    make_version(stale, "v3.metadata.json")
+    with pytest.raises(ForeignCommitError, match=r"v3\.metadata\.json"):
+        table.append(rows(2))
+    assert ids_of(table) == [1]
+    resolved = catalog.resolve("ns.t", "log")
+    assert local(resolved.metadata_location).name == "v4.metadata.json"
+    assert ids_of(resolved) == peer_ids(catalog.path) == [1]
+    assert catalog.verify().problems == ()
