@@ -109,11 +109,12 @@ class Materializer:
     _store: EventStore
     _models: ReadModels
     _entries: ManifestEntries
+    _storage: Storage = field(factory=Storage)
     _lengths: dict[str, int] = field(factory=dict)
     _claims: VersionClaims = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, Storage())
+        self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, self._storage)
 
     def catch_up(self, stream: str, base: TableState | None, storage: Storage) -> TableState | None:
         """Writes what the events after `base` amount to, then moves the pointers; returns the state that was written.
@@ -208,6 +209,10 @@ class Materializer:
             if head is None or head["metadata_location"] in (location, None):
                 return
             location = head["metadata_location"]
+
+    def is_claimed(self, stream: str) -> bool:
+        """Whether a process is about to make the next version of a file system table, or died over it."""
+        return self._claims.is_taken(stream)
 
     def settle_all_claims(self) -> None:
         """As `settle_claims`, inside of a write transaction that the caller holds."""
@@ -380,6 +385,13 @@ def write_hint(state: TableState, location: str, storage: Storage) -> None:
         return
     hint = numbered[1] if numbered else name.removesuffix(".metadata.json")
     storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode())
+
+
+def hint_of(state: TableState) -> str:
+    """What the version hint of a state with a metadata file says."""
+    assert state.metadata_location is not None, "the caller checked"
+    name = state.metadata_location.rsplit("/", 1)[-1]
+    return str(state.metadata_version) if is_file_system(state) else name.removesuffix(".metadata.json")
 
 
 def sync_marker(event: Event, location: str) -> bytes:
