@@ -212,7 +212,7 @@ class Materializer:
 
     def is_claimed(self, stream: str) -> bool:
         """Whether a process is about to make the next version of a file system table, or died over it."""
-        return self._claims.is_taken(stream)
+        return self._claims.has(stream)
 
     def settle_all_claims(self) -> None:
         """As `settle_claims`, inside of a write transaction that the caller holds."""

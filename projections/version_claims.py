@@ -80,10 +80,6 @@ class VersionClaims:
         """Whether there is a claim. May be asked outside of the lock."""
         return bool(self._noted())
 
-    def is_taken(self, stream: str) -> bool:
-        """Whether there is a claim of a table."""
-        return self._storage.exists(self._path(stream))
-
     def _noted(self) -> list[str]:
         return [str(self._folder / n) for n in self._storage.list(str(self._folder)) if n.endswith(".json")]
 
