@@ -47,6 +47,7 @@ bench: $(TOOLS) $(TABLES)
 	$(BIN)/python bench/commits.py
 	$(BIN)/python bench/plans.py $(TABLES)
 	$(BIN)/python bench/report.py
+	$(BIN)/python bench/plot.py
 
 bench/data/t10k:
 	@mkdir -p bench/data && cd bench/data && ../../$(BIN)/python ../../$(MAKE_TABLE) t10k 10000 1000
