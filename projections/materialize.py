@@ -183,25 +183,28 @@ class Materializer:
         """Ends the claim of one file system table, as `settle_claims`; inside of the write lock."""
         self._claims.settle(stream)
 
-    def settle_claims(self) -> tuple[str, ...]:
-        """Takes back versions of file system tables that a crash left without their event; returns their streams."""
-        if not self._claims.any:
-            return ()
-        with self._store.write():
-            return self._claims.settle_all()
+    def settle_claims(self) -> None:
+        """Takes back versions of file system tables that a crash left without their event."""
+        if self._claims.any:
+            with self._store.write():
+                self._claims.settle_all()
 
     def finish(self, state: TableState, storage: Storage) -> None:
         """What follows a commit whose files are written and whose pointer has moved: claim and version hint.
 
         Of processes that finish together the last writes the hint of the latest version. Raises StorageError.
         """
-        if self._store.row(MODELS, "get_file", location=state.metadata_location or "") is None:
-            # Registered as it lies there: nothing beside it is ours to change.
-            return
         if is_file_system(state) and self._claims.has(state.stream):
             with self._store.write():
                 self._claims.settle(state.stream)
         sweep(self._store, state.stream, storage)
+        self.follow_with_hint(state, storage)
+
+    def follow_with_hint(self, state: TableState, storage: Storage) -> None:
+        """Lets the version hint name the table's published version. Raises StorageError."""
+        if self._store.row(MODELS, "get_file", location=state.metadata_location or "") is None:
+            # Registered as it lies there: nothing beside it is ours to change.
+            return
         location = state.metadata_location
         while location is not None:
             write_hint(state, location, storage)
@@ -339,6 +342,7 @@ class Materializer:
         if identifier is not None and head["metadata_location"] != state.metadata_location:
             self._share(identifier, head["metadata_location"], state.metadata_location)
         note_forgotten(self._store, advance.stream, state.position, advance.forgotten, storage)
+        self._store.execute(MODELS, "note_hint", stream=advance.stream)
 
     def _share(self, identifier: tuple[str, ...], known: str | None, metadata_location: str) -> None:
         """Moves the pointer that other engines read. Raises ForeignCommitError where one of them did so meanwhile."""

@@ -67,9 +67,10 @@ class VersionClaims:
         """
         self._settle(self._path(stream))
 
-    def settle_all(self) -> tuple[str, ...]:
-        """Ends the claims of all tables; returns their streams."""
-        return tuple(filter(None, map(self._settle, self._noted())))
+    def settle_all(self) -> None:
+        """Ends the claims of all tables."""
+        for path in self._noted():
+            self._settle(path)
 
     def has(self, stream: str) -> bool:
         """Whether a table has a claim. May be asked outside of the lock."""
@@ -83,15 +84,14 @@ class VersionClaims:
     def _noted(self) -> list[str]:
         return [str(self._folder / n) for n in self._storage.list(str(self._folder)) if n.endswith(".json")]
 
-    def _settle(self, path: str) -> str | None:
+    def _settle(self, path: str) -> None:
         try:
             claim = Claim.from_bytes(self._storage.read_bytes(path))
         except MissingFileError:
-            return None
+            return
         if claim is not None and self._store.event_by_id(claim.event_id) is None and self._is_untouched(claim):
             self._storage.delete(claim.target)
         self._storage.delete(path)
-        return None if claim is None else claim.stream
 
     def _is_untouched(self, claim: Claim) -> bool:
         folder, _ = claim.target.rsplit("/", 1)
