@@ -427,14 +427,22 @@ class Catalog(CatalogViews, CatalogLogTools):
 
         return verify(self._store, self._repository)
 
-    def rebuild(self) -> None:
-        """Drops everything that follows from the log and makes it again: read models, and all metadata files."""
+    def rebuild(self, identifier: IdentifierLike | None = None) -> None:
+        """Drops everything that follows from the log and makes it again: read models, and all metadata files.
+
+        Of one table or view its metadata files only. Raises CorruptLogError where the log can't be trusted,
+        ForeignCommitError where another engine's commit can't be adopted, NoSuchTableError.
+        """
         if self.read_only:
             raise ReadOnlyError(f"the warehouse {self.path} was opened read-only")
-        from icecore.projections.rebuild import rebuild
+        from icecore.projections.rebuild import rebuild, rebuild_one
 
         self._planner.clear()
-        rebuild(self._store, self._repository, self._views)
+        if identifier is None:
+            rebuild(self._store, self._repository, self._views)
+        else:
+            stream = self._models.stream(identifier_tuple(identifier))
+            rebuild_one(self._store, self._repository, self._views, stream)
 
     def at(self, position: int | None = None, *, timestamp_ms: int | None = None) -> CatalogAt:
         """The catalog as of a position of the log, or a time in milliseconds since the epoch; for reading."""

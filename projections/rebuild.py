@@ -20,9 +20,7 @@ def rebuild(store: EventStore, repository: Repository, views: ViewRepository) ->
     Raises, before anything is dropped, CorruptLogError where the log itself can't be trusted, and ForeignCommitError
     where another engine's commit can't be adopted: the read models are the only place that knows of it.
     """
-    problems = list(chain_problems(store))
-    if problems:
-        raise CorruptLogError(f"the log can't be trusted, so nothing is rebuilt from it: {problems[0]}")
+    _check_chain(store)
     if found := [p for p in repository.foreign.sync() if not p.is_damage]:
         raise ForeignCommitError(found[0].text)
     _remove_damaged(repository)
@@ -40,20 +38,43 @@ def rebuild(store: EventStore, repository: Repository, views: ViewRepository) ->
     repository.forget()
     views.forget()
     for stream in streams:
-        if is_view_stream(stream):
-            views.materialize(stream)
-        else:
-            repository.files.materialize(stream)
+        _materialize(repository, views, stream)
 
 
-def _remove_damaged(repository: Repository) -> None:
+def rebuild_one(store: EventStore, repository: Repository, views: ViewRepository, stream: str) -> None:
+    """Writes all files of one table or view again, with the same bytes; the read models stay. Raises as `rebuild`."""
+    _check_chain(store)
+    if not is_view_stream(stream):
+        repository.foreign.settle(stream)
+    _remove_damaged(repository, stream)
+    with store.write():
+        store.execute(MODELS, "forget_materialized", stream=stream)
+    repository.forget()
+    views.forget()
+    _materialize(repository, views, stream)
+
+
+def _check_chain(store: EventStore) -> None:
+    problems = list(chain_problems(store))
+    if problems:
+        raise CorruptLogError(f"the log can't be trusted, so nothing is rebuilt from it: {problems[0]}")
+
+
+def _materialize(repository: Repository, views: ViewRepository, stream: str) -> None:
+    if is_view_stream(stream):
+        views.materialize(stream)
+    else:
+        repository.files.materialize(stream)
+
+
+def _remove_damaged(repository: Repository, only: str | None = None) -> None:
     """Deletes metadata files whose bytes are no longer those that were written, so that they can be made anew.
 
     A version of a file system table is never written over, since another writer's would be lost: but where the log
     notes that this version was written from it, other bytes are damage.
     """
     for row in repository.store.rows(MODELS, "all_files"):
-        if row["kind"] != "metadata":
+        if row["kind"] != "metadata" or only not in (None, row["stream"]):
             continue
         stream = row["stream"]
         storage = repository.storage if is_view_stream(stream) else repository.storage_of(repository.state(stream))

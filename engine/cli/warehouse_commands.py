@@ -52,16 +52,23 @@ def verify(context: click.Context, settings: Settings) -> None:
 
 
 @click.command()
+@click.argument("table", required=False)
 @common_options
 @pass_settings
-def rebuild(settings: Settings) -> None:
-    """Make all metadata again from the log.
+def rebuild(settings: Settings, table: str | None) -> None:
+    """Make metadata again from the log.
 
-    The read models and the metadata files, which get the same bytes as before.
+    The read models and all metadata files, which get the same bytes as before; the files of one TABLE or view only
+    where it is named.
     """
     with settings.write() as catalog:
-        with waiting("writing all metadata files again"):
-            catalog.rebuild()
+        with waiting("writing metadata files again"):
+            catalog.rebuild(table)
+        if table is not None:
+            print_json({"warehouse": str(catalog.path), "table": table}) if settings.as_json else print_text(
+                f"rebuilt {table}"
+            )
+            return
         tables, views = (sum(1 for _ in all_of()) for all_of in (catalog.tables, catalog.views))
         if settings.as_json:
             counts = {"position": catalog.position, "tables": tables, "views": views}

@@ -69,6 +69,9 @@ DELETE FROM warehouse WHERE key >= 'hint-due/' AND key < 'hint-due0';
 UPDATE stream_head SET materialized_version = $version, metadata_location = $metadata_location
 WHERE stream = $stream AND materialized_version < $version;
 
+-- name: forget_materialized
+UPDATE stream_head SET materialized_version = 0 WHERE stream = $stream;
+
 -- name: put_manifest
 INSERT INTO manifest (stream, position, manifest_path, record) VALUES ($stream, $position, $manifest_path, $record);
 
