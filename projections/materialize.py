@@ -174,6 +174,9 @@ class Materializer:
     def claim_version(self, event: Event, before: TableState | None, state: TableState, storage: Storage) -> None:
         """Notes that an event of a file system table is about to make its version; inside of the write lock."""
         self._claims.settle(event.stream)
+        if event.kind == TABLE_REGISTERED:
+            # Its file lies there already: taken back, the table would be gone.
+            return
         location = state.metadata_location
         if location is not None and location != (before.metadata_location if before else None):
             self._claims.take(event, state.metadata_version, storage.resolve(location), metadata_bytes(state))
@@ -181,6 +184,10 @@ class Materializer:
     def settle_claim(self, stream: str) -> None:
         """Ends the claim of one file system table, as `settle_claims`; inside of the write lock."""
         self._claims.settle(stream)
+
+    def has_claim(self, stream: str) -> bool:
+        """Whether a commit of ours is about to make a version of a file system table, or died while it did."""
+        return self._claims.has(stream)
 
     def settle_claims(self) -> tuple[str, ...]:
         """Takes back versions of file system tables that a crash left without their event; returns their streams."""
