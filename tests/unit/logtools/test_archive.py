@@ -331,6 +331,6 @@ def test_a_pinned_conflict_is_told_without_the_archive(catalog: icecore.Catalog)
     found = catalog.archive(catalog.position)
     assert found is not None
     found.path.unlink()
-    with pytest.raises(ConflictingCommitsError, match="data file .* was added"):
+    with pytest.raises(ConflictingCommitsError, match="was added by snapshot"):
         table.delete("id < 5", base_snapshot_id=base)
     assert ids_of(table) == [1, 2]
