@@ -109,14 +109,20 @@ class Adopter:
                 raise ForeignCommitError(problem.text)
 
     def check(self, state: TableState | ViewState) -> None:
-        """Raises ForeignCommitError where another engine did something since `settle`; inside of the write lock."""
+        """Raises ForeignCommitError where another engine did something since `settle`.
+
+        Outside of the write lock, as a dry run asks, a version that a commit of ours is about to make is none.
+        """
         name = dotted(state.identifier)
         if (found := self.rows.of_stream(state.stream)) is not None:
             raise ForeignCommitError(
                 f"{name}: another engine committed {found.shared} through iceberg_tables; the log ends at {found.known}"
             )
         if isinstance(state, TableState) and is_file_system(state) and not state.dropped:
-            self.files.materializer.settle_claim(state.stream)
+            if self.store.connection().in_transaction:
+                self.files.materializer.settle_claim(state.stream)
+            elif self.files.materializer.is_claimed(state.stream):
+                return
             if (made := next_version_file(state, self.storage_of(state))) is not None:
                 raise ForeignCommitError(f"{name}: another writer made {made} meanwhile")
 

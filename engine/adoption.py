@@ -33,7 +33,7 @@ from icecore.engine.register import registration_payload, view_registration_payl
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import TableState, fold, metadata_folder
 from icecore.engine.storage import Storage
-from icecore.engine.view_state import fold_view
+from icecore.engine.view_replay import replayed_view
 from icecore.projections.materialize_view import move_view_pointers, write_view
 
 RESOLVE = "resolve() with keep='log' or keep='foreign' says which of the two goes on"
@@ -77,7 +77,7 @@ class Adoption:
         for namespace in namespaces:
             self._namespace_made(namespace)
         found = [d for d in self.adopter.rows.differences() if d.identifier not in self.left_out]
-        self._names([d for d in found if self._is_true(d)])
+        self._names(self._true(found))
         for namespace in namespaces:
             self._namespace_gone(namespace)
         for stream in self.suspects:
@@ -132,6 +132,14 @@ class Adoption:
     def _latest(self, stream: str) -> TableState:
         return self._after.get(stream) or self.adopter.states.state(stream)
 
+    def _true(self, found: Sequence[Difference]) -> list[Difference]:
+        out = []
+        for d in found:
+            self._at(d.identifier, d.stream)
+            if self._is_true(d):
+                out.append(d)
+        return out
+
     def _is_true(self, d: Difference) -> bool:
         """Whether the read models say of a name what the log says: else they were damaged, and nobody did anything."""
         if d.stream is None:
@@ -150,7 +158,7 @@ class Adoption:
 
     def _name_in_log(self, stream: str) -> Identifier | None:
         if ev.is_view_stream(stream):
-            view = fold_view(None, self.adopter.store.stream_events(stream))
+            view = replayed_view(self.adopter.store, stream)
             return None if view is None or view.dropped else view.identifier
         state = self._latest(stream)
         return None if state.dropped else state.identifier
@@ -270,7 +278,7 @@ class Adoption:
         return is_same_table(state.metadata, read_foreign(now.shared, self.adopter.storage_of(state)).metadata)
 
     def _is_same_view(self, stream: str, location: str) -> bool:
-        state = fold_view(None, self.adopter.store.stream_events(stream))
+        state = replayed_view(self.adopter.store, stream)
         _, metadata = read_foreign_view(location, self.adopter.storage)
         return state is not None and metadata.view_uuid.lower() == state.metadata.view_uuid.lower()
 
@@ -359,7 +367,7 @@ class Adoption:
     def _view_moved(self, d: Difference) -> None:
         """Views have no metadata log: the same view, made from the version that the log ends at, follows it (V1)."""
         assert d.stream is not None and d.shared is not None, "the caller checked"
-        state = fold_view(None, self.adopter.store.stream_events(d.stream))
+        state = replayed_view(self.adopter.store, d.stream)
         assert state is not None, "a view with a name has events"
         data, metadata = read_foreign_view(d.shared, self.adopter.storage)
         follows = is_same_file(d.known, d.previous) and state.metadata_location == d.known
@@ -374,7 +382,7 @@ class Adoption:
         store = self.adopter.store
         head = store.row(MODELS, "get_head", stream=stream)
         done = 0 if head is None else head["materialized_version"]
-        base = fold_view(None, (e for e in store.stream_events(stream) if e.stream_version <= done))
+        base = replayed_view(store, stream, done)
         state, written = write_view(store, self.adopter.storage, stream, base)
         assert state is not None, "an adopted view has a state"
         move_view_pointers(store, self.adopter.models, state, written)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from attrs import frozen
 
 from icecore.engine.conflict_text import commits_of, names
-from icecore.engine.errors import ConflictingCommitsError, ValidationError
+from icecore.engine.errors import ConflictingCommitsError, MissingArchiveError, ValidationError
+from icecore.engine.events import Event
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.parse import parse_filter
@@ -167,11 +168,19 @@ class Check:
             by_snapshot.setdefault(file.snapshot_id, []).append(file.file_path)
         if not by_snapshot:
             return []
-        commits = commits_of(self.repository.store.stream_events(self.state.stream), by_snapshot)
+        commits = commits_of(self._events(), by_snapshot)
         return [
             f"{kind} {names(list(dict.fromkeys(paths)))}{which} {verb} by {commits[snapshot_id]}"
             for snapshot_id, paths in by_snapshot.items()
         ]
+
+    def _events(self) -> list[Event]:
+        """The table's events, as far as they can be read: a conflict is one, whoever made it."""
+        store, stream = self.repository.store, self.state.stream
+        try:
+            return list(store.stream_events(stream))
+        except MissingArchiveError:
+            return list(store.stream_events(stream, store.archives.last_version(stream)))
 
     def _raise(self, found: list[str]) -> None:
         if found:

@@ -28,7 +28,7 @@ from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import LINEAGE, with_columns
-from icecore.engine.spec.snapshot import Operation
+from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.state import TableState, data_folder
 from icecore.engine.storage import Storage
@@ -81,6 +81,7 @@ class Compaction:
     groups: list[_Written]
     result: RewriteResult = field(factory=RewriteResult)
     _shape: Any = None
+    _base_snapshot_id: int | None = None
 
     @classmethod
     def of(
@@ -88,12 +89,16 @@ class Compaction:
     ) -> Compaction:
         return cls(target, options, order, [_Written(g) for g in groups])
 
-    def use(self, metadata: TableMetadata) -> None:
-        """Has everything written again where files would be written otherwise now."""
-        shape = table_shape(metadata)
-        if self._shape != shape:
+    def use(self, metadata: TableMetadata, snapshot: Snapshot) -> None:
+        """Has everything written again where files would be written otherwise now, or the branch was set elsewhere.
+
+        On a branch that only went on, all equality deletes that were applied are still there, and later ones have a
+        higher number than the new files (SP2). After a rollback neither is so.
+        """
+        shape, base = table_shape(metadata), self._base_snapshot_id
+        if self._shape != shape or (base is not None and not metadata.is_ancestor(base, snapshot.snapshot_id)):
             self.forget()
-            self._shape = shape
+        self._shape, self._base_snapshot_id = shape, snapshot.snapshot_id
 
     def forget(self) -> None:
         """Forgets what was written, as once it is deleted."""
@@ -116,7 +121,7 @@ def plan_compaction(
     snapshot = state.metadata.snapshot_by_ref(compaction.target.branch)
     if snapshot is None:
         return None
-    compaction.use(metadata)
+    compaction.use(metadata, snapshot)
     keeps_number = compaction.options.use_starting_sequence_number and metadata.format_version >= 2
     paths = {p for g in compaction.groups for p in g.group.paths}
     tasks = planner.tasks(state, snapshot, TRUE, metadata.schema(), paths=paths)

@@ -175,6 +175,9 @@ class Materializer:
     def claim_version(self, event: Event, before: TableState | None, state: TableState, storage: Storage) -> None:
         """Notes that an event of a file system table is about to make its version; inside of the write lock."""
         self._claims.settle(event.stream)
+        if event.kind == TABLE_REGISTERED:
+            # Its file lies there already: taken back, the table would be gone.
+            return
         location = state.metadata_location
         if location is not None and location != (before.metadata_location if before else None):
             self._claims.take(event, state.metadata_version, storage.resolve(location), metadata_bytes(state))

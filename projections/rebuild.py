@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Collection
 
 from icecore.engine.errors import CorruptLogError, ForeignCommitError, StorageError
 from icecore.engine.events import CATALOG_STREAM, is_view_stream
+from icecore.engine.identifiers import Identifier
 from icecore.engine.log.chain import chain_problems
+from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, SCHEMA, EventStore, statements
 from icecore.engine.repository import Repository
 from icecore.engine.sql_files import query
@@ -17,20 +20,25 @@ from icecore.engine.view_repository import ViewRepository
 def rebuild(store: EventStore, repository: Repository, views: ViewRepository) -> None:
     """Drops and rebuilds the read models in one transaction, then writes all files again, with the same bytes.
 
-    Raises, before anything is dropped, CorruptLogError where the log itself can't be trusted, and ForeignCommitError
-    where another engine's commit can't be adopted: the read models are the only place that knows of it.
+    What `iceberg_tables` holds of other catalogs is not ours, and stays. Raises, before anything is dropped,
+    CorruptLogError where the log itself can't be trusted, and ForeignCommitError where another engine's commit can't be
+    adopted, or comes just now: the read models are the only place that knows of it.
     """
     _check_chain(store)
-    if found := [p for p in repository.foreign.sync() if not p.is_damage]:
+    damaged = repository.foreign.sync()
+    if found := [p for p in damaged if not p.is_damage]:
         raise ForeignCommitError(found[0].text)
     _remove_damaged(repository)
     streams = []
     with store.write():
+        _check_nothing_new(repository, {p.identifier for p in damaged})
         connection = store.connection()
         connection.execute("REINDEX")
         for name in ("drop_read_models", "read_models"):
             for statement in statements(query(SCHEMA, name) + ";"):
                 connection.execute(statement)
+        for name in ("clear_iceberg_tables", "clear_iceberg_namespaces"):
+            store.execute(MODELS, name, catalog=repository.models.catalog_name)
         for event in store.events():
             repository.models.apply(event)
             if event.stream != CATALOG_STREAM and event.stream_version == 1:
@@ -81,3 +89,11 @@ def _remove_damaged(repository: Repository, only: str | None = None) -> None:
         with contextlib.suppress(StorageError):
             if hashlib.sha256(storage.read_bytes(row["location"])).hexdigest() != row["sha256"]:
                 storage.delete(row["location"])
+
+
+def _check_nothing_new(repository: Repository, damaged: Collection[Identifier]) -> None:
+    """Raises ForeignCommitError where another engine changed a row since the look before the lock was taken."""
+    rows = repository.foreign.rows
+    changed = [*(d.identifier for d in rows.differences()), *(d.namespace for d in rows.namespaces())]
+    if new := [name for name in changed if name not in damaged]:
+        raise ForeignCommitError(f"another engine changed {dotted(new[0])} in iceberg_tables just now; rebuild again")

@@ -174,6 +174,12 @@ DELETE FROM iceberg_tables
 WHERE catalog_name = $catalog AND table_namespace = $namespace AND table_name = $name
   AND metadata_location IS (SELECT metadata_location FROM stream_head WHERE stream = $stream);
 
+-- name: clear_iceberg_tables
+DELETE FROM iceberg_tables WHERE catalog_name = $catalog;
+
+-- name: clear_iceberg_namespaces
+DELETE FROM iceberg_namespace_properties WHERE catalog_name = $catalog;
+
 -- name: delete_iceberg_namespace
 DELETE FROM iceberg_namespace_properties WHERE catalog_name = $catalog AND namespace = $namespace;
 

@@ -146,6 +146,7 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
 );
 
 -- name: drop_read_models
+-- Not the two tables that other catalogs may have rows in.
 DROP TABLE IF EXISTS namespace;
 DROP TABLE IF EXISTS catalog_name;
 DROP TABLE IF EXISTS stream_head;
@@ -153,5 +154,3 @@ DROP TABLE IF EXISTS manifest;
 DROP TABLE IF EXISTS snapshot_manifests;
 DROP TABLE IF EXISTS written_file;
 DROP TABLE IF EXISTS checkpoint;
-DROP TABLE IF EXISTS iceberg_tables;
-DROP TABLE IF EXISTS iceberg_namespace_properties;

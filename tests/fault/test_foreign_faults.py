@@ -10,15 +10,18 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fault_writers
 import pytest
-from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
+from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, repository_of, rows, store_of
 from fault_writers import open_until_killed
 
 import icecore
 from icecore.engine import events as ev
+from icecore.engine.file_follower import FileFollower
 from icecore.projections.materialize import Materializer
 
 FORKSERVER = multiprocessing.get_context("forkserver")
@@ -144,3 +147,59 @@ def test_killed_adopters_take_each_commit_in_once(catalog: icecore.Catalog, monk
     assert len(locations) == len(set(locations)), "a commit was adopted twice"
     assert all(local("file://" + f.removeprefix("file://")).exists() for f in locations)
     peer.close()
+
+
+def test_a_dry_run_takes_no_version_of_a_commit_under_way_back(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the version's file and COMMIT a dry run of another process sees the claim without its event."""
+    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    table.append(rows(1))
+    other = open_again()
+    publish, found = FileFollower.publish, list[tuple[str, ...]]()
+
+    def look() -> None:
+        repository = repository_of(other)
+        with monkeypatch.context() as patch:
+            # What is settled before waits for the lock; the check comes after, when others may have it again.
+            patch.setattr(type(repository.foreign), "settle", lambda *_: None)
+            found.append(other.load_table("ns.t").append(rows(3), dry_run=True).conflicts)  # type: ignore[union-attr]
+
+    def published(self: FileFollower, *args: Any) -> None:
+        publish(self, *args)
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join(60)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileFollower, "publish", published)
+        table.append(rows(2))
+    assert found == [()]
+    assert local(table.metadata_location).exists()
+    assert catalog.verify().problems == ()
+
+
+def test_a_registered_version_is_not_taken_back(
+    catalog: icecore.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registration that dies before COMMIT leaves the file that it was to register, though these bytes are ours."""
+    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    table.append(rows(1))
+    table.append(rows(2))
+    publish = FileFollower.publish
+
+    def dying(self: FileFollower, *args: Any) -> None:
+        publish(self, *args)
+        raise Killed
+
+    with icecore.open(tmp_path / "other") as other:
+        other.create_namespace("ns")
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(FileFollower, "publish", dying)
+            other.register_table("ns.t", table.metadata_location)
+    with icecore.open(tmp_path / "other") as again:
+        assert local(table.metadata_location).exists()
+        registered = again.register_table("ns.t", table.metadata_location)
+        registered.append(rows(3))
+        assert ids_of(registered) == [1, 2, 3]
+        assert again.verify().problems == ()

@@ -15,7 +15,7 @@ from pyiceberg.types import StringType
 
 import icecore
 from icecore.engine import events as ev
-from icecore.engine.adopt import ForeignCommitWarning
+from icecore.engine.adopt import Adopter, ForeignCommitWarning
 from icecore.engine.errors import (
     ForeignCommitError,
     NoSuchNamespaceError,
@@ -563,4 +563,38 @@ def test_a_version_that_does_not_follow_is_refused(catalog: icecore.Catalog) -> 
     resolved = catalog.resolve("ns.t", "log")
     assert local(resolved.metadata_location).name == "v4.metadata.json"
     assert ids_of(resolved) == peer_ids(catalog.path) == [1]
+    assert catalog.verify().problems == ()
+
+
+def test_a_rebuild_leaves_other_catalogs_of_the_file_alone(catalog: icecore.Catalog) -> None:
+    """PyIceberg keeps several catalogs in one file; what the log has nothing of can't be made again from it."""
+    make_table(catalog).append(rows(1))
+    another = SqlCatalog("another", uri=f"sqlite:///{catalog.path}/icecore.db", warehouse=str(catalog.path / "there"))
+    another.create_namespace("ns", {"owner": "them"})
+    another.create_table("ns.t", rows().schema).append(rows(7))
+    catalog.rebuild()
+    assert another.load_namespace_properties("ns")["owner"] == "them"
+    assert another.load_table("ns.t").scan().to_arrow()["id"].to_pylist() == [7]
+    assert ids_of(catalog.load_table("ns.t")) == peer_ids(catalog.path) == [1]
+    assert catalog.verify().problems == ()
+    another.close()
+
+
+def test_a_commit_that_comes_while_a_rebuild_begins_is_not_dropped(
+    catalog: icecore.Catalog, peer: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row of `iceberg_tables` is all that there is of it: the rebuild is refused, the next one takes it in."""
+    make_table(catalog).append(rows(1))
+    sync = Adopter.sync
+
+    def late(self: Adopter) -> Any:
+        problems = sync(self)
+        peer.load_table("ns.t").append(rows(2))
+        return problems
+
+    with monkeypatch.context() as patch, pytest.raises(ForeignCommitError, match="just now"):
+        patch.setattr(Adopter, "sync", late)
+        catalog.rebuild()
+    catalog.rebuild()
+    assert ids_of(catalog.load_table("ns.t")) == peer_ids(catalog.path) == [1, 2]
     assert catalog.verify().problems == ()

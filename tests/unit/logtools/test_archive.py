@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shutil
@@ -12,12 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
+from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
 
 import icecore
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
+    ConflictingCommitsError,
     CorruptLogError,
     MissingArchiveError,
     ReadOnlyError,
@@ -288,3 +290,47 @@ def test_an_archived_log_comes_whole_out_of_an_export(catalog: icecore.Catalog, 
     catalog.export_log(tmp_path / "log.parquet", "parquet")
     found = icecore.import_log(tmp_path / "log.parquet", tmp_path / "new", materialize=False)
     assert (found.events, found.head) == (catalog.position, store_of(catalog).head()[1])
+
+
+def test_commits_of_others_are_adopted_without_the_archive(catalog: icecore.Catalog) -> None:
+    """A table and a view that another engine changed after their first events were archived and the file was lost."""
+    cut = busy(catalog)
+    found = catalog.archive(cut)
+    assert found is not None
+    hidden = found.path.rename(found.path.with_suffix(".away"))
+    before = local(catalog.load_view("ns.still").state.metadata_location)
+    theirs = before.with_name("00001-theirs.metadata.json")
+    theirs.write_bytes(before.read_bytes())
+    with contextlib.closing(sqlite3.connect(catalog.path / "icecore.db")) as connection, connection:
+        connection.execute(
+            "UPDATE iceberg_tables SET previous_metadata_location = metadata_location, metadata_location = ? "
+            "WHERE table_name = 'still'",
+            [f"file://{theirs}"],
+        )
+    peer = pyiceberg_catalog(catalog.path)
+    peer.load_table("ns.idle").append(rows(11))
+    peer.close()
+    with icecore.open(catalog.path) as again:
+        assert again.load_view("ns.still").state.metadata_location == f"file://{theirs}"
+        again.load_view("ns.still").set_properties({"k": "4"})
+        assert ids_of(again.load_table("ns.idle")) == [7, 11]
+        again.load_table("ns.idle").append(rows(12))
+        assert peer_ids(again.path, "ns.idle") == [7, 11, 12]
+        hidden.rename(found.path)
+        report = again.verify()
+        assert report.ok, report
+
+
+def test_a_pinned_conflict_is_told_without_the_archive(catalog: icecore.Catalog) -> None:
+    """A base from before the cut: the conflict is one, though who made it can't be read any more."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    base = table.metadata.current_snapshot_id
+    table.append(rows(2))
+    make_table(catalog, "later")
+    found = catalog.archive(catalog.position)
+    assert found is not None
+    found.path.unlink()
+    with pytest.raises(ConflictingCommitsError, match="was added by snapshot"):
+        table.delete("id < 5", base_snapshot_id=base)
+    assert ids_of(table) == [1, 2]

@@ -227,3 +227,35 @@ def test_data_of_a_refused_commit_goes(catalog: icecore.Catalog, open_again: Ope
         transaction.overwrite(rows(5), base_snapshot_id=base)
     assert ids_of(table.refresh()) == [1, 2, 4]
     assert files_in(table) == files_of(table)
+
+
+@pytest.mark.parametrize("keeps_number", ["true", "false"])
+def test_a_compaction_does_not_keep_what_a_rollback_took_back(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], keeps_number: str
+) -> None:
+    """Rows that an equality delete took are there again after a rollback, so files written without them are not used.
+
+    Nor do rows come back that the deletes of another branch took, which the new files' number would be above.
+    """
+    table = make_table(catalog, format_version=2)
+    for i in range(5):
+        table.append(rows(2 * i, 2 * i + 1))
+    before = table.metadata.current_snapshot_id
+    assert before is not None
+    table.delete_keys(rows(3).select(["id"]), ["id"])
+    deleted = table.metadata.current_snapshot_id
+    assert deleted is not None
+    other = open_again().load_table("ns.t")
+    options = {"use-starting-sequence-number": keeps_number}
+    losing.append(lambda: other.manage_snapshots().rollback_to_snapshot(before).commit())
+    assert table.rewrite_data_files(options=options).rewritten_data_files == 5
+    assert ids_of(table) == list(range(10))
+    assert files_in(table) == files_of(table)
+
+    other.refresh().manage_snapshots().set_current_snapshot(before).commit()
+    other.append(rows(10))
+    table.refresh()
+    losing.append(lambda: other.manage_snapshots().set_current_snapshot(deleted).commit())
+    table.rewrite_data_files(options=options)
+    assert ids_of(table) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert files_in(table) == files_of(table)
