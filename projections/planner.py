@@ -36,10 +36,11 @@ from icecore.projections.entry_scope import Scope, used_columns
 from icecore.projections.entry_tables import EntryTable, EntryTables
 from icecore.projections.manifest_pruning import matching_manifests
 from icecore.projections.metrics_predicate import conjunction
-from icecore.projections.planned_files import EMPTY, EMPTY_PAIRS, bit_columns, records
+from icecore.projections.planned_files import EMPTY, EMPTY_PAIRS, records
 from icecore.projections.planned_files import PlanCounts as PlanCounts
 from icecore.projections.planned_files import PlannedFiles as PlannedFiles
 from icecore.projections.predicate import PlanPredicate, plan_predicate
+from icecore.projections.wide_filters import bit_columns
 
 Found = TypeVar("Found")
 
@@ -289,12 +290,14 @@ class Planner:
 
     def _files(self, scope: Scope, predicate: PlanPredicate, entries: str) -> pa.Table:
         where = conjunction(entries, predicate.where_sql)
-        might, surely = bit_columns("might", predicate.leaf_might), bit_columns("all", predicate.leaf_all)
+        parameters = dict(predicate.parameters)
+        might = bit_columns("might", predicate.leaf_might, parameters)
+        surely = bit_columns("all", predicate.leaf_all, parameters)
         names = used_columns((where, might, surely), scope.columns())
         sql = query(FILES, "data_files").format(
             entries=scope.relation(dict.fromkeys((*DATA_COLUMNS, *names))), where=where, might=might, all=surely
         )
-        files = self._arrow(sql, predicate.parameters)
+        files = self._arrow(sql, parameters)
         index = files.schema.get_field_index("first_row_id")
         row_ids = scope.row_ids(files["m"], files["first_row_id"], files["row_offset"])
         return files.set_column(index, "first_row_id", row_ids)
