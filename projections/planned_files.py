@@ -125,7 +125,7 @@ class PlannedFiles:
         data = _places(self.files, self.pairs, "m", "ordinal")
         deletes = _places(self.deletes, self.pairs, "dm", "dordinal")
         data, deletes = data[data >= 0], deletes[data >= 0]
-        order = np.argsort(data, kind="stable")
+        order = np.lexsort((deletes, data))
         offsets = np.zeros(count + 1, np.int32)
         np.cumsum(np.bincount(data, minlength=count), out=offsets[1:])
         return pa.array(offsets), pa.array(deletes[order])

@@ -34,6 +34,7 @@ from icecore.projections import duck
 from icecore.projections.deletes import DeleteKinds, delete_pairs_sql
 from icecore.projections.entry_scope import Scope, used_columns
 from icecore.projections.entry_tables import EntryTable, EntryTables
+from icecore.projections.file_order import in_list_order
 from icecore.projections.manifest_pruning import matching_manifests
 from icecore.projections.metrics_predicate import conjunction
 from icecore.projections.planned_files import EMPTY, EMPTY_PAIRS, records
@@ -239,9 +240,10 @@ class Planner:
         if data.parts:
             metadata = state.metadata
             predicate = plan_predicate(bound, metadata.specs, schema, data.columns(), data.spec_ids)
-            files = self._files(data, predicate, entries)
+            files = in_list_order(self._files(data, predicate, entries), manifests.data, table.numbers)
             if deletes.parts and files.num_rows:
                 pairs, delete_files = self._deletes(data, deletes, predicate, entries, metadata)
+                delete_files = in_list_order(delete_files, manifests.deletes, table.numbers)
 
         def count(planned: PlannedFiles) -> PlanCounts:
             return self._trusting(state, lambda: self._counts(planned, manifests, entries))
