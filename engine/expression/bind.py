@@ -50,6 +50,7 @@ from icecore.engine.spec.types import (
 
 __all__ = ["bind", "can_be_null", "is_comparable", "predicates", "references", "rewrite"]
 
+_LONGEST_SHOWN = 200
 _NULL_TESTS = (Operation.IS_NULL, Operation.NOT_NULL)
 _NAN_TESTS = (Operation.IS_NAN, Operation.NOT_NAN)
 _TEXT_TESTS = (Operation.STARTS_WITH, Operation.NOT_STARTS_WITH, Operation.LIKE, Operation.NOT_LIKE)
@@ -164,6 +165,8 @@ class _Binder:
     def term(self, term: Term) -> BoundTerm:
         if isinstance(term, BoundTerm):
             return term
+        if len(term.name) > _LONGEST_SHOWN and not self.schema.has_name(term.name):
+            raise ExpressionError(f"no column {term.name[:_LONGEST_SHOWN]!r}... in the schema")
         try:
             field = self.schema.find_field(term.name, self.case_sensitive)
         except ValidationError as e:
