@@ -20,9 +20,9 @@ from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileF
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.state import TableState
-from icecore.projections.predicate import residual
+from icecore.projections.residuals import Residuals
+from icecore.projections.wide_filters import LEAVES_PER_NUMBER
 
-LEAVES_PER_NUMBER = 62
 FORMATS = {str(f): f for f in FileFormat}
 TASK_COLUMNS = (
     "file_path",
@@ -108,12 +108,12 @@ class PlannedFiles:
             found, codes = bits[:, :1].T, np.zeros(count, np.int64)
         else:
             found, codes = np.unique(bits.T, axis=0, return_inverse=True)
-        distinct = []
+        distinct, residuals = [], Residuals.of(self.bound)
         for row in found.tolist():
             might, surely = (
                 [v for n, v in zip(names, row, strict=True) if n.startswith(prefix)] for prefix in ("might_", "all_")
             )
-            distinct.append(residual(self.bound, _from_bits(might), _from_bits(surely)))
+            distinct.append(residuals.left(_from_bits(might), _from_bits(surely)))
         return codes.reshape(-1).astype(np.int64), distinct
 
     def deletes_by_file(self) -> tuple[pa.Array, pa.Array]:
@@ -125,7 +125,7 @@ class PlannedFiles:
         data = _places(self.files, self.pairs, "m", "ordinal")
         deletes = _places(self.deletes, self.pairs, "dm", "dordinal")
         data, deletes = data[data >= 0], deletes[data >= 0]
-        order = np.argsort(data, kind="stable")
+        order = np.lexsort((deletes, data))
         offsets = np.zeros(count + 1, np.int32)
         np.cumsum(np.bincount(data, minlength=count), out=offsets[1:])
         return pa.array(offsets), pa.array(deletes[order])
@@ -235,16 +235,6 @@ def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> 
 
 def _from_bits(numbers: Sequence[int]) -> int:
     return sum(n << LEAVES_PER_NUMBER * i for i, n in enumerate(numbers))
-
-
-def bit_columns(name: str, conditions: Sequence[str]) -> str:
-    """Conditions as numbers of LEAVES_PER_NUMBER bits each, the first condition in the lowest bit."""
-    columns = []
-    for start in range(0, max(len(conditions), 1), LEAVES_PER_NUMBER):
-        chunk = enumerate(conditions[start : start + LEAVES_PER_NUMBER])
-        terms = [f"CASE WHEN {c} THEN {1 << i}::BIGINT ELSE 0 END" for i, c in chunk if c != "FALSE"]
-        columns.append(f"({' + '.join(terms) if terms else '0::BIGINT'}) AS {name}_{start // LEAVES_PER_NUMBER}")
-    return ", ".join(columns)
 
 
 def records(files: pa.Table) -> int:

@@ -34,12 +34,14 @@ from icecore.projections import duck
 from icecore.projections.deletes import DeleteKinds, delete_pairs_sql
 from icecore.projections.entry_scope import Scope, used_columns
 from icecore.projections.entry_tables import EntryTable, EntryTables
+from icecore.projections.file_order import in_list_order
 from icecore.projections.manifest_pruning import matching_manifests
 from icecore.projections.metrics_predicate import conjunction
-from icecore.projections.planned_files import EMPTY, EMPTY_PAIRS, bit_columns, records
+from icecore.projections.planned_files import EMPTY, EMPTY_PAIRS, records
 from icecore.projections.planned_files import PlanCounts as PlanCounts
 from icecore.projections.planned_files import PlannedFiles as PlannedFiles
 from icecore.projections.predicate import PlanPredicate, plan_predicate
+from icecore.projections.wide_filters import bit_columns
 
 Found = TypeVar("Found")
 
@@ -235,9 +237,10 @@ class Planner:
         if data.parts:
             metadata = state.metadata
             predicate = plan_predicate(bound, metadata.specs, schema, data.columns(), data.spec_ids)
-            files = self._files(data, predicate, entries)
+            files = in_list_order(self._files(data, predicate, entries), manifests.data, table.numbers)
             if deletes.parts and files.num_rows:
                 pairs, delete_files = self._deletes(data, deletes, predicate, entries, metadata)
+                delete_files = in_list_order(delete_files, manifests.deletes, table.numbers)
 
         def count(planned: PlannedFiles) -> PlanCounts:
             return self._trusting(state, lambda: self._counts(planned, manifests, entries))
@@ -286,12 +289,14 @@ class Planner:
 
     def _files(self, scope: Scope, predicate: PlanPredicate, entries: str) -> pa.Table:
         where = conjunction(entries, predicate.where_sql)
-        might, surely = bit_columns("might", predicate.leaf_might), bit_columns("all", predicate.leaf_all)
+        parameters = dict(predicate.parameters)
+        might = bit_columns("might", predicate.leaf_might, parameters)
+        surely = bit_columns("all", predicate.leaf_all, parameters)
         names = used_columns((where, might, surely), scope.columns())
         sql = query(FILES, "data_files").format(
             entries=scope.relation(dict.fromkeys((*DATA_COLUMNS, *names))), where=where, might=might, all=surely
         )
-        files = self._arrow(sql, predicate.parameters)
+        files = self._arrow(sql, parameters)
         index = files.schema.get_field_index("first_row_id")
         row_ids = scope.row_ids(files["m"], files["first_row_id"], files["row_offset"])
         return files.set_column(index, "first_row_id", row_ids)

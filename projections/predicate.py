@@ -21,8 +21,6 @@ from attrs import frozen
 
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression.nodes import (
-    FALSE,
-    TRUE,
     AlwaysFalse,
     AlwaysTrue,
     And,
@@ -35,7 +33,7 @@ from icecore.engine.expression.nodes import (
 )
 from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.expression.to_sql import COMPARISONS
-from icecore.engine.expression.walk import predicates, rewrite
+from icecore.engine.expression.walk import predicates
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import IdentityTransform
@@ -50,6 +48,8 @@ from icecore.projections.metrics_predicate import (
     might_match,
     stored_as,
 )
+from icecore.projections.residuals import residual as residual
+from icecore.projections.wide_filters import all_of, any_of
 
 _PARAMETER = re.compile(r"\$(\w+)")
 
@@ -93,23 +93,9 @@ def plan_predicate(
     everywhere = None if spec_ids is None else frozenset(spec_ids)
     might = tuple(_leaf_might(p, specs, schema, columns, values, everywhere) for p in leaves)
     by_leaf = dict(zip(leaves, might, strict=True))
-    where = _tree(bound, by_leaf.__getitem__)
+    where = _tree(bound, by_leaf.__getitem__, values)
     surely = tuple(_leaf_all(p, specs, schema, columns, values, everywhere) for p in leaves)
     return PlanPredicate(where, _used(values.parameters, (where, *might, *surely)), might, surely, leaves)
-
-
-def residual(bound: Expression, might_bits: int, all_bits: int) -> Expression:
-    """What is left of a filter for a file, simplified.
-
-    Bit i of the numbers says what `leaf_might[i]` and `leaf_all[i]` of the filter's plan are for the file.
-    """
-    decided: dict[Predicate, Expression] = {}
-    for i, p in enumerate(predicates(bound)):
-        if not might_bits >> i & 1:
-            decided[p] = FALSE
-        elif all_bits >> i & 1:
-            decided[p] = TRUE
-    return rewrite(bound, lambda p: decided.get(p, p)) if decided else bound
 
 
 def manifest_predicate(bound: Expression, spec: PartitionSpec, schema: Schema) -> tuple[str, dict[str, Any]]:
@@ -125,7 +111,7 @@ def manifest_predicate(bound: Expression, spec: PartitionSpec, schema: Schema) -
         term = _bound_term(p)
         return might_match(p, _summary(positions[term.field.field_id], term), values)
 
-    sql = _tree(project_inclusive(bound, spec, schema), leaf)
+    sql = _tree(project_inclusive(bound, spec, schema), leaf, values)
     return sql, _used(values.parameters, (sql,))
 
 
@@ -135,16 +121,17 @@ def _used(parameters: Mapping[str, Any], conditions: Iterable[str]) -> dict[str,
     return {name: value for name, value in parameters.items() if name in names}
 
 
-def _tree(e: Expression, leaf: Callable[[Predicate], str]) -> str:
+def _tree(e: Expression, leaf: Callable[[Predicate], str], values: Values) -> str:
+    """The conditions of leaves, which are never NULL, put together as the leaves are."""
     match e:
         case AlwaysTrue():
             return "TRUE"
         case AlwaysFalse():
             return "FALSE"
         case And(children=children):
-            return conjunction(*(_tree(c, leaf) for c in children))
+            return all_of([_tree(c, leaf, values) for c in children], values.parameters)
         case Or(children=children):
-            return disjunction(*(_tree(c, leaf) for c in children))
+            return any_of([_tree(c, leaf, values) for c in children], values.parameters)
         case Predicate():
             return leaf(e)
         case Not():
@@ -266,7 +253,7 @@ def _over_partition(projected: Expression, columns: Mapping[str, str], values: V
         name = f"part_{term.field.field_id}"
         return _partition_leaf(p, term, quote(name), values) if stored_as(columns, name, term.source_type) else unknown
 
-    return _tree(projected, leaf)
+    return _tree(projected, leaf, values)
 
 
 def _partition_leaf(p: Predicate, term: BoundTerm, column: str, values: Values) -> str:

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.expression.comparison import compare, in_values, negated
+from icecore.engine.expression.depth import check_depth, operands, too_deep
 from icecore.engine.expression.foreign_values import plain
 from icecore.engine.expression.literals import text_of
 from icecore.engine.expression.nodes import (
@@ -49,6 +50,7 @@ from icecore.engine.spec.types import (
 
 __all__ = ["bind", "can_be_null", "is_comparable", "predicates", "references", "rewrite"]
 
+_LONGEST_SHOWN = 200
 _NULL_TESTS = (Operation.IS_NULL, Operation.NOT_NULL)
 _NAN_TESTS = (Operation.IS_NAN, Operation.NOT_NAN)
 _TEXT_TESTS = (Operation.STARTS_WITH, Operation.NOT_STARTS_WITH, Operation.LIKE, Operation.NOT_LIKE)
@@ -57,14 +59,18 @@ _TEXT_TESTS = (Operation.STARTS_WITH, Operation.NOT_STARTS_WITH, Operation.LIKE,
 def bind(expression: Expression, schema: Schema, case_sensitive: bool = True) -> Expression:
     """The bound form of an expression; a bound one stays as it is.
 
-    Raises ExpressionError where a column is missing or inside a list or map, a literal does not fit its type, or a
-    transform or operator does not apply to it. Literals of other types are compared as `literals` documents; dates and
-    timestamps follow the zone rules of `temporal`.
+    Raises ExpressionError where a column is missing or inside a list or map, a literal does not fit its type, a
+    transform or operator does not apply to it, or the expression is deeper than `depth.MAX_DEPTH`. Literals of other
+    types are compared as `literals` documents; dates and timestamps follow the zone rules of `temporal`.
 
     With transforms: `year(x)` is the calendar year; `month(x)` is compared with a date (its month is taken) or
     `'YYYY-MM'`, `day(x)` with a date, `hour(x)` with a timestamp (its hour is taken) or `'YYYY-MM-DD-HH'`.
     """
-    return _Binder(schema, case_sensitive).bind(expression, False)
+    check_depth(expression)
+    try:
+        return _Binder(schema, case_sensitive).bind(expression, False)
+    except RecursionError:
+        raise too_deep() from None
 
 
 def is_comparable(field_type: Type) -> bool:
@@ -97,8 +103,8 @@ class _Binder:
                 return TRUE if negate else FALSE
             case Not(child=child):
                 return self.bind(child, not negate)
-            case And(children=children) | Or(children=children):
-                bound = (self.bind(c, negate) for c in children)
+            case And() | Or():
+                bound = [self.bind(c, negate) for c in operands(e)]
                 # De Morgan holds for three values as well.
                 return and_(*bound) if isinstance(e, And) is not negate else or_(*bound)
             case Predicate():
@@ -159,6 +165,8 @@ class _Binder:
     def term(self, term: Term) -> BoundTerm:
         if isinstance(term, BoundTerm):
             return term
+        if len(term.name) > _LONGEST_SHOWN and not self.schema.has_name(term.name):
+            raise ExpressionError(f"no column {term.name[:_LONGEST_SHOWN]!r}... in the schema")
         try:
             field = self.schema.find_field(term.name, self.case_sensitive)
         except ValidationError as e:

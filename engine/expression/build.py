@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from icecore.engine.errors import ExpressionError
+from icecore.engine.expression.depth import check_depth
 from icecore.engine.expression.nodes import (
     AlwaysFalse,
     AlwaysTrue,
@@ -124,13 +125,13 @@ def Like(term: str | Term, pattern: str, escape: str | None = None) -> Predicate
 
 
 def And(*children: Expression) -> Expression:
-    """All of the children; true without any."""
-    return and_(*children)
+    """All of the children; true without any. Raises ExpressionError deeper than `depth.MAX_DEPTH`, as the others do."""
+    return and_(*_not_too_deep(children))
 
 
 def Or(*children: Expression) -> Expression:
     """At least one of the children; false without any."""
-    return or_(*children)
+    return or_(*_not_too_deep(children))
 
 
 def Not(child: Expression) -> Expression:
@@ -140,6 +141,12 @@ def Not(child: Expression) -> Expression:
     if isinstance(child, AlwaysTrue):
         return AlwaysFalse()
     return AlwaysTrue() if isinstance(child, AlwaysFalse) else NotNode(child)
+
+
+def _not_too_deep(children: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    for c in children:
+        check_depth(c)
+    return children
 
 
 def _term(term: str | Term) -> Term:

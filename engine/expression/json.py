@@ -19,6 +19,7 @@ from attrs import frozen
 
 from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.expression.comparison import negated
+from icecore.engine.expression.depth import check_depth, operands, too_deep
 from icecore.engine.expression.nodes import (
     FALSE,
     TRUE,
@@ -81,7 +82,11 @@ def to_json(expression: Expression, *, children: bool = False, inclusive: bool =
     LIKE has no JSON form: where `inclusive`, what is written selects more rows, otherwise ExpressionError is raised. It
     is raised for infinities too, which JSON can't hold.
     """
-    return _Writer(children, inclusive).write(expression, False)
+    check_depth(expression)
+    try:
+        return _Writer(children, inclusive).write(expression, False)
+    except RecursionError:
+        raise too_deep() from None
 
 
 def from_json(obj: Any, schema: Schema | None = None) -> Expression:
@@ -91,13 +96,15 @@ def from_json(obj: Any, schema: Schema | None = None) -> Expression:
     Java's clients send them. Raises ExpressionError for anything that is no expression.
     """
     try:
-        return _Reader(schema).read(obj, False)
+        expression = _Reader(schema).read(obj, False)
+        check_depth(expression)
+        return expression
     except ExpressionError:
         raise
     except ValidationError as e:
         raise ExpressionError(f"not an expression: {e}") from e
     except RecursionError:
-        raise ExpressionError("the expression is nested too deeply") from None
+        raise too_deep() from None
 
 
 @frozen
@@ -111,9 +118,9 @@ class _Writer:
                 return isinstance(e, AlwaysTrue) is not negate
             case Not(child=child):
                 return self.write(child, not negate)
-            case And(children=children) | Or(children=children):
+            case And() | Or():
                 word = "and" if isinstance(e, And) is not negate else "or"
-                return _balanced(word, [self.write(c, negate) for c in children])
+                return _balanced(word, [self.write(c, negate) for c in operands(e)])
             case Predicate():
                 return self.leaf(e, negate)
             case _:
@@ -219,7 +226,7 @@ class _Reader:
             case "not":
                 return self.read(_get(obj, "child"), not negate)
             case "and" | "or":
-                sides = [self.read(_get(obj, side), negate) for side in ("left", "right")]
+                sides = [self.read(o, negate) for o in _chain(obj, kind)]
                 return _conjunction(sides) if (kind == "and") is not negate else or_(*sides)
             case _:
                 return self.leaf(obj, kind, negate)
@@ -342,6 +349,19 @@ def _get(obj: Any, key: str) -> Any:
     if not isinstance(obj, dict) or obj.get(key) is None:
         raise ExpressionError(f"expected a JSON object with the key {key!r}, found {str(obj)[:120]}")
     return obj[key]
+
+
+def _chain(obj: dict[str, Any], kind: str) -> list[Any]:
+    """The operands of a chain of ANDs or ORs, which other engines write as a tree that is as deep as it is long."""
+    out: list[Any] = []
+    waiting = [obj]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict) and found.get("type") == kind:
+            waiting += (_get(found, "right"), _get(found, "left"))
+        else:
+            out.append(found)
+    return out
 
 
 def _is_literal(obj: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from icecore.engine.expression.depth import operands
 from icecore.engine.expression.nodes import (
     FALSE,
     TRUE,
@@ -65,14 +66,17 @@ def _merged(children: list[Expression], single: Operation, many: Operation) -> l
     for c in children:
         if _is_merged(c, single, many):
             values.setdefault(c.term, []).extend(c.literals)  # type: ignore[union-attr, arg-type]
-    if all(len(v) < _FEW_VALUES for v in values.values()):
+    merged = {t: Predicate(many, t, tuple(sorted(set(v)))) for t, v in values.items() if len(v) >= _FEW_VALUES}
+    if not merged:
         return children
-    out: dict[Expression, None] = {}
+    out: list[Expression] = []
     for c in children:
-        if _is_merged(c, single, many) and len(found := values[c.term]) >= _FEW_VALUES:  # type: ignore[union-attr, index]
-            c = Predicate(many, c.term, tuple(sorted(set(found))))  # type: ignore[union-attr]
-        out[c] = None
-    return list(out)
+        found = merged.get(c.term) if _is_merged(c, single, many) else None  # type: ignore[union-attr, arg-type]
+        if found is None:
+            out.append(c)
+        elif values.pop(c.term, None) is not None:  # type: ignore[union-attr, arg-type]
+            out.append(found)
+    return out
 
 
 def _is_merged(e: Expression, single: Operation, many: Operation) -> bool:
@@ -82,9 +86,7 @@ def _is_merged(e: Expression, single: Operation, many: Operation) -> bool:
 def _flatten(children: Iterable[Expression], kind: type[And] | type[Or]) -> list[Expression]:
     out: dict[Expression, None] = {}
     for c in children:
-        # Children of a node of the same kind are flat already: it was made here, or is checked when bound.
-        parts = _flatten(c.children, kind) if isinstance(c, kind) else (c,)
-        out.update(dict.fromkeys(parts))
+        out.update(dict.fromkeys(operands(c) if isinstance(c, kind) else (c,)))
     return list(out)
 
 

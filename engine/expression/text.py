@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression.bind import bind
+from icecore.engine.expression.depth import check_depth, operands
 from icecore.engine.expression.nodes import (
     AlwaysFalse,
     AlwaysTrue,
@@ -62,10 +63,10 @@ def expression_text(e: Expression, most: int | None = MAX_LITERALS, name: Callab
                 return "TRUE"
             case AlwaysFalse():
                 return "FALSE"
-            case And(children=children):
-                return " AND ".join(f"({text(c)})" if isinstance(c, Or) else text(c) for c in children)
-            case Or(children=children):
-                return " OR ".join(f"({text(c)})" if isinstance(c, And) else text(c) for c in children)
+            case And():
+                return " AND ".join(f"({text(c)})" if isinstance(c, Or) else text(c) for c in operands(e))
+            case Or():
+                return " OR ".join(f"({text(c)})" if isinstance(c, And) else text(c) for c in operands(e))
             case Not(child=child):
                 return f"NOT ({text(child)})"
             case Predicate():
@@ -73,6 +74,7 @@ def expression_text(e: Expression, most: int | None = MAX_LITERALS, name: Callab
             case _:
                 assert_never(e)
 
+    check_depth(e)
     return text(e)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
+from icecore.engine.expression.depth import operands
 from icecore.engine.expression.nodes import (
     AlwaysFalse,
     AlwaysTrue,
@@ -26,22 +27,20 @@ def references(expression: Expression) -> set[int]:
 def predicates(expression: Expression) -> tuple[Predicate, ...]:
     """The leaves of an expression, each once, from left to right."""
     out: dict[Predicate, None] = {}
-
-    def visit(e: Expression) -> None:
+    waiting = [expression]
+    while waiting:
+        e = waiting.pop()
         match e:
             case Predicate():
                 out[e] = None
             case And(children=children) | Or(children=children):
-                for c in children:
-                    visit(c)
+                waiting.extend(reversed(children))
             case Not(child=child):
-                visit(child)
+                waiting.append(child)
             case AlwaysTrue() | AlwaysFalse():
                 pass
             case _:
                 assert_never(e)
-
-    visit(expression)
     return tuple(out)
 
 
@@ -50,10 +49,10 @@ def rewrite(expression: Expression, leaf: Callable[[Predicate], Expression]) -> 
     match expression:
         case Predicate():
             return leaf(expression)
-        case And(children=children):
-            return and_(*(rewrite(c, leaf) for c in children))
-        case Or(children=children):
-            return or_(*(rewrite(c, leaf) for c in children))
+        case And():
+            return and_(*[rewrite(c, leaf) for c in operands(expression)])
+        case Or():
+            return or_(*[rewrite(c, leaf) for c in operands(expression)])
         case Not(child=child):
             return Not(rewrite(child, leaf))
         case AlwaysTrue() | AlwaysFalse():
