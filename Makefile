@@ -13,12 +13,13 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python3.14; 
 	then echo $$p; break; fi; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench fault clean
 
 help:
 	@echo "make demo    load the flights of 2013 with Spark, plan, audit and rebuild them"
 	@echo "make test    all tests, after make check"
 	@echo "make check   formatting, lint and types"
+	@echo "make fault   kill, starve and damage warehouses for ten minutes, then a race of 16 writers"
 	@echo "make bench   the figures of the README, PyIceberg beside us"
 	@echo "make clean   remove what these made"
 
@@ -34,6 +35,10 @@ check: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# make fault FAULT="--seed 7 --seconds 60" repeats a run, or makes it shorter; --help says more.
+fault: $(TOOLS)
+	$(BIN)/python -m tests.fault.harness --seconds 540 $(FAULT)
+
 # Tables of metadata only, for plans: a script beside the checkout makes them, once.
 TABLES := bench/data/t10k bench/data/t100k
 MAKE_TABLE ?= ../shared/tools/make_table.py
@@ -42,6 +47,7 @@ bench: $(TOOLS) $(TABLES)
 	$(BIN)/python bench/commits.py
 	$(BIN)/python bench/plans.py $(TABLES)
 	$(BIN)/python bench/report.py
+	$(BIN)/python bench/plot.py
 
 bench/data/t10k:
 	@mkdir -p bench/data && cd bench/data && ../../$(BIN)/python ../../$(MAKE_TABLE) t10k 10000 1000

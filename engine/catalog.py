@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from attrs import evolve
 
 from icecore.engine import events as ev
 from icecore.engine.catalog_transaction import CatalogTransaction
@@ -23,6 +24,7 @@ from icecore.engine.register import registration_payload
 from icecore.engine.replace import replaced_table
 from icecore.engine.repository import Repository
 from icecore.engine.requirements import ASSERT_CREATE
+from icecore.engine.scratch import sweep
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 LOG_FILE = "icecore.db"
 CACHE_FOLDER = ".icecore"
+SCRATCH_FOLDER = "unfinished"
 DEFAULT_CATALOG_NAME = "icecore"
 
 
@@ -88,18 +91,16 @@ class Catalog(CatalogViews, CatalogLogTools):
                 self._store.execute(MODELS, "set_warehouse", key="warehouse-uuid", value=str(uuid.uuid4()))
         self._models = ReadModels(self._store)
         entries = ManifestEntries(self._store, self._models)
-        self._repository = Repository(
-            self._store,
-            self._models,
-            entries,
-            Materializer(self._store, self._models, entries),
-            storage_of(self._store),
-        )
+        scratch = os.fspath(self.path / CACHE_FOLDER / SCRATCH_FOLDER)
+        materializer = Materializer(self._store, self._models, entries, Storage(scratch=scratch))
+        storage = evolve(storage_of(self._store), scratch=scratch)
+        self._repository = Repository(self._store, self._models, entries, materializer, storage)
         self._views = ViewRepository(self._repository)
         cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"
         self._planner = Planner(self._repository, cache)
         self._repository.foreign.sync()
         if not read_only:
+            sweep(scratch)
             self._repository.files.heal()
             self._views.heal()
 

@@ -88,6 +88,13 @@ class Provenance:
     idempotency_key: str | None = None
 
 
+# What each column of the event table that is never null holds; a damaged page may say otherwise.
+_REQUIRED: dict[str, type] = {
+    **dict.fromkeys(("position", "stream_version", "schema_version", "recorded_at_ms"), int),
+    **dict.fromkeys(("event_id", "stream", "kind", "transaction_id", "payload", "prev_hash", "hash"), str),
+}
+
+
 @frozen
 class Event:
     """One event as it stands in the log. `recorded_at_ms` is milliseconds since the epoch and never goes back."""
@@ -148,7 +155,11 @@ class Event:
 
     @classmethod
     def from_row(cls, row: Any) -> Event:
-        """An event of a row of the event table."""
+        """An event of a row of the event table. Raises CorruptLogError where a column has no value that it can have."""
+        for name, kind in _REQUIRED.items():
+            if not isinstance(row[name], kind):
+                at = f"position {row['position']}: its column {name}"
+                raise CorruptLogError(f"{at} must hold {kind.__name__}, found {row[name]!r}")
         return cls(
             row["position"],
             row["event_id"],

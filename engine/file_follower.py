@@ -118,8 +118,8 @@ class FileFollower:
 
     def heal(self) -> None:
         """Writes what commits before a crash left unwritten; warns of tables that can't be written."""
-        for stream in self.materializer.settle_claims():
-            self._hint_again(stream)
+        self.materializer.settle_claims()
+        self._hint_again()
         self.materializer.sweep_forgotten(lambda stream: self.storage_of(self.states.state(stream)))
         for row in self.store.rows(MODELS, "behind"):
             if ev.is_view_stream(row["stream"]):
@@ -134,12 +134,20 @@ class FileFollower:
                     stacklevel=4,
                 )
 
-    def _hint_again(self, stream: str) -> None:
-        """Brings the version hint up that a crash after a commit left behind."""
-        with contextlib.suppress(IcecoreError):
-            state = self.states.state(stream)
-            if not state.pending:
-                self.materializer.finish(state, self.storage_of(state))
+    def _hint_again(self) -> None:
+        """Brings up the version hints that a crash after a commit may have left behind.
+
+        A commit notes its table with the pointer, the first open after it looks after the hint: so neither of them
+        costs a commit another transaction.
+        """
+        if not self.store.rows(MODELS, "hints_due"):
+            return
+        with self.store.write():
+            for row in self.store.rows(MODELS, "hints_due"):
+                with contextlib.suppress(IcecoreError):
+                    state = self.states.state(row["stream"])
+                    self.materializer.follow_with_hint(state, self.storage_of(state))
+            self.store.execute(MODELS, "forget_hints")
 
     def forget(self) -> None:
         """Drops what is remembered."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from icecore.engine.errors import (
     ReadOnlyError,
     StorageError,
 )
+from icecore.engine.scratch import put_file
 
 
 @frozen
@@ -90,10 +90,14 @@ def translated(location: str, doing: str) -> Iterator[None]:
 
 @define
 class Storage:
-    """Reads and writes whole files and opens data files. Every error is an IcecoreError naming the location."""
+    """Reads and writes whole files and opens data files. Every error is an IcecoreError naming the location.
+
+    `scratch` is a local folder for files that are not whole yet; without one they lie beside their place.
+    """
 
     mapping: LocationMapping = LocationMapping()
     durable: bool = True
+    scratch: str | None = None
     _filesystems: dict[str, Any] = field(factory=dict, repr=False)
 
     def resolve(self, location: str) -> str:
@@ -168,20 +172,7 @@ class Storage:
                 return
             folder = os.path.dirname(path)
             self._make_folder(folder)
-            temporary = os.path.join(folder, f".{os.path.basename(path)[:100]}.{uuid.uuid4().hex}.tmp")
-            try:
-                with open(temporary, "xb") as f:
-                    f.write(data)
-                    f.flush()
-                    if self.durable:
-                        os.fsync(f.fileno())
-                if replace:
-                    os.replace(temporary, path)
-                else:
-                    os.link(temporary, path)
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary)
+            put_file(path, data, scratch=self.scratch, replace=replace, durable=self.durable)
 
     def sync(self, location: str) -> None:
         """Makes a local file that was written through `open_output` durable, its name in its folder too."""

@@ -109,11 +109,12 @@ class Materializer:
     _store: EventStore
     _models: ReadModels
     _entries: ManifestEntries
+    _storage: Storage = field(factory=Storage)
     _lengths: dict[str, int] = field(factory=dict)
     _claims: VersionClaims = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, Storage())
+        self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, self._storage)
 
     def catch_up(self, stream: str, base: TableState | None, storage: Storage) -> TableState | None:
         """Writes what the events after `base` amount to, then moves the pointers; returns the state that was written.
@@ -182,25 +183,28 @@ class Materializer:
         """Ends the claim of one file system table, as `settle_claims`; inside of the write lock."""
         self._claims.settle(stream)
 
-    def settle_claims(self) -> tuple[str, ...]:
-        """Takes back versions of file system tables that a crash left without their event; returns their streams."""
-        if not self._claims.any:
-            return ()
-        with self._store.write():
-            return self._claims.settle_all()
+    def settle_claims(self) -> None:
+        """Takes back versions of file system tables that a crash left without their event."""
+        if self._claims.any:
+            with self._store.write():
+                self._claims.settle_all()
 
     def finish(self, state: TableState, storage: Storage) -> None:
         """What follows a commit whose files are written and whose pointer has moved: claim and version hint.
 
         Of processes that finish together the last writes the hint of the latest version. Raises StorageError.
         """
-        if self._store.row(MODELS, "get_file", location=state.metadata_location or "") is None:
-            # Registered as it lies there: nothing beside it is ours to change.
-            return
         if is_file_system(state) and self._claims.has(state.stream):
             with self._store.write():
                 self._claims.settle(state.stream)
         sweep(self._store, state.stream, storage)
+        self.follow_with_hint(state, storage)
+
+    def follow_with_hint(self, state: TableState, storage: Storage) -> None:
+        """Lets the version hint name the table's published version. Raises StorageError."""
+        if self._store.row(MODELS, "get_file", location=state.metadata_location or "") is None:
+            # Registered as it lies there: nothing beside it is ours to change.
+            return
         location = state.metadata_location
         while location is not None:
             write_hint(state, location, storage)
@@ -208,6 +212,10 @@ class Materializer:
             if head is None or head["metadata_location"] in (location, None):
                 return
             location = head["metadata_location"]
+
+    def is_claimed(self, stream: str) -> bool:
+        """Whether a process is about to make the next version of a file system table, or died over it."""
+        return self._claims.has(stream)
 
     def settle_all_claims(self) -> None:
         """As `settle_claims`, inside of a write transaction that the caller holds."""
@@ -334,6 +342,7 @@ class Materializer:
         if identifier is not None and head["metadata_location"] != state.metadata_location:
             self._share(identifier, head["metadata_location"], state.metadata_location)
         note_forgotten(self._store, advance.stream, state.position, advance.forgotten, storage)
+        self._store.execute(MODELS, "note_hint", stream=advance.stream)
 
     def _share(self, identifier: tuple[str, ...], known: str | None, metadata_location: str) -> None:
         """Moves the pointer that other engines read. Raises ForeignCommitError where one of them did so meanwhile."""
@@ -380,6 +389,13 @@ def write_hint(state: TableState, location: str, storage: Storage) -> None:
         return
     hint = numbered[1] if numbered else name.removesuffix(".metadata.json")
     storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode())
+
+
+def hint_of(state: TableState) -> str:
+    """What the version hint of a state with a metadata file says."""
+    assert state.metadata_location is not None, "the caller checked"
+    name = state.metadata_location.rsplit("/", 1)[-1]
+    return str(state.metadata_version) if is_file_system(state) else name.removesuffix(".metadata.json")
 
 
 def sync_marker(event: Event, location: str) -> bytes:

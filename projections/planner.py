@@ -45,8 +45,6 @@ Found = TypeVar("Found")
 
 FILES = "plan/files.sql"
 KEPT_LISTS = 16
-DAMAGE = (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
-"""What DuckDB raises where a segment file is damaged."""
 
 
 @define
@@ -213,10 +211,9 @@ class Planner:
         with self._tables.lock:
             try:
                 return action()
-            except DAMAGE:
+            except duckdb.Error:
+                # A damaged segment file, most likely: DuckDB has no exception of its own for that.
                 self._tables.distrust(state.stream)
-            except duckdb.Error as e:
-                raise StorageError(f"the entries of {state.stream} can't be planned over: {e}") from e
             try:
                 return action()
             except duckdb.Error as e:

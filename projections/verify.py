@@ -19,7 +19,10 @@ from icecore.engine.state import TableState, fold
 from icecore.engine.table_states import decode_checkpoint
 from icecore.engine.view_state import ViewState, decode_view_checkpoint, fold_view
 from icecore.projections.materialize import FOREIGN_METADATA
+from icecore.projections.verify_files import version_problems
+from icecore.projections.verify_models import database_problems, model_problems
 
+ATTEMPTS = 3
 State: TypeAlias = "TableState | ViewState"
 
 
@@ -47,8 +50,23 @@ class Verification:
 
 
 def verify(store: EventStore, repository: Repository) -> Verification:
-    """Reads the whole log and every file made from it, and changes nothing. Raises StorageError."""
-    problems = list(chain_problems(store))
+    """Reads the whole log and every file made from it, and changes nothing. Raises StorageError.
+
+    All that is in the database is read as of one moment. Where something is wrong and others commit meanwhile, it is
+    looked at again, because their files move on.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with store.reading():
+            found = _verify(store, repository)
+        if found.ok or store.head()[1] == found.head:
+            return found
+    with store.reading():
+        return _verify(store, repository)
+
+
+def _verify(store: EventStore, repository: Repository) -> Verification:
+    broken = list(chain_problems(store))
+    problems = [*database_problems(store), *broken]
     position, head, _ = store.head()
     streams = sorted(_streams(store) - {CATALOG_STREAM})
     states: dict[str, State] = {}
@@ -64,6 +82,8 @@ def verify(store: EventStore, repository: Repository) -> Verification:
     problems += _name_problems(store, repository, states)
     problems += _namespace_problems(store, repository)
     problems += _checkpoint_problems(store)
+    if not broken:
+        problems += model_problems(store)
     files = 0
     for stream, state in states.items():
         needed: set[str] | None = None
@@ -77,6 +97,8 @@ def verify(store: EventStore, repository: Repository) -> Verification:
                 if row["location"] not in needed:
                     continue
             problems += _file_problems(repository, state, row["location"], row["length"], row["sha256"])
+        if isinstance(state, TableState):
+            problems += version_problems(repository, state)
     views = sum(is_view_stream(stream) for stream in states)
     return Verification(position, len(states) - views, files, head, tuple(problems), views)
 

@@ -11,13 +11,40 @@ import hashlib
 from pathlib import Path
 
 import orjson
-from attrs import define
+from attrs import astuple, define, frozen
 
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events import Event
 from icecore.engine.foreign_metadata import version_names
 from icecore.engine.log.store import EventStore
 from icecore.engine.storage import Storage
+
+
+@frozen
+class Claim:
+    """The event that is about to make `target`, the resolved location of a version, and the checksum of its bytes."""
+
+    event_id: str
+    stream: str
+    version: int
+    target: str
+    sha256: str
+
+    def to_bytes(self) -> bytes:
+        body = orjson.dumps(astuple(self))
+        return orjson.dumps({"claim": body.decode(), "sha256": hashlib.sha256(body).hexdigest()})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Claim | None:
+        """None where the bytes are not as they were written: a version must not go because of a damaged note."""
+        try:
+            note = orjson.loads(data)
+            body = note["claim"].encode()
+            if hashlib.sha256(body).hexdigest() != note["sha256"]:
+                return None
+            return cls(*orjson.loads(body))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return None
 
 
 @define
@@ -30,14 +57,8 @@ class VersionClaims:
 
     def take(self, event: Event, version: int, target: str, data: bytes) -> None:
         """Notes that `event` is about to make `target`, the resolved location of that version, with these bytes."""
-        claim = {
-            "event-id": event.event_id,
-            "stream": event.stream,
-            "version": version,
-            "target": target,
-            "sha256": hashlib.sha256(data).hexdigest(),
-        }
-        self._storage.write_atomic(self._path(event.stream), orjson.dumps(claim))
+        claim = Claim(event.event_id, event.stream, version, target, hashlib.sha256(data).hexdigest())
+        self._storage.write_atomic(self._path(event.stream), claim.to_bytes())
 
     def settle(self, stream: str) -> None:
         """Ends the table's claim: a version whose event never got into the log is taken back.
@@ -46,9 +67,10 @@ class VersionClaims:
         """
         self._settle(self._path(stream))
 
-    def settle_all(self) -> tuple[str, ...]:
-        """Ends the claims of all tables; returns their streams."""
-        return tuple(filter(None, map(self._settle, self._noted())))
+    def settle_all(self) -> None:
+        """Ends the claims of all tables."""
+        for path in self._noted():
+            self._settle(path)
 
     def has(self, stream: str) -> bool:
         """Whether a table has a claim. May be asked outside of the lock."""
@@ -62,28 +84,24 @@ class VersionClaims:
     def _noted(self) -> list[str]:
         return [str(self._folder / n) for n in self._storage.list(str(self._folder)) if n.endswith(".json")]
 
-    def _settle(self, path: str) -> str | None:
+    def _settle(self, path: str) -> None:
         try:
-            claim = orjson.loads(self._storage.read_bytes(path))
+            claim = Claim.from_bytes(self._storage.read_bytes(path))
         except MissingFileError:
-            return None
-        except orjson.JSONDecodeError:
-            claim = None
-        if claim is not None and self._store.event_by_id(claim["event-id"]) is None and self._is_untouched(claim):
-            self._storage.delete(claim["target"])
+            return
+        if claim is not None and self._store.event_by_id(claim.event_id) is None and self._is_untouched(claim):
+            self._storage.delete(claim.target)
         self._storage.delete(path)
-        return None if claim is None else claim.get("stream")
 
-    def _is_untouched(self, claim: dict[str, str]) -> bool:
-        folder, _ = claim["target"].rsplit("/", 1)
-        after = int(claim["version"]) + 1
-        if any(self._storage.exists(f"{folder}/{name}") for name in version_names(after)):
+    def _is_untouched(self, claim: Claim) -> bool:
+        folder, _ = claim.target.rsplit("/", 1)
+        if any(self._storage.exists(f"{folder}/{name}") for name in version_names(claim.version + 1)):
             return False
         try:
-            data = self._storage.read_bytes(claim["target"])
+            data = self._storage.read_bytes(claim.target)
         except MissingFileError:
             return False
-        return hashlib.sha256(data).hexdigest() == claim["sha256"]
+        return hashlib.sha256(data).hexdigest() == claim.sha256
 
     def _path(self, stream: str) -> str:
         return str(self._folder / f"{stream.replace(':', '-').replace('#', '-')}.json")

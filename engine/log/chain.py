@@ -67,5 +67,5 @@ def _content_problems(store: EventStore, event: Event) -> Iterator[str]:
             yield f"{at}: it has content files that its event does not know"
     elif found is None:
         yield f"{at}: its content files are missing"
-    elif hashlib.sha256(found["data"]).hexdigest() != event.content_sha256:
+    elif not isinstance(found["data"], bytes) or hashlib.sha256(found["data"]).hexdigest() != event.content_sha256:
         yield f"{at}: its content files were changed after they were written"

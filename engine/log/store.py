@@ -290,6 +290,19 @@ class EventStore:
         own = 0 if found is None else int(found["position"])
         return own or self.archives.position_at(timestamp_ms)
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read inside, by this thread, is of one moment, whatever others commit meanwhile."""
+        connection = self.connection()
+        with self._translated("read"):
+            self._retrying(lambda: connection.execute("BEGIN"))
+            self._local.begun_at = _LAST_POSITION
+            try:
+                yield
+            finally:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+
     def is_committed(self, position: int) -> bool:
         """Whether an event that this thread sees can't be rolled back by it any more."""
         return not self.connection().in_transaction or position <= self._local.begun_at
@@ -369,7 +382,7 @@ class EventStore:
                 raise WarehouseLockedError(f"the warehouse log {self.path} is locked: {text}") from e
             if "readonly" in text or "read-only" in text or self._is_out_of_reach(text):
                 raise ReadOnlyError(f"can't {doing} the warehouse log {self.path}: {text}") from e
-            if "malformed" in text:
+            if "malformed" in text or "decode to UTF-8" in text:
                 raise CorruptLogError(f"the warehouse log {self.path} is damaged: {text}") from e
             raise StorageError(f"can't {doing} the warehouse log {self.path}: {text}") from e
         except sqlite3.DatabaseError as e:

@@ -56,6 +56,15 @@ WHERE materialized_version < stream_version ORDER BY position;
 -- name: location_in_use
 SELECT 1 FROM stream_head WHERE location = $location LIMIT 1;
 
+-- name: note_hint
+INSERT INTO warehouse (key, value) VALUES ('hint-due/' || $stream, $stream) ON CONFLICT (key) DO NOTHING;
+
+-- name: hints_due
+SELECT value AS stream FROM warehouse WHERE key >= 'hint-due/' AND key < 'hint-due0' ORDER BY key;
+
+-- name: forget_hints
+DELETE FROM warehouse WHERE key >= 'hint-due/' AND key < 'hint-due0';
+
 -- name: put_materialized
 UPDATE stream_head SET materialized_version = $version, metadata_location = $metadata_location
 WHERE stream = $stream AND materialized_version < $version;

@@ -174,11 +174,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rest(
         def __exit__(self, *_: object) -> None:
             self.file.close()
 
+        def fileno(self) -> int:
+            return self.file.fileno()
+
         write = full
 
     with monkeypatch.context() as patch, pytest.raises(StorageError, match=r"write .*f: No space left"):
         if failing == "write":
-            patch.setattr("icecore.engine.storage.open", FullFile, raising=False)
+            patch.setattr("icecore.engine.scratch.open", FullFile, raising=False)
         else:
             patch.setattr(os, failing, full)
         Storage().write_atomic(path, b"new")

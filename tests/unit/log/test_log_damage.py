@@ -283,3 +283,20 @@ def test_an_unknown_stream_is_no_table(filled: icecore.Catalog) -> None:
         repository_of(filled).state("table:none")
     with pytest.raises(IcecoreError):
         store_of(filled).event_at(99)
+
+
+@pytest.mark.parametrize("column", ["recorded_at_ms", "payload", "hash", "stream_version"])
+def test_an_event_without_a_value_that_it_must_have_is_named(filled: icecore.Catalog, column: str) -> None:
+    """A page of zeros gives rows that no schema allows: the position and the column are named."""
+    connection = store_of(filled).connection()
+    tamper(filled)
+    (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'event'").fetchone()
+    connection.execute("PRAGMA writable_schema = ON")
+    loose = sql.replace("NOT NULL", "")
+    connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'event'", (loose,))
+    connection.execute("PRAGMA writable_schema = RESET")
+    connection.execute(f"UPDATE event SET {column} = NULL WHERE position = 3")
+    with pytest.raises(CorruptLogError, match=f"position 3: its column {column} must hold"):
+        filled.verify()
+    with pytest.raises(CorruptLogError, match="position 3"):
+        filled.rebuild()

@@ -1,8 +1,9 @@
-"""The entries of a table whose specs disagree: one partition field id, several types."""
+"""The entries of tables in DuckDB: when they are loaded, and specs that disagree about a partition field."""
 
 from __future__ import annotations
 
 import pyarrow as pa
+from core_tables import ids_of, make_table, rows
 
 import icecore
 
@@ -22,3 +23,12 @@ def test_PT1_v1_specs_may_give_a_field_id_two_types(catalog: icecore.Catalog) ->
     assert len(table.specs()) == 3
     for condition, expected in {"s = 'a'": [1, 3, 4], "s IS NULL": [2], "id >= 2": [2, 3, 4, 5], "id = 1": [1]}.items():
         assert sorted(table.scan(condition).to_arrow()["id"].to_pylist()) == expected, condition
+
+
+def test_a_commit_starts_no_duckdb(catalog: icecore.Catalog) -> None:
+    """Opening and appending plan nothing; the first plan starts DuckDB."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    assert catalog._planner._tables._connection is None
+    assert ids_of(table) == [1]
+    assert catalog._planner._tables._connection is not None

@@ -1,0 +1,36 @@
+"""The read models as a replay of the log gives them, in a database that nobody else sees and that ends with us."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.store import MODELS, SCHEMA, EventStore, statements
+from icecore.engine.sql_files import query
+
+
+class ReplayedModels(EventStore):
+    """Read models without a log, filled from the log of another store."""
+
+    def __init__(self, source: EventStore) -> None:
+        """Replays the whole log of `source`. Raises CorruptLogError, and what a damaged payload raises."""
+        self.path = source.path
+        self.read_only = False
+        self._lock_timeout_s = 0.0
+        self._durable = False
+        self._local = threading.local()
+        self.execute(MODELS, "set_warehouse", key="catalog-name", value=ReadModels(source).catalog_name)
+        models = ReadModels(self)
+        with self._locked(self.connection()):
+            for event in source.events():
+                models.apply(event)
+
+    def _connect(self) -> sqlite3.Connection:
+        # An empty name makes a temporary file once the database outgrows its cache.
+        connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
+        for part in ("log", "read_models"):
+            for statement in statements(query(SCHEMA, part) + ";"):
+                connection.execute(statement)
+        return connection

@@ -1,0 +1,96 @@
+"""Files that are not whole yet: written apart, then put in their place at once.
+
+A process that dies leaves such a file behind. All of a warehouse lie in one folder, so that whoever opens it next finds
+them without looking through every table. A lock on the file, which ends with the process that holds it, tells a file
+that is being written from one that nobody will ever finish.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import uuid
+from typing import IO
+
+SUFFIX = ".tmp"
+_ATTEMPTS = 3
+
+
+def put_file(path: str, data: bytes, *, scratch: str | None, replace: bool, durable: bool) -> None:
+    """Puts a whole local file in place, in a folder that is there; its bytes are on the disk before it has its name.
+
+    It is written in the folder `scratch`, or beside its place where that is None or on another file system. Without
+    `replace`, raises FileExistsError where there is a file already. Raises OSError.
+    """
+    for attempt in range(_ATTEMPTS):
+        folder = _folder_for(path, scratch)
+        try:
+            _put(path, data, folder, replace, durable)
+            return
+        except FileNotFoundError:
+            # Somebody swept between our making the file and our locking it; a lost folder stays an error.
+            if attempt == _ATTEMPTS - 1 or not os.path.isdir(os.path.dirname(path)):
+                raise
+        except OSError as e:
+            if e.errno != errno.EXDEV:
+                raise
+            scratch = None
+
+
+def sweep(scratch: str) -> int:
+    """Deletes what dead processes left in the folder; returns how many files. What can't be deleted stays."""
+    swept = 0
+    with contextlib.suppress(OSError):
+        for name in os.listdir(scratch):
+            if name.endswith(SUFFIX):
+                with contextlib.suppress(OSError):
+                    swept += _sweep_one(os.path.join(scratch, name))
+    return swept
+
+
+def _sweep_one(path: str) -> bool:
+    with open(path, "rb") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        os.unlink(path)
+        return True
+
+
+def _folder_for(path: str, scratch: str | None) -> str:
+    beside = os.path.dirname(path)
+    if scratch is None:
+        return beside
+    try:
+        os.makedirs(scratch, exist_ok=True)
+        same = os.stat(scratch).st_dev == os.stat(beside or ".").st_dev
+        return scratch if same and os.access(scratch, os.W_OK) else beside
+    except OSError:
+        return beside
+
+
+def _put(path: str, data: bytes, folder: str, replace: bool, durable: bool) -> None:
+    temporary = os.path.join(folder, f".{os.path.basename(path)[:100]}.{uuid.uuid4().hex}{SUFFIX}")
+    with open(temporary, "xb") as f:
+        try:
+            _lock(f)
+            f.write(data)
+            f.flush()
+            if durable:
+                os.fsync(f.fileno())
+            if replace:
+                os.replace(temporary, path)
+            else:
+                os.link(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+
+def _lock(f: IO[bytes]) -> None:
+    """Where the file system knows no locks, nobody can sweep either."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(f, fcntl.LOCK_EX)

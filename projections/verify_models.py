@@ -1,0 +1,47 @@
+"""Whether the read models, and the database file that holds them and the log, are as the log says."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from icecore.engine.errors import CorruptLogError, IcecoreError
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.replica import ReplayedModels
+from icecore.engine.log.store import EventStore
+
+VERIFY = "log/verify.sql"
+MODELS = ("stream_head", "catalog_name", "manifest", "snapshot_manifests", "iceberg_namespace_properties")
+
+
+def database_problems(store: EventStore) -> Iterator[str]:
+    """What SQLite itself finds wrong with the file: pages, and indexes that don't fit their tables."""
+    try:
+        found = [str(row[0]) for row in store.rows(VERIFY, "integrity")]
+    except CorruptLogError as e:
+        found = [str(e)]
+    yield from (f"{store.path}: {text}" for text in found if text != "ok")
+
+
+def model_problems(store: EventStore) -> Iterator[str]:
+    """One sentence for each read model that differs from a replay of the log, naming the first row that does."""
+    try:
+        replayed = ReplayedModels(store)
+    except (IcecoreError, sqlite3.Error, LookupError, TypeError, ValueError, AttributeError) as e:
+        yield f"the read models can't be replayed from the log: {type(e).__name__} {e}"
+        return
+    try:
+        for model in MODELS:
+            parameters = {"catalog": ReadModels(store).catalog_name} if model.startswith("iceberg") else {}
+            theirs, ours = (s.execute(VERIFY, model, **parameters) for s in (replayed, store))
+            for want, have in zip_longest(theirs, ours):
+                if want is None or have is None or tuple(want) != tuple(have):
+                    yield f"the read model {model} differs from a replay of the log at {_key(want or have)}; rebuild"
+                    break
+    finally:
+        replayed.close()
+
+
+def _key(row: sqlite3.Row) -> str:
+    return ", ".join(str(v) for v in tuple(row)[:2])

@@ -1,0 +1,108 @@
+"""A bounded run of the harness: `make fault` runs it for minutes, over all kinds of warehouses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import clocks, crowds, damage, io_errors, kills, permissions, torn
+from harness.counts import Counts
+from harness.operations import Setting
+from harness.writers import race
+
+METASTORE, FILE_SYSTEM = Setting("metastore", "commit", 2), Setting("filesystem", "commit", 3)
+BY_HAND = Setting("metastore", "manual", 1)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is such a thing: what is killed here is a process, not the machine."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path / "w"
+        return
+    folder = Path(tempfile.mkdtemp(prefix="icecore-faults-", dir="/dev/shm"))
+    yield folder / "w"
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def counts() -> Counts:
+    return Counts()
+
+
+def check(counts: Counts, at_least: int) -> None:
+    """No violation, in so many rounds."""
+    assert counts.violations == []
+    assert counts.total() >= at_least
+
+
+@pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)
+@pytest.mark.parametrize("operation", ["append", "transaction over two tables"])
+def test_killed_at_steps_of_a_commit(place: Path, counts: Counts, setting: Setting, operation: str) -> None:
+    """SIGKILL at steps of a commit and of writing its files: all is there, once, or nothing is."""
+    kills.kill_at_each_step(place, counts, setting, every=9, names=(operation,))
+    check(counts, 4)
+    hit = {what for _, what, _ in counts.rounds}
+    assert any(what.startswith("SQL") for what in hit) and hit & {"write", "half a write", "replace", "link", "fsync"}
+
+
+@pytest.mark.parametrize("setting", [FILE_SYSTEM, BY_HAND], ids=str)
+def test_killed_at_random(place: Path, counts: Counts, setting: Setting) -> None:
+    """A history in which each process dies at a random moment, step or byte."""
+    kills.random_kills(place, counts, setting, "test", 8)
+    check(counts, 8)
+
+
+@pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)
+def test_disks_that_fail(place: Path, counts: Counts, setting: Setting) -> None:
+    """Full, read-only and broken disks: refused with an error of ours and nothing there, or committed and healed."""
+    io_errors.fail_at_each_step(place, counts, setting, every=9, names=("append", "view commit"))
+    check(counts, 4)
+
+
+@pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)
+def test_torn_write_ahead_logs(place: Path, counts: Counts, setting: Setting) -> None:
+    """A WAL whose end is destroyed gives a shorter log that is whole; what is ahead of it is named."""
+    torn.tear(place, counts, setting, "test", 4)
+    check(counts, 4)
+
+
+@pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)
+def test_damaged_files(place: Path, counts: Counts, setting: Setting) -> None:
+    """Damage to what follows from the log is found and healed with the same bytes, damage to the log is refused."""
+    damage.damage_projections(place / "p", counts, setting, "test", 5)
+    damage.damage_log(place / "l", counts, setting, "test", 8)
+    damage.damage_data(place / "d", counts, setting, "test", 4)
+    check(counts, 17)
+
+
+def test_places_that_may_only_be_read(place: Path, counts: Counts) -> None:
+    """Read-only files and folders, for a user whom that holds for: refused by name, or committed and healed later."""
+    permissions.forbid(place, counts, METASTORE, "test", 5)
+    check(counts, 5)
+
+
+def test_clocks_that_jump(place: Path, counts: Counts) -> None:
+    """Times of the log and of metadata always grow, whatever the clock does."""
+    clocks.jump(place, counts, METASTORE, "test", 1)
+    check(counts, 1)
+
+
+@pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)
+def test_several_processes_at_once(place: Path, counts: Counts, setting: Setting) -> None:
+    """Processes that append, and that write out the same files, while some of them are killed."""
+    crowds.append_at_once(place / "a", counts, setting, "test", 2)
+    crowds.materialize_at_once(place / "m", counts, setting, "test", 2)
+    check(counts, 4)
+
+
+def test_many_writers(place: Path) -> None:
+    """Six writers of two tables: no commit lost or doubled, and nobody starves."""
+    # Other tests share the machine, so that the share is smaller here than in `make fault`.
+    result = race(place, 6, 2, 4.0, share=0.1)
+    assert result.problems == ()
+    assert all(w.ids for w in result.writers)
