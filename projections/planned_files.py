@@ -37,20 +37,21 @@ TASK_COLUMNS = (
     "sort_order_id",
     "first_row_id",
 )
+# Arrays of nothing: to make them of lists would import pandas, which takes a while.
 EMPTY = pa.table(
     {
-        "m": pa.array([], pa.int64()),
-        "ordinal": pa.array([], pa.int64()),
-        "file_path": pa.array([], pa.string()),
-        "file_format": pa.array([], pa.string()),
-        "spec_id": pa.array([], pa.int32()),
-        "record_count": pa.array([], pa.int64()),
-        "file_size_in_bytes": pa.array([], pa.int64()),
-        "sequence_number": pa.array([], pa.int64()),
-        "first_row_id": pa.array([], pa.int64()),
+        "m": pa.nulls(0, pa.int64()),
+        "ordinal": pa.nulls(0, pa.int64()),
+        "file_path": pa.nulls(0, pa.string()),
+        "file_format": pa.nulls(0, pa.string()),
+        "spec_id": pa.nulls(0, pa.int32()),
+        "record_count": pa.nulls(0, pa.int64()),
+        "file_size_in_bytes": pa.nulls(0, pa.int64()),
+        "sequence_number": pa.nulls(0, pa.int64()),
+        "first_row_id": pa.nulls(0, pa.int64()),
     }
 )
-EMPTY_PAIRS = pa.table({n: pa.array([], pa.int64()) for n in ("m", "ordinal", "dm", "dordinal")})
+EMPTY_PAIRS = pa.table({n: pa.nulls(0, pa.int64()) for n in ("m", "ordinal", "dm", "dordinal")})
 Codes = npt.NDArray[np.int64]
 
 
