@@ -38,6 +38,7 @@ _OF_DELETES = (
     "referenced_data_file",
     "equality_ids",
 )
+_PATH_BOUNDS = ((f"lower_{PATH_FIELD_ID}", "<="), (f"upper_{PATH_FIELD_ID}", ">="))
 _PLAIN = "regexp_replace({0}, '^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?', '')"
 
 
@@ -67,7 +68,7 @@ def delete_pairs_sql(data: Scope, deletes: Scope, kinds: DeleteKinds, where: str
     """The statement that pairs the planned data files with the delete files that apply to them."""
     columns = {**deletes.columns(), **data.columns()}
     bounds = [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in ("lower", "upper", "values", "nulls", "nans")]
-    paths = [f"lower_{PATH_FIELD_ID}", f"upper_{PATH_FIELD_ID}"]
+    paths = [column for column, _ in _PATH_BOUNDS]
     filtered = used_columns((where,), columns)
     return delete_pairs_between(
         data.relation(dict.fromkeys((*_OF_DATA, *(c for c in bounds if c in columns), *filtered))),
@@ -90,23 +91,28 @@ def delete_pairs_between(data: str, deletes: str, columns: Mapping[str, str], ki
         data=data,
         deletes=deletes,
         where=where,
+        plain_bounds=plain_bounds(columns),
         path_bounds=path_bounds(columns),
         equality_bounds=equality_bounds(columns, kinds.equality_ids),
         **{name: "TRUE" if there else "FALSE" for name, there in parts.items()},
     )
 
 
+def plain_bounds(columns: Mapping[str, str]) -> str:
+    """The bounds on paths of `d` without scheme and authority, to be selected beside the others."""
+    return "".join(f", {_PLAIN.format(f'd.{quote(c)}')} AS plain_{c}" for c, _ in _PATH_BOUNDS if c in columns)
+
+
 def path_bounds(columns: Mapping[str, str]) -> str:
-    """Whether the path of `data` may lie in the bounds of the position delete file `d`.
+    """Whether the path of `data` may lie in the bounds of the position delete file `d`, which has `plain_bounds`.
 
     Writers don't always agree on scheme and authority of one path, so it may lie there with or without them.
     """
-    lower, upper = f"lower_{PATH_FIELD_ID}", f"upper_{PATH_FIELD_ID}"
     conditions = []
-    for column, operator in ((lower, "<="), (upper, ">=")):
+    for column, operator in _PATH_BOUNDS:
         if column in columns:
             bound = f"d.{quote(column)}"
-            plain = f"{_PLAIN.format(bound)} {operator} {_PLAIN.format('data.file_path')}"
+            plain = f"d.plain_{column} {operator} {_PLAIN.format('data.file_path')}"
             conditions.append(f"({bound} IS NULL OR {bound} {operator} data.file_path OR {plain})")
     return " AND ".join(conditions) or "TRUE"
 

@@ -6,10 +6,12 @@ and polars decodes the columns; numpy and Arrow put them into the canonical form
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from attrs import frozen
 
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import avro_blocks, manifest_layout
-from icecore.engine.formats.avro_blocks import AvroBlock
+from icecore.engine.formats.avro_blocks import AvroBlock, AvroHeader
 from icecore.engine.formats.binary_columns import (
     from_matrix,
     from_suffixes,
@@ -38,6 +40,9 @@ from icecore.engine.spec.partition import PartitionSpec
 if TYPE_CHECKING:
     import polars as pl
 
+BYTES_AT_ONCE = 2**19
+MANIFESTS_AT_ONCE = 1_000
+
 
 def decode_manifest(
     data: bytes,
@@ -53,17 +58,76 @@ def decode_manifest(
     are matched by id (M4), a missing `content` is data (G2). Columns in `left_out` may be null though the file has
     them: that saves the work. Raises CorruptFileError naming `where`.
     """
-    header = avro_blocks.read_header(data, where)
+    one = _Manifest(where, data, spec_id, avro_blocks.read_header(data, where))
+    found = _decoded([one], metadata_spec, left_out)
+    if found is not None:
+        return found[0]
+    return decode_manifest_fastavro(data, where=where, spec_id=spec_id, metadata_spec=metadata_spec)
+
+
+def decode_manifests(
+    files: Iterable[tuple[str, bytes, int]], left_out: frozenset[str] = frozenset()
+) -> Iterator[pa.Table]:
+    """As `decode_manifest`, for many manifests: `where`, bytes, and spec id of each.
+
+    Small ones that were written alike and follow each other are decoded at once: that costs much less.
+    """
+    run: list[_Manifest] = []
+    for where, data, spec_id in files:
+        manifest = _Manifest(where, data, spec_id, avro_blocks.read_header(data, where))
+        size = len(data) + sum(len(m.data) for m in run)
+        if run and (size > BYTES_AT_ONCE or len(run) >= MANIFESTS_AT_ONCE or run[0].layout != manifest.layout):
+            yield from _decode_run(run, left_out)
+            run = []
+        run.append(manifest)
+    yield from _decode_run(run, left_out)
+
+
+@frozen
+class _Manifest:
+    where: str
+    data: bytes
+    spec_id: int
+    header: AvroHeader
+
+    @property
+    def layout(self) -> tuple[bytes | None, bytes | None, int]:
+        """What says how its records are to be read."""
+        metadata = self.header.metadata
+        return metadata.get("avro.schema"), metadata.get("partition-spec"), self.spec_id
+
+
+def _decode_run(run: list[_Manifest], left_out: frozenset[str]) -> list[pa.Table]:
+    if len(run) > 1:
+        # Where one of them is damaged, the error has to say which.
+        with contextlib.suppress(CorruptFileError):
+            found = _decoded(run, None, left_out)
+            if found is not None:
+                return found
+    return [decode_manifest(m.data, where=m.where, spec_id=m.spec_id, left_out=left_out) for m in run]
+
+
+def _decoded(
+    manifests: list[_Manifest], metadata_spec: PartitionSpec | None, left_out: frozenset[str]
+) -> list[pa.Table] | None:
+    """The entries of manifests of one layout, by polars; None where it can't read them."""
+    header, where, spec_id = manifests[0].header, manifests[0].where, manifests[0].spec_id
     layout = manifest_layout.entry_layout(header.schema, metadata_spec or header_spec(header, spec_id), where)
     flat = _flatten(layout, left_out)
-    if flat is not None:
-        frame = _decode(list(avro_blocks.read_blocks(data, header, where)), flat, where)
-        if frame is not None:
-            try:
-                return check_entries(_canonical(frame, layout, spec_id), where)
-            except (pa.ArrowException, ValueError, OverflowError) as e:
-                raise CorruptFileError(f"{where}: an entry does not have the types of a manifest: {e}") from e
-    return decode_manifest_fastavro(data, where=where, spec_id=spec_id, metadata_spec=metadata_spec)
+    if flat is None:
+        return None
+    blocks = [list(avro_blocks.read_blocks(m.data, m.header, m.where)) for m in manifests]
+    frame = _decode(blocks, flat, where)
+    if frame is None:
+        return None
+    try:
+        table = check_entries(_canonical(frame, layout, spec_id), where)
+    except (pa.ArrowException, ValueError, OverflowError) as e:
+        raise CorruptFileError(f"{where}: an entry does not have the types of a manifest: {e}") from e
+    if len(manifests) == 1:
+        return [table]
+    counts = [sum(b.count for b in of_one) for of_one in blocks]
+    return [table.slice(end - count, count) for end, count in zip(accumulate(counts), counts, strict=True)]
 
 
 @frozen
@@ -113,10 +177,11 @@ def _readable(t: Any) -> bool:
 _SYNC = bytes(16)
 
 
-def _decode(blocks: list[AvroBlock], fields: list[_FlatField], where: str) -> pl.DataFrame | None:
-    """The columns of the flat records of all blocks; None where polars gives up.
+def _decode(manifests: list[list[AvroBlock]], fields: list[_FlatField], where: str) -> pl.DataFrame | None:
+    """The columns of the flat records of all blocks of manifests; None where polars gives up.
 
-    An extra record at the end shows that the ones before it use up all their bytes: a wrong count would shift it.
+    An extra record at the end of each manifest shows that the ones before it use up all their bytes: a wrong count
+    would shift it.
     """
     # Not every process has a manifest to read, and this takes a while to import.
     import polars as pl
@@ -124,10 +189,16 @@ def _decode(blocks: list[AvroBlock], fields: list[_FlatField], where: str) -> pl
 
     mark = f"end-{uuid.uuid4()}"
     empty = b"".join(_least(f.avro_type, mark if f.column == "file_path" else "") for f in fields)
-    count, size = sum(b.count for b in blocks), sum(len(b.data) for b in blocks)
-    # Also keeps a wrong count from making polars reserve memory without end.
-    if count * _least_size(fields) > size:
-        raise CorruptFileError(f"{where}: {size} bytes can't hold the {count} entries of its blocks")
+    least = _least_size(fields)
+    counts = []
+    for blocks in manifests:
+        count, size = sum(b.count for b in blocks), sum(len(b.data) for b in blocks)
+        # Also keeps a wrong count from making polars reserve memory without end.
+        if count * least > size:
+            raise CorruptFileError(f"{where}: {size} bytes can't hold the {count} entries of its blocks")
+        counts.append(count)
+    marks = np.cumsum(np.array(counts) + 1) - 1
+    height = sum(counts) + len(counts)
     names = [f.column or f"unknown{i}" for i, f in enumerate(fields)]
     schema = {
         "type": "record",
@@ -136,7 +207,7 @@ def _decode(blocks: list[AvroBlock], fields: list[_FlatField], where: str) -> pl
     }
     file = avro_blocks.write_container(
         {"avro.schema": json.dumps(schema)},
-        [AvroBlock(count + 1, b"".join([*(b.data for b in blocks), empty]))],
+        [AvroBlock(height, b"".join(data for blocks in manifests for data in (*(b.data for b in blocks), empty)))],
         codec="null",
         sync_marker=_SYNC,
     )
@@ -144,9 +215,13 @@ def _decode(blocks: list[AvroBlock], fields: list[_FlatField], where: str) -> pl
         frame = pl.read_avro(io.BytesIO(file), columns=[f.column for f in fields if f.column is not None])
     except (PolarsError, PanicException, OSError):
         return None
-    if frame.height != count + 1 or frame["file_path"][-1] != mark:
-        raise CorruptFileError(f"{where}: the {count} entries of its blocks do not use up their bytes")
-    return frame[:-1]
+    if frame.height != height or not (frame["file_path"].gather(marks) == mark).all():
+        raise CorruptFileError(f"{where}: the {height - len(counts)} entries of its blocks do not use up their bytes")
+    if len(counts) == 1:
+        return frame[:-1]
+    kept = np.ones(height, np.bool_)
+    kept[marks] = False
+    return frame.filter(kept)
 
 
 def _least(t: Any, text: str) -> bytes:

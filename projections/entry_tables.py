@@ -304,13 +304,17 @@ class EntryTables:
     def _fill(self, growing: Growing, table: EntryTable, missing: Sequence[ListedManifest], storage: Storage) -> None:
         batch: list[pa.Table] = []
         manifests: list[ListedManifest] = []
-        for listed in sorted(missing, key=lambda m: m.manifest.partition_spec_id):
-            full = sum(b.num_rows for b in batch) >= ROWS_PER_INSERT
-            if manifests and (full or manifests[-1].manifest.partition_spec_id != listed.manifest.partition_spec_id):
+        rows = 0
+        ordered = sorted(missing, key=lambda m: m.manifest.partition_spec_id)
+        found = self._entries.canonical_all(table.stream, ordered, storage, NOT_NEEDED)
+        for listed, entries in zip(ordered, found, strict=True):
+            same_spec = manifests and manifests[-1].manifest.partition_spec_id == listed.manifest.partition_spec_id
+            if manifests and (rows >= ROWS_PER_INSERT or not same_spec):
                 _add(growing, table, batch, manifests)
-                batch, manifests = [], []
-            batch.append(self._entries.canonical(table.stream, listed, storage, NOT_NEEDED))
+                batch, manifests, rows = [], [], 0
+            batch.append(entries)
             manifests.append(listed)
+            rows += entries.num_rows
         _add(growing, table, batch, manifests)
 
     # Merging

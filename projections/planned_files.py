@@ -23,6 +23,8 @@ from icecore.engine.state import TableState
 from icecore.projections.residuals import Residuals
 from icecore.projections.wide_filters import LEAVES_PER_NUMBER
 
+DENSE = 8
+"""How many numbers a table of places may have for each that is looked up in it."""
 FORMATS = {str(f): f for f in FileFormat}
 TASK_COLUMNS = (
     "file_path",
@@ -35,20 +37,21 @@ TASK_COLUMNS = (
     "sort_order_id",
     "first_row_id",
 )
+# Arrays of nothing: to make them of lists would import pandas, which takes a while.
 EMPTY = pa.table(
     {
-        "m": pa.array([], pa.int64()),
-        "ordinal": pa.array([], pa.int64()),
-        "file_path": pa.array([], pa.string()),
-        "file_format": pa.array([], pa.string()),
-        "spec_id": pa.array([], pa.int32()),
-        "record_count": pa.array([], pa.int64()),
-        "file_size_in_bytes": pa.array([], pa.int64()),
-        "sequence_number": pa.array([], pa.int64()),
-        "first_row_id": pa.array([], pa.int64()),
+        "m": pa.nulls(0, pa.int64()),
+        "ordinal": pa.nulls(0, pa.int64()),
+        "file_path": pa.nulls(0, pa.string()),
+        "file_format": pa.nulls(0, pa.string()),
+        "spec_id": pa.nulls(0, pa.int32()),
+        "record_count": pa.nulls(0, pa.int64()),
+        "file_size_in_bytes": pa.nulls(0, pa.int64()),
+        "sequence_number": pa.nulls(0, pa.int64()),
+        "first_row_id": pa.nulls(0, pa.int64()),
     }
 )
-EMPTY_PAIRS = pa.table({n: pa.array([], pa.int64()) for n in ("m", "ordinal", "dm", "dordinal")})
+EMPTY_PAIRS = pa.table({n: pa.nulls(0, pa.int64()) for n in ("m", "ordinal", "dm", "dordinal")})
 Codes = npt.NDArray[np.int64]
 
 
@@ -117,18 +120,17 @@ class PlannedFiles:
         return codes.reshape(-1).astype(np.int64), distinct
 
     def deletes_by_file(self) -> tuple[pa.Array, pa.Array]:
-        """For each file its delete files: offsets into the second array, which has rows of `deletes`."""
+        """For each file its delete files: offsets into the second array, which has places in `deletes`, in order."""
         count = self.files.num_rows
         if self.pairs.num_rows == 0 or count == 0:
             return pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.int64())
         # Pairs may be of files that are not among these: a plan can be cut down to some of its files.
         data = _places(self.files, self.pairs, "m", "ordinal")
         deletes = _places(self.deletes, self.pairs, "dm", "dordinal")
-        data, deletes = data[data >= 0], deletes[data >= 0]
-        order = np.lexsort((deletes, data))
-        offsets = np.zeros(count + 1, np.int32)
-        np.cumsum(np.bincount(data, minlength=count), out=offsets[1:])
-        return pa.array(offsets), pa.array(deletes[order])
+        # Sorted as numbers, which is much faster than sorting places by them.
+        keys = np.sort((data * self.deletes.num_rows + deletes)[data >= 0])
+        offsets = np.searchsorted(keys, np.arange(count + 1) * self.deletes.num_rows).astype(np.int32)
+        return pa.array(offsets), pa.array(keys % self.deletes.num_rows)
 
     def tasks(self) -> list[FileScanTask]:
         """One task for each file, whole."""
@@ -222,15 +224,21 @@ def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> 
     """The row of `entries` that each pair names by manifest and ordinal, -1 where there is none."""
     manifests, ordinals = (entries[n].to_numpy() for n in ("m", "ordinal"))
     wanted, ordinals_wanted = pairs[manifest].to_numpy(), pairs[ordinal].to_numpy()
-    known = np.unique(np.concatenate((manifests, wanted)))
-    stride = max(int(ordinals.max()), int(ordinals_wanted.max())) + 1
+    known = np.unique(manifests)
+    stride = int(ordinals.max()) + 1
+    number = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    there = (known[number] == wanted) & (ordinals_wanted < stride)
     have = np.searchsorted(known, manifests) * stride + ordinals
-    keys = np.searchsorted(known, wanted) * stride + ordinals_wanted
+    keys = np.where(there, number * stride + ordinals_wanted, 0)
+    size = len(known) * stride
+    if size <= DENSE * (len(have) + len(keys)):
+        places = np.full(size, -1, np.int64)
+        places[have] = np.arange(len(have))
+        return np.where(there, places[keys], -1)
     order = np.argsort(have, kind="stable")
     ordered = have[order]
-    places = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
-    found: Codes = np.where(ordered[places] == keys, order[places], -1)
-    return found
+    found = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return np.where(there & (ordered[found] == keys), order[found], -1)
 
 
 def _from_bits(numbers: Sequence[int]) -> int:

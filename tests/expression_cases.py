@@ -184,7 +184,7 @@ def literal_texts(column_type: PrimitiveType, pool: Sequence[Any]) -> list[str]:
 def leaf_texts(draw: st.DrawFn, name: str, column_type: PrimitiveType, pool: Sequence[Any]) -> str:
     """A SQL predicate on one column, most often with a literal near the values that it has."""
     near = st.sampled_from(literal_texts(column_type, pool) or ["NULL"])
-    literal = st.one_of(near, near, st.sampled_from(literal_texts(column_type, VALUES[column_type])))
+    literal = st.one_of(near, near, st.sampled_from(literal_texts(column_type, VALUES.get(column_type, pool))))
     kinds = ["compare", "compare", "compare", "flipped", "in", "not in", "between", "null", "distinct"]
     if isinstance(column_type, StringType):
         kinds += ["like", "like", "starts", "escape"]
@@ -244,7 +244,7 @@ def in_texts(column_type: PrimitiveType, pool: Sequence[Any]) -> list[str]:
             return [format(v, "f") for v in pool]
         case _:
             found = [t for t in literal_texts(column_type, pool) if t.startswith(("'", "X", "TRUE", "FALSE"))]
-            return found or in_texts(column_type, VALUES[column_type])
+            return found or in_texts(column_type, VALUES.get(column_type, pool))
 
 
 @st.composite

@@ -18,7 +18,6 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 VALUES = pa.large_binary()
-_NOTHING = pa.scalar(b"", VALUES)
 _TRUE, _FALSE = 1, 2
 _DECIMALS = ((9, 8, 4), (18, 9, 8), (38, 10, 16))
 _BINARY, _STRING, _UUID = 15, 16, 20
@@ -197,7 +196,7 @@ def _values(offsets: Ints, data: bytes) -> pa.LargeBinaryArray:
 
 
 def _join(heads: pa.LargeBinaryArray, bodies: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    return pc.binary_join_element_wise(heads, bodies, _NOTHING)
+    return pc.binary_join_element_wise(heads, bodies, pa.scalar(b"", VALUES))
 
 
 def _null_with(values: pa.LargeBinaryArray, like: pa.Array) -> pa.LargeBinaryArray:

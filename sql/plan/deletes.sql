@@ -2,6 +2,8 @@
 -- One row of a result is a pair: `m`, `ordinal` of a data file and `dm`, `dordinal` of a delete file. {data} and
 -- {deletes} are queries for the wide entries of the data and the delete manifests of the scan, {where} chooses the
 -- planned data files. {vectors}, {named}, {positions} and {equality} say whether there are delete files of the kind.
+-- {plain_bounds} are the bounds on paths without scheme and authority. The pairs are in no order, each is there once: an
+-- equality delete is of an unpartitioned spec, and then for all data files, or it is for those of its partition.
 
 -- name: kinds
 SELECT
@@ -17,7 +19,7 @@ WITH data AS MATERIALIZED (
     SELECT * FROM {data} AS e WHERE e.content = 0 AND e.status <> 2 AND ({where})
 ),
 deletes AS MATERIALIZED (
-    SELECT * FROM {deletes} AS d WHERE content <> 0 AND status <> 2
+    SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2
 ),
 vectors AS (
     SELECT
@@ -41,11 +43,12 @@ positions AS (
 equality AS (
     SELECT data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, TRUE AS same_partition
     FROM data JOIN deletes AS d ON d.partition_key = data.partition_key
-    WHERE {equality} AND d.content = 2 AND data.sequence_number < d.sequence_number AND ({equality_bounds})
-    UNION
+    WHERE {equality} AND d.content = 2 AND NOT list_contains($unpartitioned::INTEGER[], d.spec_id)
+      AND data.sequence_number < d.sequence_number AND ({equality_bounds})
+    UNION ALL
     SELECT data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, TRUE AS same_partition
     FROM data JOIN deletes AS d ON d.sequence_number > data.sequence_number
-    WHERE {equality} AND d.content = 2 AND d.spec_id IN (SELECT unnest($unpartitioned::INTEGER[]))
+    WHERE {equality} AND d.content = 2 AND list_contains($unpartitioned::INTEGER[], d.spec_id)
       AND ({equality_bounds})
 )
 SELECT m, ordinal, dm, dordinal, same_partition, TRUE AS is_vector FROM vectors
@@ -56,5 +59,4 @@ SELECT m, ordinal, dm, dordinal, same_partition, FALSE FROM (
     SELECT 1 FROM vectors AS v WHERE v.m = p.m AND v.ordinal = p.ordinal AND v.same_partition
 )
 UNION ALL
-SELECT m, ordinal, dm, dordinal, same_partition, FALSE FROM equality
-ORDER BY m, ordinal, dm, dordinal;
+SELECT m, ordinal, dm, dordinal, same_partition, FALSE FROM equality;

@@ -192,6 +192,7 @@ def test_a_registered_version_is_not_taken_back(
         publish(self, *args)
         raise Killed
 
+    assert table.metadata_location is not None
     with icecore.open(tmp_path / "other") as other:
         other.create_namespace("ns")
         with monkeypatch.context() as patch, pytest.raises(Killed):

@@ -22,7 +22,7 @@ from icecore.engine.formats.manifest_avro import decode_manifest_fastavro
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.transform import IdentityTransform
 from icecore.projections import entries
-from icecore.projections.entries import decode_manifest
+from icecore.projections.entries import decode_manifest, decode_manifests
 
 SYNC = bytes(range(16))
 Schema = dict[str, Any]
@@ -433,3 +433,47 @@ def test_a_wrong_number_of_entries_is_corrupt() -> None:
         for decoder in (decode_manifest, decode_manifest_fastavro):
             with pytest.raises(CorruptFileError, match="m-7"):
                 decoder(data, where="m-7", spec_id=0)
+
+
+def test_manifests_that_were_written_alike_are_decoded_at_once_and_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_long, by_text = (entry_schema(partition=(field("p", 1000, kind),)) for kind in ("long", "string"))
+    rows = [row({"p": i}, file_path=f"f{i}", record_count=i) for i in range(9)]
+    texts = [row({"p": "x"}, file_path="t")]
+    files = [
+        container(by_long, rows[:4]),
+        container(by_long, []),
+        container(by_long, rows[4:], "null", 40),
+        container(by_text, texts),
+        container(by_long, rows[:1]),
+    ]
+    several = [(f"m-{i}", data, 4) for i, data in enumerate(files)]
+    wanted = [decode_manifest(data, where=where, spec_id=4) for where, data, _ in several]
+    calls: list[int] = []
+    read = entries._decode
+    monkeypatch.setattr(entries, "_decode", lambda run, *rest: calls.append(len(run)) or read(run, *rest))
+    found = list(decode_manifests(several))
+    assert found == wanted
+    assert [t.num_rows for t in found] == [4, 0, 5, 1, 1]
+    assert calls == [3, 1, 1]
+    monkeypatch.setattr(entries, "BYTES_AT_ONCE", 1)
+    assert list(decode_manifests(several)) == wanted
+    assert list(decode_manifests([])) == []
+
+
+def test_the_error_names_the_manifest_that_is_damaged_among_several() -> None:
+    schema = entry_schema()
+    good = container(schema, [row(), row()], "null")
+    # One block says that it has a record less, the next one that it has a record more: together they would fit.
+    start = good.index(SYNC) + len(SYNC)
+    assert good[start] == 4
+    less, more = (good[:start] + bytes([count]) + good[start + 1 :] for count in (2, 6))
+    with pytest.raises(CorruptFileError, match="m-1"):
+        list(decode_manifests([("m-0", good, 0), ("m-1", less, 0), ("m-2", more, 0)]))
+    with pytest.raises(CorruptFileError, match="m-2"):
+        list(decode_manifests([("m-0", good, 0), ("m-1", good, 0), ("m-2", b"Obj\x01", 0)]))
+
+
+def test_spec_ids_are_not_mixed_up_among_manifests_written_alike() -> None:
+    data = container(entry_schema(), [row()])
+    found = list(decode_manifests([("m-0", data, 0), ("m-1", data, 3)]))
+    assert [t["spec_id"].to_pylist() for t in found] == [[0], [3]]
