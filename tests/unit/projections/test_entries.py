@@ -450,7 +450,12 @@ def test_manifests_that_were_written_alike_are_decoded_at_once_and_stay_apart(mo
     wanted = [decode_manifest(data, where=where, spec_id=4) for where, data, _ in several]
     calls: list[int] = []
     read = entries._decode
-    monkeypatch.setattr(entries, "_decode", lambda run, *rest: calls.append(len(run)) or read(run, *rest))
+
+    def counted(run: Any, *rest: Any) -> Any:
+        calls.append(len(run))
+        return read(run, *rest)
+
+    monkeypatch.setattr(entries, "_decode", counted)
     found = list(decode_manifests(several))
     assert found == wanted
     assert [t.num_rows for t in found] == [4, 0, 5, 1, 1]
