@@ -40,6 +40,8 @@ _OF_DELETES = (
 )
 _PATH_BOUNDS = ((f"lower_{PATH_FIELD_ID}", "<="), (f"upper_{PATH_FIELD_ID}", ">="))
 _PLAIN = "regexp_replace({0}, '^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?', '')"
+_ROOT = "regexp_extract({0}, '^(/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/)')"
+"""What a path that begins with it has in common with another: scheme and authority, or that there are none."""
 
 
 @frozen
@@ -99,20 +101,23 @@ def delete_pairs_between(data: str, deletes: str, columns: Mapping[str, str], ki
 
 
 def plain_bounds(columns: Mapping[str, str]) -> str:
-    """The bounds on paths of `d` without scheme and authority, to be selected beside the others."""
-    return "".join(f", {_PLAIN.format(f'd.{quote(c)}')} AS plain_{c}" for c, _ in _PATH_BOUNDS if c in columns)
+    """The bounds on paths of `d` without scheme and authority, and those two alone, to be selected too."""
+    found = [(c, f"d.{quote(c)}") for c, _ in _PATH_BOUNDS if c in columns]
+    return "".join(f", {_PLAIN.format(d)} AS plain_{c}, {_ROOT.format(d)} AS root_{c}" for c, d in found)
 
 
 def path_bounds(columns: Mapping[str, str]) -> str:
     """Whether the path of `data` may lie in the bounds of the position delete file `d`, which has `plain_bounds`.
 
-    Writers don't always agree on scheme and authority of one path, so it may lie there with or without them.
+    Writers don't always agree on scheme and authority of one path, so it may lie there with or without them. Where they
+    do agree, both ways to compare say the same, and the slow one is left out.
     """
     conditions = []
     for column, operator in _PATH_BOUNDS:
         if column in columns:
             bound = f"d.{quote(column)}"
-            plain = f"d.plain_{column} {operator} {_PLAIN.format('data.file_path')}"
+            differs = f"(d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column}))"
+            plain = f"({differs} AND d.plain_{column} {operator} {_PLAIN.format('data.file_path')})"
             conditions.append(f"({bound} IS NULL OR {bound} {operator} data.file_path OR {plain})")
     return " AND ".join(conditions) or "TRUE"
 

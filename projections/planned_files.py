@@ -224,15 +224,21 @@ def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> 
     """The row of `entries` that each pair names by manifest and ordinal, -1 where there is none."""
     manifests, ordinals = (entries[n].to_numpy() for n in ("m", "ordinal"))
     wanted, ordinals_wanted = pairs[manifest].to_numpy(), pairs[ordinal].to_numpy()
-    known = np.unique(manifests)
     stride = int(ordinals.max()) + 1
-    number = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    there = (known[number] == wanted) & (ordinals_wanted < stride)
-    have = np.searchsorted(known, manifests) * stride + ordinals
+    first, last = int(manifests.min()), int(manifests.max())
+    if (last - first + 1) * stride <= DENSE * (len(manifests) + len(wanted)):
+        known = last - first + 1
+        have, number = manifests - first, wanted - first
+        there = (number >= 0) & (number < known) & (ordinals_wanted < stride)
+    else:
+        names = np.unique(manifests)
+        known = len(names)
+        have, number = np.searchsorted(names, manifests), np.minimum(np.searchsorted(names, wanted), known - 1)
+        there = (names[number] == wanted) & (ordinals_wanted < stride)
+    have = have * stride + ordinals
     keys = np.where(there, number * stride + ordinals_wanted, 0)
-    size = len(known) * stride
-    if size <= DENSE * (len(have) + len(keys)):
-        places = np.full(size, -1, np.int64)
+    if known * stride <= DENSE * (len(have) + len(keys)):
+        places = np.full(known * stride, -1, np.int64)
         places[have] = np.arange(len(have))
         return np.where(there, places[keys], -1)
     order = np.argsort(have, kind="stable")
