@@ -165,7 +165,8 @@ def dying_at_commit(store: EventStore) -> Any:
     import contextlib
 
     @contextlib.contextmanager
-    def locked(connection: sqlite3.Connection, appended: Any = None) -> Any:
+    def locked(uncertain: Any = None) -> Any:
+        connection = store.connection()
         connection.execute("BEGIN IMMEDIATE")
         yield
         connection.execute("ROLLBACK")
