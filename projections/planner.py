@@ -33,7 +33,8 @@ from icecore.engine.state import TableState
 from icecore.projections import duck
 from icecore.projections.deletes import DeleteKinds, delete_pairs_sql
 from icecore.projections.entry_scope import Scope, used_columns
-from icecore.projections.entry_tables import EntryTable, EntryTables
+from icecore.projections.entry_table import EntryTable
+from icecore.projections.entry_tables import EntryTables
 from icecore.projections.file_order import in_list_order
 from icecore.projections.manifest_pruning import matching_manifests
 from icecore.projections.metrics_predicate import conjunction
