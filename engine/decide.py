@@ -20,6 +20,7 @@ from icecore.engine.manifest_changes import OWN_EVENT, ListedManifest, ManifestC
 from icecore.engine.manifest_merge import MAX_DEPTH, Clustering, bins_to_merge, entries_per_manifest
 from icecore.engine.manifest_summary import summarize
 from icecore.engine.metadata_builder import MetadataBuilder, Update
+from icecore.engine.properties import string_properties
 from icecore.engine.requirements import Requirement, requirements_for
 from icecore.engine.snapshot_summary import summary_of
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
@@ -66,9 +67,7 @@ class ProduceSnapshot:
     summary: Mapping[str, str] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        for key, value in self.summary.items():
-            if not isinstance(key, str) or not isinstance(value, str):
-                raise ValidationError(f"snapshot properties map strings to strings, found {key!r}: {value!r}")
+        string_properties(self.summary, "snapshot properties")
 
     @property
     def is_empty(self) -> bool:
