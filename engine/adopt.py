@@ -27,11 +27,10 @@ from icecore.engine.log.foreign import ForeignRows
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore
 from icecore.engine.register import metadata_version
-from icecore.engine.state import TableState
+from icecore.engine.state import TableState, is_file_system
 from icecore.engine.storage import Storage
 from icecore.engine.table_states import TableStates
 from icecore.engine.view_state import ViewState
-from icecore.projections.materialize import is_file_system
 
 MAX_ROUNDS = 50
 

@@ -14,7 +14,8 @@ from icecore.engine.log.foreign import Difference
 from icecore.engine.log.store import MODELS
 from icecore.engine.register import view_registration_payload
 from icecore.engine.view_replay import replayed_view
-from icecore.projections.materialize_view import move_view_pointers, write_view
+from icecore.projections.materialize_view import write_view
+from icecore.projections.pointers import move_pointers
 
 
 def take_in_view(adoption: Adoption, identifier: Identifier, location: str) -> None:
@@ -56,4 +57,4 @@ def _append(adoption: Adoption, stream: str, kind: str, payload: Mapping[str, An
     base = replayed_view(store, stream, done)
     state, written = write_view(store, adoption.adopter.storage, stream, base)
     assert state is not None, "an adopted view has a state"
-    move_view_pointers(store, adoption.adopter.models, state, written)
+    move_pointers(store, adoption.adopter.models, state, written)

@@ -20,9 +20,8 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.state import TableState
+from icecore.engine.state import TableState, is_file_system
 from icecore.engine.storage import Storage
-from icecore.projections.materialize import is_file_system
 
 LOG, FOREIGN = "log", "foreign"
 KEEPS = (LOG, FOREIGN)
