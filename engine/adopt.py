@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from attrs import define, field
 
-from icecore.engine.adoption import Adoption, Problem, next_version_file
+from icecore.engine.adoption import Adoption, Problem
 from icecore.engine.errors import ForeignCommitError, IcecoreError
 from icecore.engine.events import CATALOG_STREAM, is_view_stream
 from icecore.engine.file_follower import FileFollower
+from icecore.engine.foreign_commits import next_version_file, take_in_versions
+from icecore.engine.foreign_differences import true_differences, true_namespaces
 from icecore.engine.foreign_metadata import version_names
+from icecore.engine.foreign_names import take_in_names
+from icecore.engine.foreign_namespaces import take_in_gone, take_in_made
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.foreign import ForeignRows
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore
 from icecore.engine.register import metadata_version
-from icecore.engine.state import TableState
+from icecore.engine.state import TableState, is_file_system
 from icecore.engine.storage import Storage
 from icecore.engine.table_states import TableStates
 from icecore.engine.view_state import ViewState
-from icecore.projections.materialize import is_file_system
 
 MAX_ROUNDS = 50
 
@@ -159,10 +162,11 @@ class Adopter:
         """One transaction takes in all that can be; what fails is left out, and the rest is tried again."""
         failed: list[Problem] = []
         for _ in range(MAX_ROUNDS):
-            adoption = Adoption(self, suspects, frozenset(p.identifier for p in failed))
+            adoption = Adoption(self)
             try:
                 with self.store.write() as transaction:
-                    adoption.run(transaction)
+                    adoption.begin(transaction)
+                    _take_in(adoption, suspects, {p.identifier for p in failed})
             except IcecoreError as e:
                 if adoption.current is None or adoption.current in {p.identifier for p in failed}:
                     raise
@@ -186,3 +190,20 @@ class Adopter:
             if problem.text not in self._warned:
                 self._warned.add(problem.text)
                 warnings.warn(problem.text, ForeignCommitWarning, stacklevel=5)
+
+
+def _take_in(adoption: Adoption, suspects: Iterable[str], left_out: Collection[Identifier]) -> None:
+    """Appends the events, in an order in which each is possible, and moves what follows from them.
+
+    `suspects` are streams of file system tables whose folder may hold a new version. Raises what stands in the way of
+    the adoption's `current`.
+    """
+    namespaces = true_namespaces(adoption)
+    for namespace in namespaces:
+        take_in_made(adoption, namespace)
+    take_in_names(adoption, true_differences(adoption, left_out))
+    for namespace in namespaces:
+        take_in_gone(adoption, namespace)
+    for stream in suspects:
+        take_in_versions(adoption, stream, left_out)
+    adoption.advance()

@@ -1,37 +1,28 @@
-"""The catalog: a warehouse folder with its log, namespaces, tables and views."""
+"""The catalog: a warehouse folder with its log; what it says of namespaces, tables and views has modules of its own."""
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from attrs import evolve
 
-from icecore.engine import events as ev
 from icecore.engine.catalog_transaction import CatalogTransaction
-from icecore.engine.create import creation_updates
-from icecore.engine.errors import IcecoreError, ReadOnlyError, StorageError, ValidationError
-from icecore.engine.identifiers import Identifier, IdentifierLike, folder_name, identifier_tuple, namespace_tuple
-from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.errors import ReadOnlyError, StorageError, ValidationError
+from icecore.engine.identifiers import IdentifierLike, identifier_tuple
+from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log_tools import CatalogLogTools
+from icecore.engine.namespace_catalog import CatalogNamespaces
 from icecore.engine.provenance import provenance
-from icecore.engine.register import registration_payload
-from icecore.engine.replace import replaced_table
 from icecore.engine.repository import Repository
-from icecore.engine.requirements import ASSERT_CREATE
 from icecore.engine.scratch import sweep
-from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
-from icecore.engine.spec.partition import PartitionSpec
-from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.sort import SortOrder
-from icecore.engine.state import TableState
-from icecore.engine.storage import Storage, to_uri
-from icecore.engine.table import Table
+from icecore.engine.storage import Storage
+from icecore.engine.table_catalog import CatalogTables
 from icecore.engine.view_catalog import CatalogViews
 from icecore.engine.view_repository import ViewRepository
 from icecore.engine.warehouse_mapping import storage_of
@@ -67,7 +58,7 @@ def open_catalog(
     return Catalog(path, create=create, read_only=read_only, actor=actor, name=name)
 
 
-class Catalog(CatalogViews, CatalogLogTools):
+class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
     """A warehouse. Every change is one event of its log; everything else follows from the log."""
 
     def __init__(
@@ -122,244 +113,6 @@ class Catalog(CatalogViews, CatalogLogTools):
 
     def __repr__(self) -> str:
         return f"Catalog({str(self.path)!r})"
-
-    # Namespaces
-
-    def create_namespace(
-        self, namespace: IdentifierLike, properties: Mapping[str, str] | None = None, *, message: str | None = None
-    ) -> None:
-        """Raises NamespaceAlreadyExistsError."""
-        levels = namespace_tuple(namespace)
-        self._catalog_event(
-            ev.NAMESPACE_CREATED,
-            {"namespace": list(levels), "properties": _checked_properties(properties)},
-            lambda: self._models.check_new_namespace(levels),
-            message,
-        )
-
-    def list_namespaces(self, namespace: IdentifierLike = ()) -> list[Identifier]:
-        """The namespaces directly inside of one, or at the top. Raises NoSuchNamespaceError."""
-        self._repository.foreign.sync_if_changed()
-        parent = namespace_tuple(namespace) if namespace else ()
-        if parent:
-            self._models.namespace_properties(parent)
-        depth = len(parent) + 1
-        found = {n[:depth] for n in self._models.namespaces() if len(n) >= depth and n[: len(parent)] == parent}
-        return sorted(found)
-
-    def all_namespaces(self) -> list[Identifier]:
-        """All namespaces at any depth."""
-        self._repository.foreign.sync_if_changed()
-        return sorted(self._models.namespaces())
-
-    def load_namespace_properties(self, namespace: IdentifierLike) -> dict[str, str]:
-        """Raises NoSuchNamespaceError."""
-        self._repository.foreign.sync_if_changed()
-        return self._models.namespace_properties(namespace_tuple(namespace))
-
-    def update_namespace_properties(
-        self,
-        namespace: IdentifierLike,
-        removals: Sequence[str] = (),
-        updates: Mapping[str, str] | None = None,
-        *,
-        message: str | None = None,
-    ) -> None:
-        """Raises NoSuchNamespaceError, ValidationError where a key is both removed and updated."""
-        levels, new = namespace_tuple(namespace), _checked_properties(updates)
-        if both := sorted(set(removals) & set(new)):
-            raise ValidationError(f"the properties {both} are both removed and updated")
-        payload = {"namespace": list(levels), "updates": new, "removals": sorted(set(removals))}
-        self._catalog_event(
-            ev.NAMESPACE_PROPERTIES_UPDATED, payload, lambda: self._models.namespace_properties(levels), message
-        )
-
-    def drop_namespace(self, namespace: IdentifierLike, *, message: str | None = None) -> None:
-        """Raises NamespaceNotEmptyError, NoSuchNamespaceError."""
-        levels = namespace_tuple(namespace)
-        self._catalog_event(
-            ev.NAMESPACE_DROPPED, {"namespace": list(levels)}, lambda: self._models.check_empty(levels), message
-        )
-
-    def _catalog_event(self, kind: str, payload: dict[str, Any], check: Any, message: str | None) -> None:
-        self._repository.append_simple(ev.CATALOG_STREAM, kind, payload, provenance(self.actor, message=message), check)
-
-    # Tables
-
-    def create_table(
-        self,
-        identifier: IdentifierLike,
-        schema: Schema | pa.Schema,
-        *,
-        partition_spec: PartitionSpec | Sequence[str] | None = None,
-        sort_order: SortOrder | Sequence[str] | None = None,
-        location: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        format_version: int = DEFAULT_FORMAT_VERSION,
-        message: str | None = None,
-        author: str | None = None,
-    ) -> Table:
-        """Makes an empty table. Field ids are assigned anew; spec and order may be terms, as in `bucket(8, id)`.
-
-        Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError.
-        """
-        name = identifier_tuple(identifier)
-        self._repository.foreign.sync_if_changed()
-        self._models.check_new_name(name)
-        table_uuid = str(uuid.uuid4())
-        updates = creation_updates(
-            table_uuid,
-            self.new_location(name, table_uuid, location),
-            schema,
-            partition_spec,
-            sort_order,
-            _checked_properties(properties),
-            format_version,
-        )
-        payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}
-        state = self._repository.create(
-            ev.table_stream(table_uuid),
-            ev.TABLE_CREATED,
-            payload,
-            name,
-            provenance(self.actor, message=message, author=author),
-        )
-        return self._table(state)
-
-    def replace_table(
-        self,
-        identifier: IdentifierLike,
-        schema: Schema | pa.Schema,
-        *,
-        partition_spec: PartitionSpec | Sequence[str] | None = None,
-        sort_order: SortOrder | Sequence[str] | None = None,
-        location: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        format_version: int | None = None,
-        message: str | None = None,
-        author: str | None = None,
-    ) -> Table:
-        """Makes a table empty under a new schema, spec and order; its uuid, snapshots and properties stay.
-
-        Columns that keep their name and type keep their id. Raises NoSuchTableError, ValidationError.
-        """
-        table = self.load_table(identifier)
-        where = None if location is None else to_uri(location).rstrip("/")
-        change = replaced_table(
-            schema, partition_spec, sort_order, where, _checked_properties(properties), format_version
-        )
-        with table.transaction(message=message, author=author) as transaction:
-            transaction.add(change)
-        return table
-
-    def create_or_replace_table(self, identifier: IdentifierLike, schema: Schema | pa.Schema, **options: Any) -> Table:
-        """Replaces the table where there is one, else makes it; with the options of both.
-
-        Raises NoSuchNamespaceError, ValidationError, TableAlreadyExistsError where a view has the name.
-        """
-        exists = self.table_exists(identifier)
-        return (self.replace_table if exists else self.create_table)(identifier, schema, **options)
-
-    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
-        """Where a new table or view goes that is given no location: a folder of its own."""
-        if location is not None:
-            return to_uri(location).rstrip("/")
-        folder = self.path.joinpath(*map(folder_name, identifier))
-        uri = to_uri(folder)
-        if folder.exists() or self._models.location_in_use(uri):
-            uri += f"-{table_uuid[:8]}"
-        return uri
-
-    def load_table(self, identifier: IdentifierLike) -> Table:
-        """Raises NoSuchTableError."""
-        name = identifier_tuple(identifier)
-        return self._table(self._repository.state(self._repository.foreign.stream_of(name, self._models.table_stream)))
-
-    def _table(self, state: TableState) -> Table:
-        return Table(self._repository, self._planner, state, self.actor)
-
-    def table_exists(self, identifier: IdentifierLike) -> bool:
-        self._repository.foreign.sync_if_changed()
-        found = self._models.find(identifier_tuple(identifier))
-        return found is not None and found[0] == "table"
-
-    def list_tables(self, namespace: IdentifierLike) -> list[Identifier]:
-        """Raises NoSuchNamespaceError."""
-        levels = namespace_tuple(namespace)
-        self._repository.foreign.sync_if_changed()
-        self._models.namespace_properties(levels)
-        return [(*levels, name) for name, _ in self._models.names_in(levels, "table")]
-
-    def tables(self) -> Iterator[Table]:
-        """All tables, by name."""
-        self._repository.foreign.sync_if_changed()
-        for _, kind, stream in self._models.all_names():
-            if kind == "table":
-                yield self._table(self._repository.state(stream))
-
-    def rename_table(
-        self, from_identifier: IdentifierLike, to_identifier: IdentifierLike, *, message: str | None = None
-    ) -> Table:
-        """Raises NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
-        old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
-        self._repository.foreign.sync_if_changed()
-        stream = self._models.table_stream(old)
-
-        def check() -> None:
-            _same(self._models.table_stream(old), stream, old)
-            self._models.check_new_name(new)
-
-        self._repository.append_simple(
-            stream,
-            ev.TABLE_RENAMED,
-            {"from": list(old), "to": list(new)},
-            provenance(self.actor, message=message),
-            check,
-        )
-        state = self._repository.state(stream)
-        self._repository.files.follow(state)
-        return self._table(state)
-
-    def drop_table(self, identifier: IdentifierLike, *, message: str | None = None) -> None:
-        """Takes the name away; the log keeps the table, and its files stay. Raises NoSuchTableError."""
-        name = identifier_tuple(identifier)
-        self._repository.foreign.look_for(name)
-        stream = self._models.table_stream(name)
-        self._repository.append_simple(
-            stream,
-            ev.TABLE_DROPPED,
-            {"identifier": list(name)},
-            provenance(self.actor, message=message),
-            lambda: _same(self._models.table_stream(name), stream, name),
-        )
-        self._repository.files.follow(self._repository.state(stream))
-
-    def register_table(
-        self,
-        identifier: IdentifierLike,
-        metadata_location: str,
-        *,
-        location_mapping: Mapping[str, str] | None = None,
-        message: str | None = None,
-        author: str | None = None,
-    ) -> Table:
-        """Adopts a table by its metadata file, written by any engine; nothing of it is copied or changed.
-
-        `location_mapping` maps location prefixes in its metadata to where the files lie now. Raises
-        TableAlreadyExistsError, MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
-        """
-        name = identifier_tuple(identifier)
-        self._repository.foreign.sync_if_changed()
-        self._models.check_new_name(name)
-        payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
-        stream = ev.table_stream(table_uuid)
-        if self._store.row(MODELS, "get_head", stream=stream) is not None:
-            # The same table was here before, or still is under another name: a stream of its own tells them apart.
-            stream = ev.table_stream(f"{table_uuid}#{uuid.uuid4()}")
-        state = self._repository.create(
-            stream, ev.TABLE_REGISTERED, payload, name, provenance(self.actor, message=message, author=author)
-        )
-        return self._table(state)
 
     def transaction(
         self,
@@ -469,18 +222,6 @@ def _make_folder(path: Path) -> None:
         raise ReadOnlyError(f"can't make the warehouse folder {path}: {e.strerror}") from e
     except OSError as e:
         raise StorageError(f"can't make the warehouse folder {path}: {e.strerror}") from e
-
-
-def _checked_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
-    for key, value in (properties or {}).items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise ValidationError(f"properties map strings to strings, found {key!r}: {value!r}")
-    return dict(properties or {})
-
-
-def _same(found: str, expected: str, name: Identifier) -> None:
-    if found != expected:
-        raise IcecoreError(f"{dotted(name)} was replaced by another table meanwhile")
 
 
 __all__ = ["Catalog", "open_catalog"]

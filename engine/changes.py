@@ -9,6 +9,7 @@ from attrs import evolve
 
 from icecore.engine.decide import ChangeMetadata
 from icecore.engine.errors import ValidationError
+from icecore.engine.properties import string_properties
 from icecore.engine.schema_update import SchemaOp, evolve_schema
 from icecore.engine.sort_update import evolve_sort_order
 from icecore.engine.spec.metadata import SUPPORTED_FORMAT_VERSIONS, TableMetadata
@@ -29,9 +30,7 @@ COLUMN_PROPERTIES = (
 def changed_properties(updates: Mapping[str, str], removals: Iterable[str]) -> ChangeMetadata:
     """Sets and removes table properties. Raises ValidationError where a value is no string."""
     gone = tuple(sorted(set(removals)))
-    for key, value in updates.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise ValidationError(f"properties map strings to strings, found {key!r}: {value!r}")
+    string_properties(updates)
     if both := sorted(set(gone) & set(updates)):
         raise ValidationError(f"the properties {both} are both removed and updated")
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icecore.engine.decide import ChangeMetadata, Command, ProduceSnapshot, StaleRemovals, with_status
+from icecore.engine.decide import ChangeMetadata, Command, ProduceSnapshot, StaleRemovals
 from icecore.engine.dynamic_overwrite import REPLACE_PARTITIONS
 from icecore.engine.errors import ValidationError
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.manage_snapshots import CherryPick, move_main
 from icecore.engine.removal import Effects, removals_of
 from icecore.engine.repository import Repository

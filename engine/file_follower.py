@@ -14,10 +14,10 @@ from icecore.engine.errors import CorruptLogError, IcecoreError
 from icecore.engine.events import Event
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.state import TableState
+from icecore.engine.state import TableState, is_file_system
 from icecore.engine.storage import Storage
 from icecore.engine.table_states import TableStates
-from icecore.projections.materialize import Materializer, is_file_system
+from icecore.projections.materialize import Materializer
 
 
 class MaterializationWarning(UserWarning):

@@ -24,7 +24,7 @@ from icecore.engine.metadata_difference import metadata_difference
 from icecore.engine.register import metadata_version, parse_metadata_file
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.view import ViewMetadata
-from icecore.engine.state import COMMIT_SCHEME, FILE_SYSTEM, TableState
+from icecore.engine.state import TableState, is_file_system
 from icecore.engine.storage import Storage, to_uri
 from icecore.engine.view_state import ViewState
 
@@ -172,7 +172,7 @@ def original_bytes(payload: Mapping[str, Any]) -> bytes:
 def next_version(state: TableState, location: str) -> int:
     """The number of an adopted file: that of its name where it goes on from ours, so that ours never repeats one."""
     found = metadata_version(location)
-    if state.metadata.properties.get(COMMIT_SCHEME) == FILE_SYSTEM:
+    if is_file_system(state):
         # A name without a number (`<uuid>` from a metastore) leaves the next number free for us.
         is_numbered = location.rsplit("/", 1)[-1].startswith("v")
         return found if is_numbered and found > state.metadata_version else state.metadata_version

@@ -23,10 +23,10 @@ from icecore.engine.reachable import needed_files
 from icecore.engine.register import parse_metadata_file
 from icecore.engine.repository import Repository
 from icecore.engine.retention import check_gc
-from icecore.engine.state import COMMIT_SCHEME, FILE_SYSTEM, TableState, data_folder, metadata_folder
+from icecore.engine.state import TableState, data_folder, is_file_system, metadata_folder
 from icecore.engine.storage import Storage, to_uri
 from icecore.projections.forgotten_metadata import DELETED, FORGOTTEN
-from icecore.projections.materialize import VERSION_HINT
+from icecore.projections.version_hint import VERSION_HINT
 
 HOUR = 60 * 60 * 1000
 DEFAULT_AGE_MS = 3 * 24 * HOUR
@@ -351,7 +351,7 @@ class _Marking:
     def _check_unadopted(self, state: TableState) -> None:
         """Raises CommitConflictError where another engine's commit is not in the log: what it needs is not known."""
         self._repository.check_pointer(state)
-        if state.metadata.properties.get(COMMIT_SCHEME) == FILE_SYSTEM and state.metadata_location is not None:
+        if is_file_system(state) and state.metadata_location is not None:
             folder, after = state.metadata_location.rsplit("/", 1)[0], state.metadata_version + 1
             storage = self._repository.storage_of(state)
             for ending in (".metadata.json", ".gz.metadata.json", ".metadata.json.gz"):

@@ -14,13 +14,14 @@ from attrs import define, evolve, field, frozen
 from icecore.engine.conflicts import Check, Pin
 from icecore.engine.copy_on_write import lineage_schema, survivors, write_again
 from icecore.engine.data.read import DeleteCache, read_task
-from icecore.engine.decide import ManifestRemoval, ProduceSnapshot
+from icecore.engine.decide import ProduceSnapshot
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.merge_on_read import Positions, merges_on_read, select_rows, write_deletes
 from icecore.engine.name_mapping import table_name_mapping
+from icecore.engine.new_manifests import ManifestRemoval
 from icecore.engine.repository import Repository
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent, ManifestEntryStatus

@@ -178,7 +178,7 @@ class Repository:
         kind: str,
         payload: Mapping[str, Any],
         provenance: Provenance,
-        check_inside: Callable[[], None],
+        check_inside: Callable[[], object],
     ) -> Event:
         """Appends an event that needs no decision beyond a check made inside of the lock."""
         for left in reversed(range(FOREIGN_ATTEMPTS)):

@@ -10,18 +10,18 @@ from typing import Any
 from attrs import evolve, frozen
 
 from icecore.engine import events as ev
-from icecore.engine.adoption import Adoption, is_same_table, next_version_file
+from icecore.engine.adoption import Adoption
 from icecore.engine.errors import ForeignCommitError, IcecoreError, MissingFileError, ValidationError
 from icecore.engine.events import Provenance, is_view_stream
+from icecore.engine.foreign_commits import is_same_table, next_version_file
 from icecore.engine.foreign_metadata import Chain, ForeignFile, chain_from, read_foreign
 from icecore.engine.formats.metadata_json import table_metadata_to_dict
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.state import TableState
+from icecore.engine.state import TableState, is_file_system
 from icecore.engine.storage import Storage
-from icecore.projections.materialize import is_file_system
 
 LOG, FOREIGN = "log", "foreign"
 KEEPS = (LOG, FOREIGN)
@@ -57,7 +57,7 @@ def resolve(repository: Repository, stream: str, keep: str, provenance: Provenan
         pass
     else:
         raise ValidationError(f"{dotted(repository.state(stream).identifier)}: there is no conflict to resolve")
-    adoption = Adoption(foreign, ())
+    adoption = Adoption(foreign)
     with repository.store.write() as transaction:
         adoption.begin(transaction)
         _Resolution(repository, adoption, repository.state(stream), provenance).run(keep)

@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import field, frozen
 
-from icecore.engine.decide import ManifestRemoval, ProduceSnapshot, with_status
+from icecore.engine.decide import ProduceSnapshot
 from icecore.engine.errors import CorruptLogError, NoSuchSnapshotError, ValidationError
 from icecore.engine.events import Event
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.log.content import decode_content
 from icecore.engine.manifest_changes import changes_of
+from icecore.engine.new_manifests import ManifestRemoval
 from icecore.engine.repository import Repository
 from icecore.engine.revert_facets import Refuse
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus

@@ -10,9 +10,10 @@ import itertools
 from collections.abc import Iterator
 from typing import assert_never
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.field_edits import FieldEdits, FieldMove
 from icecore.engine.schema_ops import (
     UNSET,
     AddColumn,
@@ -47,13 +48,6 @@ DEFAULTS_SINCE_VERSION = 3
 _NULL_DEFAULT_ONLY = (UnknownType, VariantType, GeometryType, GeographyType)
 
 
-@frozen
-class _Move:
-    field_id: int
-    position: MovePosition
-    reference_id: int | None
-
-
 class SchemaChanges:
     """Collects the operations of one batch; `fields` gives the result. Methods raise ValidationError.
 
@@ -77,12 +71,9 @@ class SchemaChanges:
         self._format_version = format_version
         self._specs = specs
         self._allow_incompatible = allow_incompatible_changes
-        self._deletes: set[int] = set()
-        self._updates: dict[int, NestedField] = {}
-        self._adds: dict[int | None, list[int]] = {}
+        self._edits = FieldEdits()
         self._added_parents: dict[int, int | None] = {}
         self._added_names: dict[str, int] = {}
-        self._moves: dict[int | None, list[_Move]] = {}
 
     def record(self, op: SchemaOp) -> None:
         """Notes one operation. Raises ValidationError where it can't be done, alone or beside those before it."""
@@ -105,7 +96,7 @@ class SchemaChanges:
                     schema,
                     format_version=self._format_version,
                     case_sensitive=self.case_sensitive,
-                    deleted=frozenset(self._deletes),
+                    deleted=frozenset(self._edits.deletes),
                 ):
                     self.record(inner)
             case _:
@@ -113,7 +104,7 @@ class SchemaChanges:
 
     def fields(self) -> tuple[NestedField, ...]:
         """The top-level fields after all that was recorded."""
-        return self._apply_struct(self._schema.fields, None)
+        return self._edits.applied(self._schema.fields)
 
     # Finding columns
 
@@ -126,10 +117,10 @@ class SchemaChanges:
         """The column with what the batch did to it already; an added one where the old one is deleted."""
         existing = self._existing(path)
         added = self._added_names.get(self._key(path))
-        if added is not None and (existing is None or existing.field_id in self._deletes):
-            return self._updates[added]
+        if added is not None and (existing is None or existing.field_id in self._edits.deletes):
+            return self._edits.updates[added]
         found = existing or self._schema.find_field(path, self.case_sensitive)
-        return self._updates.get(found.field_id, found)
+        return self._edits.updates.get(found.field_id, found)
 
     def _key(self, path: str) -> str:
         return path if self.case_sensitive else path.lower()
@@ -148,7 +139,7 @@ class SchemaChanges:
 
     def _check_changeable(self, field_id: int, path: str, verb: str) -> None:
         for step in self._lineage(field_id):
-            if step in self._deletes:
+            if step in self._edits.deletes:
                 raise ValidationError(f"column {path!r} can't be {verb}: the same change deletes it")
             parent = self._parent_id(step)
             holder = None if parent is None else self._schema.find_field(parent).field_type
@@ -193,7 +184,7 @@ class SchemaChanges:
         prefix = "" if parent_id is None else self._schema.name_of(parent_id) + "."
         path = prefix + op.name
         existing = self._existing(path)
-        if existing is not None and existing.field_id not in self._deletes:
+        if existing is not None and existing.field_id not in self._edits.deletes:
             raise ValidationError(f"column {path!r} can't be added: there is one already")
         if self._key(path) in self._added_names:
             raise ValidationError(f"column {path!r} is added twice")
@@ -207,8 +198,8 @@ class SchemaChanges:
         field_type = self._fresh(op.field_type)
         field = NestedField(field_id, op.name, field_type, op.required, op.doc, default, default)
         self._check_added(field, path)
-        self._updates[field_id] = field
-        self._adds.setdefault(parent_id, []).append(field_id)
+        self._edits.updates[field_id] = field
+        self._edits.adds.setdefault(parent_id, []).append(field_id)
         self._added_parents[field_id] = parent_id
         for name in {path, ".".join((*op.parent, op.name))}:
             self._added_names[self._key(name)] = field_id
@@ -273,13 +264,13 @@ class SchemaChanges:
             field = self._schema.find_field(path, self.case_sensitive)
         field_id = field.field_id
         self._check_struct_field(field_id, path, "deleted")
-        moved = (i for moves in self._moves.values() for m in moves for i in (m.field_id, m.reference_id))
-        for changed in itertools.chain(self._updates, moved):
+        moved = (i for moves in self._edits.moves.values() for m in moves for i in (m.field_id, m.reference_id))
+        for changed in itertools.chain(self._edits.updates, moved):
             if changed is not None and field_id in self._lineage(changed):
                 raise ValidationError(f"column {path!r} can't be deleted: the same change adds to, updates or moves it")
-        if field_id not in self._deletes:
+        if field_id not in self._edits.deletes:
             self._check_changeable(field_id, path, "deleted")
-        self._deletes.add(field_id)
+        self._edits.deletes.add(field_id)
 
     def _rename(self, path: str, new_name: str) -> None:
         field = self._current(path)
@@ -287,7 +278,7 @@ class SchemaChanges:
         self._check_changeable(field.field_id, path, "renamed")
         if not new_name:
             raise ValidationError(f"column {path!r} can't be renamed: the new name is empty")
-        self._updates[field.field_id] = evolve(field, name=new_name)
+        self._edits.updates[field.field_id] = evolve(field, name=new_name)
 
     def _update(self, field: NestedField, path: str, op: UpdateColumn) -> None:
         changed = field
@@ -304,7 +295,7 @@ class SchemaChanges:
         self._check_changeable(field.field_id, path, "updated")
         if (changed.doc, changed.write_default) != (field.doc, field.write_default):
             self._check_struct_field(field.field_id, path, "given a doc or default")
-        self._updates[field.field_id] = changed
+        self._edits.updates[field.field_id] = changed
 
     def _with_required(self, field: NestedField, path: str, required: bool) -> NestedField:
         added_with_default = field.field_id in self._added_parents and field.initial_default is not None
@@ -361,47 +352,4 @@ class SchemaChanges:
                 raise ValidationError(
                     f"column {op.path!r} can't be moved {op.position} {op.reference!r}: they are in different structs"
                 )
-        self._moves.setdefault(parent_id, []).append(_Move(field_id, op.position, reference_id))
-
-    # Applying
-
-    def _apply_struct(self, fields: tuple[NestedField, ...], parent_id: int | None) -> tuple[NestedField, ...]:
-        kept = [self._apply_field(f) for f in fields if f.field_id not in self._deletes]
-        kept += [self._updates[i] for i in self._adds.get(parent_id, ())]
-        for move in self._moves.get(parent_id, ()):
-            _apply_move(kept, move)
-        return tuple(kept)
-
-    def _apply_field(self, field: NestedField) -> NestedField:
-        changed = self._updates.get(field.field_id, field)
-        if changed.field_type != field.field_type:
-            return changed
-        return evolve(changed, field_type=self._apply_type(field.field_type, field.field_id))
-
-    def _apply_type(self, field_type: Type, field_id: int) -> Type:
-        match field_type:
-            case StructType(fields=fields):
-                return StructType(self._apply_struct(fields, field_id))
-            case ListType() as t:
-                element = self._apply_field(t.element_field)
-                return evolve(t, element=element.field_type, element_required=element.required)
-            case MapType() as t:
-                value = self._apply_field(t.value_field)
-                return evolve(t, value=value.field_type, value_required=value.required)
-            case _:
-                return field_type
-
-
-def _apply_move(fields: list[NestedField], move: _Move) -> None:
-    ids = [f.field_id for f in fields]
-    moved = fields.pop(ids.index(move.field_id))
-    ids.remove(move.field_id)
-    match move.position:
-        case MovePosition.FIRST:
-            fields.insert(0, moved)
-        case MovePosition.BEFORE:
-            fields.insert(ids.index(move.reference_id), moved)  # type: ignore[arg-type]  # checked when recorded
-        case MovePosition.AFTER:
-            fields.insert(ids.index(move.reference_id) + 1, moved)  # type: ignore[arg-type]
-        case _:
-            assert_never(move.position)
+        self._edits.moves.setdefault(parent_id, []).append(FieldMove(field_id, op.position, reference_id))

@@ -287,3 +287,8 @@ def state_from_dict(obj: Mapping[str, Any]) -> TableState:
         obj["dropped"],
         obj["pending"],
     )
+
+
+def is_file_system(state: TableState) -> bool:
+    """Whether a table's versions are told by the names of its metadata files, as `HadoopCatalog` has it (MD7)."""
+    return state.metadata.properties.get(COMMIT_SCHEME) == FILE_SYSTEM

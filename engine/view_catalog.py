@@ -135,10 +135,7 @@ class CatalogViews(ABC):
         self._views.repository.check_writable()
         self._models.check_new_name(name)
         payload, view_uuid = view_registration_payload(name, metadata_location, self._views.repository.storage)
-        stream = view_stream(view_uuid)
-        if self._models.has_stream(stream):
-            # The same view was here before, or still is under another name: a stream of its own tells them apart.
-            stream = view_stream(f"{view_uuid}#{uuid.uuid4()}")
+        stream = self._models.unused_stream(view_stream(view_uuid))
         who = provenance(self.actor, message=message, author=author)
         return self._view(self._views.register(stream, name, payload, who))
 

@@ -11,6 +11,7 @@ from icecore.engine.data.arrow_schema import arrow_to_schema
 from icecore.engine.errors import ValidationError
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.read_models import dotted
+from icecore.engine.properties import string_properties
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import ViewVersion
 from icecore.engine.storage import to_uri
@@ -71,8 +72,7 @@ class ViewDefinition:
 def property_updates(properties: Mapping[str, str] | None, comment: str | None = None) -> list[Update]:
     """The update that sets properties, with the comment as one; none where there is nothing to set."""
     found = dict(properties or {}) | ({} if comment is None else {COMMENT: comment})
-    _check_strings(found, "properties")
-    return [{"action": "set-properties", "updates": found}] if found else []
+    return [{"action": "set-properties", "updates": string_properties(found, "a view's properties")}] if found else []
 
 
 def location_updates(location: str | None) -> list[Update]:
@@ -93,12 +93,6 @@ def _schema(given: Schema | pa.Schema | None, version: ViewVersion, name: Identi
 
 def _summary(summary: Mapping[str, str] | None) -> dict[str, str]:
     """The summary of a new version: the engine that makes it (V1), and what the caller says."""
-    _check_strings(summary or {}, "summary")
+    given = string_properties(summary, "a view's summary")
     name, _, version = engine_version().partition(" ")
-    return {"engine-name": name, "engine-version": version} | dict(summary or {})
-
-
-def _check_strings(values: Mapping[str, str], what: str) -> None:
-    for key, value in values.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise ValidationError(f"a view's {what} map strings to strings, found {key!r}: {value!r}")
+    return {"engine-name": name, "engine-version": version} | given

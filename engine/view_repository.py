@@ -31,7 +31,8 @@ from icecore.engine.view_state import (
     fold_view,
     view_metadata_folder,
 )
-from icecore.projections.materialize_view import catch_up_view, move_view_pointers, write_view
+from icecore.projections.materialize_view import catch_up_view, write_view
+from icecore.projections.pointers import move_pointers
 
 UpdatesAt = Callable[[int], Iterable[Update]]
 """Gives the updates of a commit for the time (ms) at which it is made."""
@@ -305,7 +306,7 @@ class ViewRepository:
         except Exception:
             return
         if state is not None:
-            move_view_pointers(store, self.repository.models, state, written)
+            move_pointers(store, self.repository.models, state, written)
 
     def _state_at_version(self, stream: str, version: int) -> ViewState | None:
         store = self.repository.store

@@ -24,7 +24,7 @@ from icecore.engine.sql_files import query
 from icecore.engine.state import TableState
 from icecore.projections import duck
 from icecore.projections.deletes import DeleteKinds, delete_pairs_between
-from icecore.projections.entry_tables import EntryTable
+from icecore.projections.entry_table import EntryTable
 from icecore.projections.planner import Planner
 from icecore.projections.predicate import plan_predicate
 

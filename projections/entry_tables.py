@@ -14,123 +14,33 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import duckdb
-import numpy as np
-import pyarrow as pa
-from attrs import define, evolve, field
+from attrs import define, field
 
 from icecore.engine.errors import StorageError, ValidationError
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.schema import Schema
 from icecore.engine.sql_files import query, quote
 from icecore.engine.storage import Storage
 from icecore.projections import duck
-from icecore.projections.entry_scope import Scope
-from icecore.projections.entry_typing import EntryTyping, Typed
+from icecore.projections.entry_expansion import NOT_NEEDED, expand, expected_cells
+from icecore.projections.entry_table import EntryTable, manifest_key
+from icecore.projections.entry_typing import EntryTyping
 from icecore.projections.manifest_entries import ManifestEntries
 from icecore.projections.segment_files import (
     FILE,
     NOTHING,
-    NUMBER_BITS,
     Growing,
     Segment,
     SegmentFolder,
     SegmentInfo,
     file_name,
 )
-from icecore.projections.segments import inherit_sequence_numbers, widen_all
+from icecore.projections.segment_merging import copy_all, files_to_merge, outgrown, worth_a_file
 
 MEMORY_VARIABLE = "ICECORE_CACHE_MEMORY"
 """How much memory loaded entries may take, as `512MB` or `2GB`: the name of an environment variable."""
 DEFAULT_MEMORY = "1GB"
 MOST_TABLES = 64
-ROWS_PER_INSERT = 65_536
-ROWS_OF_A_MANIFEST = 1_000
-"""What is assumed where a v1 writer left the counts out."""
-MANIFESTS_IN_MEMORY = 16
-CELLS_IN_MEMORY = 2_000_000
-MERGED_AT_ONCE = 4
-MOST_FILES = 8
-MOST_IDLE_MERGES = 1
-NOT_LOADED = frozenset(
-    {
-        "column_sizes",
-        "value_counts",
-        "null_value_counts",
-        "nan_value_counts",
-        "lower_bounds",
-        "upper_bounds",
-    }
-)
-
-# Of the columns above, what the wide entries are not made of.
-NOT_NEEDED = frozenset({"column_sizes"})
-KEY_PARTS = 4
-
-
-def manifest_key(listed: ListedManifest) -> str:
-    """What tells manifests apart, together with all that entries inherit.
-
-    Ours have no length before they are written out; their paths are unique as they are.
-    """
-    m = listed.manifest
-    length = m.manifest_length if listed.is_foreign else 0
-    return f"{m.manifest_path}|{length}|{m.partition_spec_id}|{m.sequence_number}|{m.added_snapshot_id}"
-
-
-@define
-class EntryTable:
-    """The entries of one table: its segments, and which manifest is where.
-
-    `columns` maps the names of the columns that any segment has to their DuckDB types; `name` is that of a view over
-    what a scan looks into, while there is one. `kept` are manifests that no merge may leave behind now. `version`
-    changes whenever segments do. `passed_over` are files, and their manifests, that have nothing that others lack.
-    """
-
-    name: str
-    stream: str
-    typing: EntryTyping
-    folder: SegmentFolder | None
-    segments: list[Segment] = field(factory=list)
-    where: dict[str, int] = field(factory=dict)
-    columns: dict[str, str] = field(factory=dict)
-    kept: frozenset[str] = frozenset()
-    passed_over: dict[str, tuple[str, ...]] = field(factory=dict)
-    version: int = 0
-
-    @property
-    def schema(self) -> Schema:
-        return self.typing.schema
-
-    @property
-    def numbers(self) -> dict[str, int]:
-        """The numbers of the loaded manifests by path, as `m` has them."""
-        return {key.rsplit("|", KEY_PARTS)[0]: number for key, number in self.where.items()}
-
-    def changed(self) -> None:
-        """Brings what follows from the segments up to date; a manifest of several is taken from the first."""
-        self.version += 1
-        self.columns = {}
-        self.where = {}
-        for segment in self.segments:
-            self.columns = {**segment.usable_columns(self.typing), **self.columns}
-            for number, key in enumerate(segment.info.manifests):
-                self.where.setdefault(key, segment.offset + number)
-
-    def segment(self, number: int) -> Segment:
-        return next(s for s in self.segments if s.number == number)
-
-    def in_memory(self) -> Segment | None:
-        return next((s for s in self.segments if s.path is None), None)
-
-    def scope(self, manifests: Sequence[ListedManifest]) -> Scope:
-        """Where these manifests are; those that are not loaded are not in it."""
-        found = [(n, m.manifest.first_row_id) for m in manifests if (n := self.where.get(manifest_key(m))) is not None]
-        numbers = np.array([n for n, _ in found], np.int64)
-        for segment in self.segments:
-            inside = numbers[(numbers >> NUMBER_BITS) == segment.number] - segment.offset
-            segment.looked_for.update(inside.tolist())
-        return Scope.of(self.segments, self.typing, numbers, [first for _, first in found], len(manifests))
 
 
 @define
@@ -183,16 +93,16 @@ class EntryTables:
         looked_for: Iterable[ListedManifest] = (),
     ) -> None:
         """Makes sure that the manifests are loaded; those in `looked_for` are not loaded, but kept where they are."""
-        missing = _missing(table, manifests)
+        missing = table.missing(manifests)
         if missing and table.folder is not None:
             self._attach_new(table, table.folder)
-            missing = _missing(table, manifests)
+            missing = table.missing(manifests)
         if missing:
             self._expand(table, missing, storage)
             table.kept = frozenset(manifest_key(m) for m in (*manifests, *looked_for))
             self._merge_if_many(table)
             table.kept = frozenset()
-            if _missing(table, manifests):
+            if table.missing(manifests):
                 raise StorageError(f"manifests of {table.stream} got lost among its segments")
 
     # Segments
@@ -271,11 +181,10 @@ class EntryTables:
     # Expansion
 
     def _expand(self, table: EntryTable, missing: Sequence[ListedManifest], storage: Storage) -> None:
-        rows = sum(_rows(m) for m in missing)
-        many = len(missing) >= MANIFESTS_IN_MEMORY or rows * (25 + 5 * _width(table)) >= CELLS_IN_MEMORY
+        many = worth_a_file(len(missing), expected_cells(table.typing, missing))
         if table.folder is not None and many and self._write(table, table.folder, missing, storage):
             return
-        missing = _missing(table, missing)
+        missing = table.missing(missing)
         segment = table.in_memory()
         if segment is None:
             number = self._next()
@@ -302,48 +211,25 @@ class EntryTables:
         return self._take_up(table, folder, file_name(growing.info), self._next()) is not None
 
     def _fill(self, growing: Growing, table: EntryTable, missing: Sequence[ListedManifest], storage: Storage) -> None:
-        batch: list[pa.Table] = []
-        manifests: list[ListedManifest] = []
-        rows = 0
         ordered = sorted(missing, key=lambda m: m.manifest.partition_spec_id)
         found = self._entries.canonical_all(table.stream, ordered, storage, NOT_NEEDED)
-        for listed, entries in zip(ordered, found, strict=True):
-            same_spec = manifests and manifests[-1].manifest.partition_spec_id == listed.manifest.partition_spec_id
-            if manifests and (rows >= ROWS_PER_INSERT or not same_spec):
-                _add(growing, table, batch, manifests)
-                batch, manifests, rows = [], [], 0
-            batch.append(entries)
-            manifests.append(listed)
-            rows += entries.num_rows
-        _add(growing, table, batch, manifests)
+        expand(growing, table.typing, zip(ordered, found, strict=True))
 
     # Merging
 
     def _merge_if_many(self, table: EntryTable) -> None:
         """Keeps files few: what is in memory moves to disk when it is much, files of like size become one."""
-        if table.folder is None:
-            return
-        memory = table.in_memory()
-        if memory is not None and (
-            len(memory.info.manifests) >= MANIFESTS_IN_MEMORY
-            or memory.info.rows * len(memory.info.columns) >= CELLS_IN_MEMORY
-        ):
+        if table.folder is not None and (memory := outgrown(table)) is not None:
             self._merge(table, table.folder, [memory])
-        files = sorted((s for s in table.segments if s.path is not None), key=lambda s: s.info.rows)
-        like = _alike(files)
-        if len(like) >= MERGED_AT_ONCE:
-            self._merge(table, table.folder, like)
-        elif len(files) > MOST_FILES:
-            self._merge(table, table.folder, files[: len(files) - MOST_FILES + MERGED_AT_ONCE])
+        if table.folder is not None and (files := files_to_merge(table)):
+            self._merge(table, table.folder, files)
 
     def _merge(self, table: EntryTable, folder: SegmentFolder, segments: Sequence[Segment]) -> None:
-        """Puts segments into one new file, without the manifests that nobody has looked for in a while."""
+        """Puts segments into one new file, which takes their place."""
         try:
             folder.sweep()
             with folder.writing(self.connection, _alias(self._next())) as growing:
-                taken: set[str] = set()
-                for segment in segments:
-                    self._copy(growing, table, segment, taken)
+                copy_all(growing, table, segments)
         except (OSError, duckdb.Error):
             # Many small files are slower, nothing else.
             table.folder = None
@@ -353,33 +239,6 @@ class EntryTables:
         for segment in segments:
             self._drop(table, segment)
         table.changed()
-
-    def _copy(self, growing: Growing, table: EntryTable, segment: Segment, taken: set[str]) -> None:
-        keys, idles, olds = [], [], []
-        for number, (key, idle) in enumerate(zip(segment.info.manifests, segment.info.idle, strict=True)):
-            idle = 0 if number in segment.looked_for or key in table.kept else idle + 1
-            if key not in taken and idle <= MOST_IDLE_MERGES:
-                keys.append(key)
-                idles.append(idle)
-                olds.append(number)
-        taken.update(keys)
-        if not keys:
-            return
-        first = len(growing.info.manifests)
-        numbers = np.arange(first, first + len(keys), dtype=np.int32)
-        renumbering = pa.table({"old": pa.array(olds, pa.int32()), "new": pa.array(numbers)})
-        columns = [n for n in segment.usable_columns(table.typing) if n != "m"]
-        self.connection.register("renumbering", renumbering)
-        try:
-            source = query(FILE, "renumbered").format(
-                entries=segment.entries, columns=", ".join(segment.column(n, table.typing) for n in columns)
-            )
-            types = {n: t for n in columns if n in segment.info.typed.types and (t := table.typing.type_of(n))}
-            had = segment.info.typed
-            typed = evolve(had, types=types, unreadable=had.unreadable & types.keys())
-            growing.add_query(source, typed, keys, idles)
-        finally:
-            self.connection.unregister("renumbering")
 
     # Letting go
 
@@ -436,52 +295,3 @@ def _connect(memory: str) -> duckdb.DuckDBPyConnection:
 
 def _alias(number: int) -> str:
     return f"segment_{number}"
-
-
-def _missing(table: EntryTable, manifests: Iterable[ListedManifest]) -> list[ListedManifest]:
-    found = {key: m for m in manifests if (key := manifest_key(m)) not in table.where}
-    return list(found.values())
-
-
-def _rows(listed: ListedManifest) -> int:
-    m = listed.manifest
-    counts = (m.added_files_count, m.existing_files_count, m.deleted_files_count)
-    return ROWS_OF_A_MANIFEST if None in counts else sum(c or 0 for c in counts)
-
-
-def _width(table: EntryTable) -> int:
-    """About how many fields have metrics: writers keep them for the first hundred by default."""
-    return min(len(table.schema.fields), 100)
-
-
-def _alike(files: Sequence[Segment]) -> list[Segment]:
-    """The longest run of files, by their rows, in which the largest is not much larger than the smallest."""
-    best: list[Segment] = []
-    for i, smallest in enumerate(files):
-        run = [s for s in files[i:] if s.info.rows <= MERGED_AT_ONCE * max(smallest.info.rows, 1)]
-        best = max(best, run, key=len)
-    return best
-
-
-def _add(growing: Growing, table: EntryTable, batch: Sequence[pa.Table], manifests: Sequence[ListedManifest]) -> None:
-    """Appends the entries of manifests of one spec."""
-    if not manifests:
-        return
-    counts = [b.num_rows for b in batch]
-    typing = table.typing
-    records = [m.manifest for m in manifests]
-    entries = inherit_sequence_numbers(pa.concat_tables(batch), records, counts)
-    wide = widen_all(entries, counts, schema=typing.schema, specs=typing.specs)
-    first = len(growing.info.manifests)
-    numbers = np.repeat(np.arange(first, first + len(counts), dtype=np.int32), counts)
-    left_out = NOT_LOADED | typing.ambiguous
-    columns = [c for c in wide.table.column_names if c not in left_out]
-    rows = wide.table.select(columns).append_column("m", pa.array(numbers))
-    spec_ids = {m.partition_spec_id for m in records}
-    typed = Typed(
-        {n: t for n, t in wide.types.items() if n not in left_out},
-        wide.unreadable - left_out,
-        wide.unknown,
-        {i: text for i in spec_ids if (text := typing.fields_of(i)) is not None},
-    )
-    growing.add(rows, typed, [manifest_key(m) for m in manifests])

@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from icecore.engine.byte_cache import ByteCache
-from icecore.engine.decide import with_status
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.log.content import decode_content
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore

@@ -6,80 +6,25 @@ heals at the next open, processes that catch up together write the same bytes, a
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from attrs import define, field, frozen
 
-from icecore.engine.errors import (
-    FileExistsInStorageError,
-    ForeignCommitError,
-    MissingFileError,
-)
 from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
 from icecore.engine.foreign_metadata import original_bytes
-from icecore.engine.formats.manifest_avro import write_manifest
-from icecore.engine.formats.manifest_list_avro import write_manifest_list
-from icecore.engine.formats.metadata_json import compress, table_metadata_to_json
-from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.manifest_changes import ListedManifest, changes_of
-from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.state import (
-    COMMIT_SCHEME,
-    FILE_SYSTEM,
-    METADATA_COMPRESSION,
-    TableFold,
-    TableState,
-)
+from icecore.engine.state import TableFold, TableState, is_file_system
 from icecore.engine.storage import Storage
+from icecore.projections.event_files import FOREIGN_METADATA, EventFiles, Expiring, metadata_bytes
 from icecore.projections.forgotten_metadata import Forgotten, note_forgotten, sweep
-from icecore.projections.manifest_entries import ManifestEntries, for_writing
+from icecore.projections.manifest_entries import ManifestEntries
+from icecore.projections.pointers import WrittenFile, move_pointers
 from icecore.projections.version_claims import VersionClaims
+from icecore.projections.version_hint import write_hint
 
-REMOVE_SNAPSHOTS = "remove-snapshots"
-VERSION_HINT = "version-hint.text"
-FOREIGN_METADATA = "foreign-metadata"
 CLAIMS_FOLDER = ".icecore/claims"
-_VERSIONED = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
-
-
-@frozen
-class WrittenFile:
-    location: str
-    kind: str
-    length: int
-    sha256: str
-    position: int
-
-
-@frozen
-class Expiring:
-    """Snapshots that later events of a batch remove, and the manifests that the others of the batch list."""
-
-    snapshot_ids: frozenset[int] = frozenset()
-    needed: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, events: Sequence[Event], models: ReadModels) -> Expiring:
-        if not any(REMOVE_SNAPSHOTS in e.payload_text for e in events):
-            return cls()
-        added, gone = set[int](), set[int]()
-        for event in events:
-            for update in event.payload.get("updates", ()):
-                if update["action"] == "add-snapshot":
-                    added.add(update["snapshot"]["snapshot-id"])
-                elif update["action"] == REMOVE_SNAPSHOTS:
-                    gone |= set(update["snapshot-ids"])
-        lists = (models.list_manifests(events[0].stream, i) or () for i in added - gone)
-        return cls(frozenset(gone), frozenset(m.manifest.manifest_path for listed in lists for m in listed))
-
-    def needs(self, snapshot_id: int, listed: ListedManifest) -> bool:
-        """Whether a manifest that a snapshot adds is to be written."""
-        return snapshot_id not in self.snapshot_ids or listed.manifest.manifest_path in self.needed
 
 
 @frozen
@@ -110,10 +55,11 @@ class Materializer:
     _models: ReadModels
     _entries: ManifestEntries
     _storage: Storage = field(factory=Storage)
-    _lengths: dict[str, int] = field(factory=dict)
+    _files: EventFiles = field(init=False)
     _claims: VersionClaims = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._files = EventFiles(self._store, self._models, self._entries)
         self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, self._storage)
 
     def catch_up(self, stream: str, base: TableState | None, storage: Storage) -> TableState | None:
@@ -150,7 +96,7 @@ class Materializer:
             if latest.pending:
                 continue
             for step in pending:
-                written += self.write_event(*step, storage, expired, forgotten)
+                written += self._files.write(*step, storage, expired, forgotten)
             pending, state = [], latest
         if state is not None:
             self._restore_foreign(events, state, storage)
@@ -224,201 +170,9 @@ class Materializer:
         """As `settle_claims`, inside of a write transaction that the caller holds."""
         self._claims.settle_all()
 
-    def write_event(
-        self,
-        event: Event,
-        before: TableState | None,
-        state: TableState,
-        storage: Storage,
-        expiring: Expiring | None = None,
-        forgotten: Forgotten | None = None,
-    ) -> list[WrittenFile]:
-        """Writes the files of one event, which leads from one state to the next. Writing them again is harmless.
-
-        What only snapshots need that later events remove is left out, and so are metadata files that later events take
-        out of the metadata log: those files may be deleted already (R2).
-        """
-        files = self._write_snapshots(event, state.metadata, storage, expiring or Expiring())
-        is_new = state.metadata_location != (before.metadata_location if before else None)
-        left_out = forgotten is not None and state.metadata_location in forgotten.own
-        if event.kind == TABLE_ADOPTED:
-            files.append(foreign_file(event))
-        elif is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED and not left_out:
-            files += self._write_metadata(event, state, storage)
-        return files
-
-    def _write_snapshots(
-        self, event: Event, metadata: TableMetadata, storage: Storage, expiring: Expiring
-    ) -> list[WrittenFile]:
-        files = []
-        for snapshot_id, changes in changes_of(event.payload, event.position).items():
-            for listed in changes.added:
-                if listed.position == event.position and expiring.needs(snapshot_id, listed):
-                    files.append(self._write_manifest(event, listed, metadata, storage))
-            if snapshot_id not in expiring.snapshot_ids:
-                files.append(self._write_list(event, snapshot_id, metadata, storage))
-        return files
-
-    def _write_manifest(
-        self, event: Event, listed: ListedManifest, metadata: TableMetadata, storage: Storage
-    ) -> WrittenFile:
-        manifest = listed.manifest
-        entries = self._entries.canonical(event.stream, listed, storage)
-        data = write_manifest(
-            for_writing(entries, manifest, metadata.format_version),
-            spec=metadata.spec_by_id(manifest.partition_spec_id),
-            schema=metadata.schema(),
-            all_fields=metadata.all_fields,
-            content=manifest.content,
-            format_version=metadata.format_version,
-            sync_marker=sync_marker(event, manifest.manifest_path),
-        )
-        return self._put(event, manifest.manifest_path, "manifest", data, storage)
-
-    def _write_list(self, event: Event, snapshot_id: int, metadata: TableMetadata, storage: Storage) -> WrittenFile:
-        snapshot = metadata.find_snapshot(snapshot_id)
-        location = snapshot.manifest_list
-        assert location is not None, "a snapshot made here has a manifest list"
-        manifests = self._models.list_manifests(event.stream, snapshot_id) or ()
-        data = write_manifest_list(
-            [m.with_length(self._length(m, storage)).manifest for m in manifests],
-            format_version=metadata.format_version,
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=snapshot.parent_snapshot_id,
-            sequence_number=snapshot.sequence_number,
-            first_row_id=snapshot.first_row_id,
-            sync_marker=sync_marker(event, location),
-        )
-        return self._put(event, location, "manifest-list", data, storage)
-
-    def _length(self, listed: ListedManifest, storage: Storage) -> int:
-        """The length of a manifest's file: known for foreign ones, noted or looked up for ours."""
-        if listed.is_foreign:
-            return listed.manifest.manifest_length
-        path = listed.manifest.manifest_path
-        if path not in self._lengths:
-            row = self._store.row(MODELS, "get_file", location=path)
-            self._lengths[path] = storage.size(path) if row is None else row["length"]
-        return self._lengths[path]
-
-    def _write_metadata(self, event: Event, state: TableState, storage: Storage) -> list[WrittenFile]:
-        location = state.metadata_location
-        assert location is not None, "the caller checked"
-        file_system = is_file_system(state)
-        return [self._put(event, location, "metadata", metadata_bytes(state), storage, exclusive=file_system)]
-
-    def _put(
-        self, event: Event, location: str, kind: str, data: bytes, storage: Storage, *, exclusive: bool = False
-    ) -> WrittenFile:
-        if exclusive:
-            create_same(storage, location, data)
-        else:
-            storage.write_atomic(location, data)
-        self._lengths[location] = len(data)
-        return WrittenFile(location, kind, len(data), hashlib.sha256(data).hexdigest(), event.position)
-
     def _move_pointers(self, advance: Advance, storage: Storage) -> None:
         state = advance.state
         assert state is not None, "the caller checked"
-        head = self._store.row(MODELS, "get_head", stream=advance.stream)
-        for f in advance.written:
-            self._store.execute(
-                MODELS,
-                "put_file",
-                location=f.location,
-                stream=advance.stream,
-                position=f.position,
-                kind=f.kind,
-                length=f.length,
-                sha256=f.sha256,
-            )
-        moved = self._store.execute(
-            MODELS,
-            "put_materialized",
-            stream=advance.stream,
-            version=state.stream_version,
-            metadata_location=state.metadata_location,
-        )
-        if not moved.rowcount or head is None or state.metadata_location is None:
-            return
-        identifier = self._models.identifier_of(advance.stream)
-        if identifier is not None and head["metadata_location"] != state.metadata_location:
-            self._share(identifier, head["metadata_location"], state.metadata_location)
-        note_forgotten(self._store, advance.stream, state.position, advance.forgotten, storage)
-        self._store.execute(MODELS, "note_hint", stream=advance.stream)
-
-    def _share(self, identifier: tuple[str, ...], known: str | None, metadata_location: str) -> None:
-        """Moves the pointer that other engines read. Raises ForeignCommitError where one of them did so meanwhile."""
-        key = {
-            "catalog": self._models.catalog_name,
-            "namespace": dotted(identifier[:-1]),
-            "name": identifier[-1],
-        }
-        shared = self._store.row(MODELS, "get_iceberg_table", **key)
-        if shared is not None and shared["metadata_location"] not in (known, metadata_location):
-            raise ForeignCommitError(
-                f"{dotted(identifier)}: another engine committed {shared['metadata_location']} through "
-                f"iceberg_tables; {metadata_location} of the log does not follow it, and the pointer stays"
-            )
-        self._store.execute(
-            MODELS, "put_iceberg_table", **key, metadata_location=metadata_location, iceberg_type="TABLE"
-        )
-
-
-def foreign_file(event: Event) -> WrittenFile:
-    """The metadata file that another engine wrote, as the event knows it."""
-    p = event.payload
-    return WrittenFile(
-        p["metadata-location"], FOREIGN_METADATA, p["metadata-length"], p["metadata-sha256"], event.position
-    )
-
-
-def is_file_system(state: TableState) -> bool:
-    return state.metadata.properties.get(COMMIT_SCHEME) == FILE_SYSTEM
-
-
-def metadata_bytes(state: TableState) -> bytes:
-    """The bytes of the state's metadata file."""
-    codec = state.metadata.properties.get(METADATA_COMPRESSION, "none").lower()
-    return compress(table_metadata_to_json(state.metadata), codec)
-
-
-def write_hint(state: TableState, location: str, storage: Storage) -> None:
-    """Writes the version hint beside a metadata file (MD7): a number, or the file's name without its ending."""
-    folder, name = location.rsplit("/", 1)
-    numbered = _VERSIONED.match(name) if is_file_system(state) else None
-    if is_file_system(state) and numbered is None:
-        # Another engine's file, found through iceberg_tables: those who follow the hint look for numbers.
-        return
-    hint = numbered[1] if numbered else name.removesuffix(".metadata.json")
-    storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode())
-
-
-def hint_of(state: TableState) -> str:
-    """What the version hint of a state with a metadata file says."""
-    assert state.metadata_location is not None, "the caller checked"
-    name = state.metadata_location.rsplit("/", 1)[-1]
-    return str(state.metadata_version) if is_file_system(state) else name.removesuffix(".metadata.json")
-
-
-def sync_marker(event: Event, location: str) -> bytes:
-    """The 16 bytes between the blocks of an Avro file; Avro leaves them free, here the event decides."""
-    name = location.rsplit("/", 1)[-1]
-    return hashlib.sha256(f"{event.event_id}/{name}".encode()).digest()[:16]
-
-
-def create_same(storage: Storage, location: str, data: bytes) -> None:
-    """Creates a file that must be new, or was made before with the very same bytes.
-
-    Raises ForeignCommitError where another writer made it.
-    """
-    try:
-        storage.create(location, data)
-    except FileExistsInStorageError:
-        found = b""
-        with contextlib.suppress(MissingFileError):
-            found = storage.read_bytes(location)
-        if found != data:
-            raise ForeignCommitError(
-                f"{location} was made by another writer: the table is a file system table, and that version is taken"
-            ) from None
+        if move_pointers(self._store, self._models, state, advance.written):
+            note_forgotten(self._store, advance.stream, state.position, advance.forgotten, storage)
+            self._store.execute(MODELS, "note_hint", stream=advance.stream)

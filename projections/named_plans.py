@@ -25,7 +25,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
-from icecore.projections.entry_tables import EntryTable
+from icecore.projections.entry_table import EntryTable
 from icecore.projections.planner import PlannedFiles, Planner
 from icecore.projections.segment_files import SEGMENT_VERSION
 

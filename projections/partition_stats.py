@@ -42,7 +42,7 @@ from icecore.engine.sql_files import query, quote
 from icecore.engine.state import TableState, metadata_folder
 from icecore.engine.storage import Storage
 from icecore.projections import duck
-from icecore.projections.entry_tables import EntryTable
+from icecore.projections.entry_table import EntryTable
 from icecore.projections.planner import Planner
 
 PARTITION_ID, DV_COUNT_ID = 1, 13

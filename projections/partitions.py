@@ -11,7 +11,7 @@ from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
-from icecore.projections.entry_tables import EntryTable
+from icecore.projections.entry_table import EntryTable
 from icecore.projections.partition_stats import counted_partitions, partition_column, partition_stats_schema
 from icecore.projections.planner import Planner
 

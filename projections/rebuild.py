@@ -11,7 +11,8 @@ from icecore.engine.events import CATALOG_STREAM, is_view_stream
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.read_models import dotted
-from icecore.engine.log.store import MODELS, SCHEMA, EventStore, statements
+from icecore.engine.log.sqlite_file import run_script
+from icecore.engine.log.store import MODELS, SCHEMA, EventStore
 from icecore.engine.repository import Repository
 from icecore.engine.sql_files import query
 from icecore.engine.view_repository import ViewRepository
@@ -35,8 +36,7 @@ def rebuild(store: EventStore, repository: Repository, views: ViewRepository) ->
         connection = store.connection()
         connection.execute("REINDEX")
         for name in ("drop_read_models", "read_models"):
-            for statement in statements(query(SCHEMA, name) + ";"):
-                connection.execute(statement)
+            run_script(connection, query(SCHEMA, name))
         for name in ("clear_iceberg_tables", "clear_iceberg_namespaces"):
             store.execute(MODELS, name, catalog=repository.models.catalog_name)
         for event in store.events():

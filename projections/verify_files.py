@@ -9,8 +9,8 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.reachable import shares_location
 from icecore.engine.repository import Repository
-from icecore.engine.state import TableState
-from icecore.projections.materialize import VERSION_HINT, hint_of, is_file_system
+from icecore.engine.state import TableState, is_file_system
+from icecore.projections.version_hint import VERSION_HINT, hint_of
 
 
 def version_problems(repository: Repository, state: TableState) -> Iterator[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec import single_value
-from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat, ManifestEntryStatus
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 
@@ -145,3 +145,12 @@ def row_to_file(row: Mapping[str, Any], spec: PartitionSpec, schema: Schema) -> 
         content_offset=row.get("content_offset"),
         content_size_in_bytes=row.get("content_size_in_bytes"),
     )
+
+
+def with_status(entries: pa.Table, status: ManifestEntryStatus, snapshot_id: int | None = None) -> pa.Table:
+    """The entries under another status and, where given, another snapshot id."""
+    rows = entries.num_rows
+    out = entries.set_column(0, ENTRY_SCHEMA.field("status"), pa.repeat(pa.scalar(int(status), pa.int32()), rows))
+    if snapshot_id is not None:
+        out = out.set_column(1, ENTRY_SCHEMA.field("snapshot_id"), pa.repeat(pa.scalar(snapshot_id, pa.int64()), rows))
+    return out.cast(ENTRY_SCHEMA)

@@ -12,7 +12,6 @@ from typing import Any
 
 import fastavro
 import orjson
-from attrs import evolve
 
 from icecore.engine.errors import CorruptFileError, IcecoreError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.formats import avro_blocks, avro_schema
@@ -66,7 +65,7 @@ def write_manifest_list(
     first_row_id: int | None = None,
     codec: str = "deflate",
 ) -> bytes:
-    """The bytes of a manifest list; `first_row_id` is the snapshot's (v3), see `assign_first_row_ids`.
+    """The bytes of a manifest list; `first_row_id` is the snapshot's (v3).
 
     Raises ValidationError where a manifest lacks what the version requires (L1), UnsupportedFormatVersionError for a
     version that isn't 1 to 3.
@@ -88,25 +87,6 @@ def write_manifest_list(
     metadata["format-version"] = str(format_version)
     rows = (_row(m, format_version) for m in manifests)
     return avro_blocks.write_container(metadata, _blocks(written, rows), codec=codec, sync_marker=sync_marker)
-
-
-def assign_first_row_ids(manifests: Iterable[ManifestFile], first_row_id: int) -> tuple[tuple[ManifestFile, ...], int]:
-    """Manifests with first row ids, and the table's next row id after them (RL2, RL4).
-
-    A data manifest without one gets the next; room is left for all its added and existing rows. Others keep theirs.
-    Raises ValidationError where such a manifest has no row counts.
-    """
-    out = []
-    following = first_row_id
-    for m in manifests:
-        if m.content is ManifestContent.DATA and m.first_row_id is None:
-            if m.added_rows_count is None or m.existing_rows_count is None:
-                raise ValidationError(f"{m.manifest_path}: its row counts are needed to assign first row ids")
-            out.append(evolve(m, first_row_id=following))
-            following += m.added_rows_count + m.existing_rows_count
-        else:
-            out.append(m)
-    return tuple(out), following
 
 
 def list_avro_schema(format_version: int) -> dict[str, Any]:

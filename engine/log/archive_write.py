@@ -20,7 +20,9 @@ from attrs import frozen
 from icecore.engine.errors import CommitConflictError, CorruptLogError, IcecoreError, StorageError, ValidationError
 from icecore.engine.events import Event
 from icecore.engine.log.archives import ARCHIVE, Archive
-from icecore.engine.log.store import ARCHIVED_FORMAT, EVENTS, EventStore, statements
+from icecore.engine.log.reader import EVENTS
+from icecore.engine.log.sqlite_file import run_script
+from icecore.engine.log.store import ARCHIVED_FORMAT, EventStore
 from icecore.engine.sql_files import query
 
 
@@ -119,8 +121,7 @@ def _write_file(store: EventStore, target: Path, first: int, last: int) -> Archi
 def _fill(store: EventStore, part: Path, first: int, last: int) -> None:
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
-        for statement in statements(query(ARCHIVE, "file_schema") + ";"):
-            connection.execute(statement)
+        run_script(connection, query(ARCHIVE, "file_schema"))
         connection.execute("BEGIN")
         for event in store.events(first - 1, last):
             connection.execute(query(EVENTS, "insert"), event.to_row())
@@ -177,8 +178,7 @@ def _read_back(part: Path) -> Iterator[Event]:
 
 def _move(store: EventStore, archive: Archive, states: Mapping[str, bytes], needed: set[int]) -> None:
     """Makes the file part of the log; inside of a write transaction, on which all of this depends."""
-    for statement in statements(query(ARCHIVE, "schema") + ";"):
-        store.connection().execute(statement)
+    run_script(store.connection(), query(ARCHIVE, "schema"))
     last = archive.last_position
     archive_id = store.execute(ARCHIVE, "put_archive", **_row(archive)).lastrowid
     for stream in store.rows(ARCHIVE, "streams_to_archive", up_to=last):

@@ -12,15 +12,13 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 
 from icecore.engine.errors import CorruptLogError, MissingArchiveError
+from icecore.engine.log.sqlite_file import SqliteFile
 from icecore.engine.sql_files import query
-
-if TYPE_CHECKING:
-    from icecore.engine.log.store import EventStore
 
 ARCHIVE = "log/archive.sql"
 EVENTS = "log/events.sql"
@@ -51,19 +49,19 @@ class Archive:
 class Archives:
     """The archives of one log. Which there are is asked each time: another process may make one."""
 
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
+    def __init__(self, log: SqliteFile) -> None:
+        self._log = log
         self._are_there = False
 
     def all(self) -> list[Archive]:
         """The archives, oldest first."""
         if not self._exist():
             return []
-        return [Archive(**dict(row)) for row in self._store.rows(ARCHIVE, "all")]
+        return [Archive(**dict(row)) for row in self._log.rows(ARCHIVE, "all")]
 
     def _exist(self) -> bool:
         if not self._are_there:
-            self._are_there = self._store.row(ARCHIVE, "has_archives") is not None
+            self._are_there = self._log.row(ARCHIVE, "has_archives") is not None
         return self._are_there
 
     @property
@@ -73,7 +71,7 @@ class Archives:
         return found[-1].last_position if found else 0
 
     def path_of(self, archive: Archive) -> Path:
-        return self._store.path.absolute().parent / archive.file
+        return self._log.path.absolute().parent / archive.file
 
     # Events in the files
 
@@ -91,7 +89,7 @@ class Archives:
         if not self._exist():
             return
         by_id = {a.archive_id: a for a in self.all()}
-        for row in self._store.rows(ARCHIVE, "streams_by_archive", stream=stream):
+        for row in self._log.rows(ARCHIVE, "streams_by_archive", stream=stream):
             archive = by_id[row["archive_id"]]
             if row["stream_version"] > after and row["first_version"] < before and archive.first_position <= up_to:
                 found = self._rows(archive, "of_stream", {"stream": stream, "after": after, "up_to": up_to})
@@ -156,7 +154,7 @@ class Archives:
 
     def kept(self, query_name: str, /, **parameters: Any) -> list[sqlite3.Row]:
         """The rows of a query over what stays in the log; none where nothing is archived."""
-        return self._store.rows(ARCHIVE, query_name, **parameters) if self._exist() else []
+        return self._log.rows(ARCHIVE, query_name, **parameters) if self._exist() else []
 
     def kept_row(self, query_name: str, /, **parameters: Any) -> sqlite3.Row | None:
         found = self.kept(query_name, **parameters)

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterator
 
 from icecore.engine.events import GENESIS_HASH, Event
-from icecore.engine.log.store import EVENTS, EventStore
+from icecore.engine.log.reader import EVENTS
+from icecore.engine.log.store import EventStore
 
 
 def chain_problems(store: EventStore) -> Iterator[str]:

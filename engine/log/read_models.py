@@ -7,6 +7,7 @@ gives the same rows.
 from __future__ import annotations
 
 import array
+import uuid
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -261,6 +262,13 @@ class ReadModels:
     def has_stream(self, stream: str) -> bool:
         """Whether a table or view ever had that stream."""
         return self._store.row(MODELS, "get_head", stream=stream) is not None
+
+    def unused_stream(self, stream: str) -> str:
+        """A stream for a table or view that is adopted: the one given, or one like it.
+
+        The same table may have been here before, or still be under another name: two streams tell them apart.
+        """
+        return f"{stream}#{uuid.uuid4()}" if self.has_stream(stream) else stream
 
     def location_in_use(self, location: str) -> bool:
         return self._store.row(MODELS, "location_in_use", location=location) is not None

@@ -6,7 +6,8 @@ import sqlite3
 import threading
 
 from icecore.engine.log.read_models import ReadModels
-from icecore.engine.log.store import MODELS, SCHEMA, EventStore, statements
+from icecore.engine.log.sqlite_file import run_script
+from icecore.engine.log.store import MODELS, SCHEMA, EventStore
 from icecore.engine.sql_files import query
 
 
@@ -22,7 +23,7 @@ class ReplayedModels(EventStore):
         self._local = threading.local()
         self.execute(MODELS, "set_warehouse", key="catalog-name", value=ReadModels(source).catalog_name)
         models = ReadModels(self)
-        with self._locked(self.connection()):
+        with self._locked():
             for event in source.events():
                 models.apply(event)
 
@@ -31,6 +32,5 @@ class ReplayedModels(EventStore):
         connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row
         for part in ("log", "read_models"):
-            for statement in statements(query(SCHEMA, part) + ";"):
-                connection.execute(statement)
+            run_script(connection, query(SCHEMA, part))
         return connection

@@ -27,7 +27,8 @@ from icecore.engine.log.export import (
     write_parquet,
 )
 from icecore.engine.log.read_models import ReadModels
-from icecore.engine.log.store import EVENTS, EventStore
+from icecore.engine.log.reader import EVENTS
+from icecore.engine.log.store import EventStore
 
 PathOrFile = str | os.PathLike[str] | IO[bytes]
 PARQUET_MAGIC = b"PAR1"

@@ -23,6 +23,7 @@ from icecore.engine.errors import CommitStateUnknownError, IcecoreError, Storage
 from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.log.store import EventStore
 from icecore.engine.storage import Storage
+from icecore.projections.event_files import EventFiles
 from icecore.projections.materialize import Materializer
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -115,15 +116,16 @@ def test_a_crash_while_files_are_written_heals(
     table = make_table(catalog, properties={"icecore.commit-scheme": scheme})
     table.append(rows(1))
     before = catalog.position
-    original = getattr(Materializer, step)
+    where = EventFiles if hasattr(EventFiles, step) else Materializer
+    original = getattr(where, step)
 
-    def dying(self: Materializer, *args: Any, **kwargs: Any) -> Any:
+    def dying(self: EventFiles | Materializer, *args: Any, **kwargs: Any) -> Any:
         if when == "after":
             original(self, *args, **kwargs)
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Materializer, step, dying)
+        patch.setattr(where, step, dying)
         table.append(rows(2))
     committed = catalog.position > before
     assert committed == (step == "finish"), "files and pointer come with the event, the hint after it"
@@ -165,7 +167,8 @@ def dying_at_commit(store: EventStore) -> Any:
     import contextlib
 
     @contextlib.contextmanager
-    def locked(connection: sqlite3.Connection, appended: Any = None) -> Any:
+    def locked(uncertain: Any = None) -> Any:
+        connection = store.connection()
         connection.execute("BEGIN IMMEDIATE")
         yield
         connection.execute("ROLLBACK")

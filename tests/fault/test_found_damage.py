@@ -142,7 +142,7 @@ def test_a_changed_byte_of_a_segment_changes_no_plan(catalog: icecore.Catalog) -
 def test_verify_is_clean_while_others_commit(catalog: icecore.Catalog) -> None:
     """All that verify compares is of one moment."""
     table = make_table(catalog)
-    stop = threading.Event()
+    began, stop = threading.Event(), threading.Event()
 
     def write() -> None:
         with icecore.open(catalog.path) as mine:
@@ -150,9 +150,11 @@ def test_verify_is_clean_while_others_commit(catalog: icecore.Catalog) -> None:
                 if stop.is_set():
                     return
                 mine.load_table("ns.t").append(rows(i))
+                began.set()
 
     thread = threading.Thread(target=write)
     thread.start()
+    assert began.wait(60), "the writer came to its first commit"
     found = [catalog.verify().problems for _ in range(12)]
     stop.set()
     thread.join()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import icecore
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.parse import parse_filter
-from icecore.projections import entry_tables
+from icecore.projections import segment_merging
 from icecore.projections.planner import Planner
 
 KINDS: dict[str, tuple[pa.DataType, list[Any], tuple[str, pa.DataType] | None]] = {
@@ -144,7 +144,7 @@ def test_plans_from_old_segments_are_those_from_none(in_memory: int, data: st.Da
     """SP1, T7: warm, from segments of the past in a fresh process, and without any."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # One: each manifest gets a file of its own, and files are merged all the time. Many: all stays in memory.
-        patch.setattr(entry_tables, "MANIFESTS_IN_MEMORY", in_memory)
+        patch.setattr(segment_merging, "MANIFESTS_IN_MEMORY", in_memory)
         with icecore.open(folder) as catalog:
             catalog.create_namespace("ns")
             columns = {

@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icecore.engine.errors import CorruptFileError, UnsupportedFormatVersionError, ValidationError
+from icecore.engine.first_row_ids import assign_first_row_ids
 from icecore.engine.formats import avro_blocks
 from icecore.engine.formats.manifest_list_avro import (
     COUNTS,
-    assign_first_row_ids,
     list_avro_schema,
     read_manifest_list,
     write_manifest_list,
 )
+from icecore.engine.manifest_changes import OWN_EVENT, ListedManifest, ManifestChanges
 from icecore.engine.spec.content_file import FieldSummary, ManifestContent, ManifestFile
 
 SYNC = bytes(range(16))
@@ -168,13 +169,18 @@ def test_RL2_delete_manifests_have_no_first_row_id() -> None:
 
 
 def test_RL2_RL4_new_data_manifests_get_row_ids_and_the_others_keep_theirs() -> None:
-    new = evolve(MANIFEST, first_row_id=None, manifest_path="new")
-    deletes = evolve(new, content=ManifestContent.DELETES)
-    found, following = assign_first_row_ids([MANIFEST, new, deletes, new, MANIFEST], 1000)
-    assert [m.first_row_id for m in found] == [7, 1000, None, 1030, 7]
-    assert following == 1060
-    with pytest.raises(ValidationError, match="new"):
-        assign_first_row_ids([evolve(new, existing_rows_count=None)], 0)
+    """What an upgrade left without row ids gets some too, and is listed anew."""
+
+    def listed(path: str, **changes: Any) -> ListedManifest:
+        return ListedManifest(evolve(MANIFEST, manifest_path=path, **changes), OWN_EVENT, 0, 1)
+
+    added = (listed("new", first_row_id=None), listed("d", first_row_id=None, content=ManifestContent.DELETES))
+    parent = (listed("kept"), listed("upgraded", first_row_id=None))
+    found, assigned = assign_first_row_ids(ManifestChanges(added, frozenset()), parent, 1000)
+    ids = {m.manifest.manifest_path: m.manifest.first_row_id for m in found.apply(parent)}
+    assert ids == {"new": 1000, "d": None, "kept": 7, "upgraded": 1030}
+    assert assigned == 60
+    assert found.removed == {"upgraded"}
 
 
 def container(schema: dict[str, Any], rows: list[dict[str, Any]]) -> bytes:

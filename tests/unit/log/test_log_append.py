@@ -18,7 +18,9 @@ from icecore.engine.events import GENESIS_HASH, Event, Provenance
 from icecore.engine.ids import new_event_id, new_snapshot_id, uuid7
 from icecore.engine.log import store as store_module
 from icecore.engine.log.chain import chain_problems
-from icecore.engine.log.store import EventStore, WriteTransaction, statements
+from icecore.engine.log.reader import EVENTS
+from icecore.engine.log.sqlite_file import statements
+from icecore.engine.log.store import EventStore, WriteTransaction
 
 
 @pytest.fixture
@@ -171,7 +173,7 @@ def test_a_position_must_be_the_next_one(store: EventStore, position: int) -> No
     event = append_one(store)
     row = evolve(event, position=position, event_id="other", stream_version=2, hash=f"h{position}").to_row()
     with pytest.raises(CommitFailedError, match=r"log\.db"):
-        store.execute(store_module.EVENTS, "insert", **row)
+        store.execute(EVENTS, "insert", **row)
 
 
 def test_insert_or_replace_is_refused_too(store: EventStore) -> None:
@@ -186,7 +188,7 @@ def test_a_stream_version_is_given_once(store: EventStore) -> None:
     event = append_one(store)
     row = evolve(event, position=2, event_id="other", hash="other").to_row()
     with pytest.raises(CommitFailedError, match="stream"):
-        store.execute(store_module.EVENTS, "insert", **row)
+        store.execute(EVENTS, "insert", **row)
 
 
 def test_strict_types(store: EventStore) -> None:
@@ -194,7 +196,7 @@ def test_strict_types(store: EventStore) -> None:
     event = append_one(store)
     row = evolve(event, position=2, event_id="e", stream_version=2, hash="h").to_row() | {"recorded_at_ms": "soon"}
     with pytest.raises(CommitFailedError):
-        store.execute(store_module.EVENTS, "insert", **row)
+        store.execute(EVENTS, "insert", **row)
 
 
 def test_several_events_of_one_transaction_share_its_id(store: EventStore) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import icecore
 from icecore.engine.errors import StorageError, ValidationError
-from icecore.projections import duck, entry_tables
+from icecore.projections import duck, entry_tables, segment_merging
 from icecore.projections.entry_tables import EntryTables
 from icecore.projections.entry_typing import EntryTyping
 from icecore.projections.manifest_entries import ManifestEntries
@@ -49,7 +49,7 @@ def expanded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are written for every two manifests."""
-    monkeypatch.setattr(entry_tables, "MANIFESTS_IN_MEMORY", 2)
+    monkeypatch.setattr(segment_merging, "MANIFESTS_IN_MEMORY", 2)
 
 
 def rows(*ids: int) -> pa.Table:
@@ -131,7 +131,7 @@ def test_many_manifests_are_few_files(catalog: icecore.Catalog, open_again: Open
     assert len(segments(Path(catalog.path))) <= 4
     assert planned(open_again().load_table("ns.t"), "id >= 2000") == 40
     # What was still in memory when the other one ended.
-    assert len(expanded) < 141 + entry_tables.MANIFESTS_IN_MEMORY
+    assert len(expanded) < 141 + segment_merging.MANIFESTS_IN_MEMORY
 
 
 def test_files_of_like_size_become_one(catalog: icecore.Catalog, small: None) -> None:
@@ -139,7 +139,7 @@ def test_files_of_like_size_become_one(catalog: icecore.Catalog, small: None) ->
     for i in range(40):
         table.append(rows(i))
         assert planned(table) == i + 1
-        assert len(segments(Path(catalog.path))) <= entry_tables.MOST_FILES
+        assert len(segments(Path(catalog.path))) <= segment_merging.MOST_FILES
     assert sorted(table.scan("id < 3").to_arrow()["id"].to_pylist()) == [0, 1, 2]
 
 
@@ -269,8 +269,8 @@ def test_tables_that_were_not_planned_for_longest_are_let_go(
 
 WORKER = """
 import sys, pyarrow as pa, icecore
-from icecore.projections import entry_tables
-entry_tables.MANIFESTS_IN_MEMORY = 2
+from icecore.projections import segment_merging
+segment_merging.MANIFESTS_IN_MEMORY = 2
 with icecore.open(sys.argv[1], actor=sys.argv[2]) as catalog:
     table = catalog.load_table("ns.t")
     for i in range(int(sys.argv[3])):
@@ -300,4 +300,4 @@ def test_several_processes_plan_and_commit_over_one_folder(catalog: icecore.Cata
         assert found == sorted([*range(6), *(1000 * n + i for n in (1, 2, 3) for i in range(each))])
     folder = Path(catalog.path) / ".icecore" / "segments"
     assert not list(folder.glob("*/unfinished*"))
-    assert len(segments(Path(catalog.path))) <= 3 * entry_tables.MOST_FILES
+    assert len(segments(Path(catalog.path))) <= 3 * segment_merging.MOST_FILES

@@ -1,0 +1,185 @@
+"""One SQLite file that several threads and processes read and write: connections, locks and errors.
+
+Each thread has its own connection. A lock that another process holds is waited for with a jittered retry of our own,
+because SQLite's busy timeout starves writers. All that SQLite raises becomes an error of ours that names the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from icecore.engine.errors import (
+    CommitFailedError,
+    CorruptLogError,
+    IcecoreError,
+    ReadOnlyError,
+    StorageError,
+    WarehouseLockedError,
+)
+from icecore.engine.sql_files import query
+
+DEFAULT_LOCK_TIMEOUT_S = 60.0
+Result = TypeVar("Result")
+
+
+class SqliteFile:
+    """The file of a warehouse log, through the named queries of sql/. Nothing here knows what its rows mean."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, create: bool, read_only: bool, lock_timeout_s: float, durable: bool
+    ) -> None:
+        """Opens nothing yet. Raises StorageError where the file is missing and may not be created."""
+        self.path = Path(path)
+        self.read_only = read_only
+        self._lock_timeout_s = lock_timeout_s
+        self._durable = durable
+        self._local = threading.local()
+        if not self.path.exists() and (read_only or not create):
+            raise StorageError(f"there is no warehouse log at {self.path}")
+
+    def connection(self) -> sqlite3.Connection:
+        """This thread's connection; a forked child gets its own."""
+        local = self._local
+        if getattr(local, "pid", None) != os.getpid():
+            local.connection = self._connect()
+            local.pid = os.getpid()
+        connection: sqlite3.Connection = local.connection
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        mode = "ro" if self.read_only else "rwc"
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        if self.read_only and not os.access(self.path.parent, os.W_OK) and not self._has_wal():
+            # SQLite can't make its shared memory file there. With a WAL that holds commits it must find one.
+            uri += "&immutable=1"
+        connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
+        if not self.read_only:
+            self._retrying(lambda: connection.execute("PRAGMA journal_mode = WAL"))
+            connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'OFF'}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA cache_size = -16000")
+        return connection
+
+    def _has_wal(self) -> bool:
+        wal = self.path.with_name(self.path.name + "-wal")
+        return wal.exists() and wal.stat().st_size > 0
+
+    def close(self) -> None:
+        """Closes this thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.pid = None
+
+    # Queries
+
+    def execute(self, file: str, query_name: str, /, **parameters: Any) -> sqlite3.Cursor:
+        """Runs a named query of sql/ on this thread's connection."""
+        sql = query(file, query_name)
+        with self._translated("read"):
+            return self._retrying(lambda: self.connection().execute(sql, parameters))
+
+    def rows(self, file: str, query_name: str, /, **parameters: Any) -> list[sqlite3.Row]:
+        with self._translated("read"):
+            return self.execute(file, query_name, **parameters).fetchall()
+
+    def row(self, file: str, query_name: str, /, **parameters: Any) -> sqlite3.Row | None:
+        with self._translated("read"):
+            found: sqlite3.Row | None = self.execute(file, query_name, **parameters).fetchone()
+            return found
+
+    # Locks
+
+    @contextlib.contextmanager
+    def _locked(self, uncertain: Callable[[sqlite3.Error], None] | None = None) -> Iterator[None]:
+        """A write transaction of SQLite. `uncertain` learns what became of a COMMIT that failed, and raises or not."""
+        connection = self.connection()
+        self._retrying(lambda: connection.execute("BEGIN IMMEDIATE"))
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as e:
+            with contextlib.suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            if uncertain is None:
+                raise
+            uncertain(e)
+
+    def _retrying(self, action: Callable[[], Result]) -> Result:
+        """Runs an action, again while another process holds a lock, with a short random pause between tries."""
+        deadline = time.monotonic() + self._lock_timeout_s
+        while True:
+            try:
+                return action()
+            except sqlite3.OperationalError as e:
+                if not _is_busy(e):
+                    raise
+                if time.monotonic() > deadline:
+                    raise WarehouseLockedError(
+                        f"the warehouse log {self.path} was locked by another process for {self._lock_timeout_s:g} s"
+                    ) from e
+                time.sleep(random.uniform(0.0002, 0.004))
+
+    @contextlib.contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError as e:
+            raise CommitFailedError(f"the log {self.path} refused a row: {e}") from e
+        except sqlite3.OperationalError as e:
+            text = str(e)
+            if _is_busy(e):
+                raise WarehouseLockedError(f"the warehouse log {self.path} is locked: {text}") from e
+            if "readonly" in text or "read-only" in text or self._is_out_of_reach(text):
+                raise ReadOnlyError(f"can't {doing} the warehouse log {self.path}: {text}") from e
+            if "malformed" in text or "decode to UTF-8" in text:
+                raise CorruptLogError(f"the warehouse log {self.path} is damaged: {text}") from e
+            raise StorageError(f"can't {doing} the warehouse log {self.path}: {text}") from e
+        except sqlite3.DatabaseError as e:
+            raise CorruptLogError(f"the warehouse log {self.path} is damaged: {e}") from e
+        except OSError as e:
+            if isinstance(e, IcecoreError):
+                raise
+            raise StorageError(f"can't {doing} the warehouse log {self.path}: {e}") from e
+
+    def _is_out_of_reach(self, text: str) -> bool:
+        """Whether SQLite could not open the file because it can't make the files that it needs beside it."""
+        return "unable to open" in text and self.path.exists() and not os.access(self.path.parent, os.W_OK)
+
+
+def run_script(connection: sqlite3.Connection, script: str) -> None:
+    """Executes the statements of a script, in the transaction that is open if there is one."""
+    for statement in statements(script):
+        connection.execute(statement)
+
+
+def statements(script: str) -> Iterator[str]:
+    """The statements of a script one by one, triggers whole."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+    if pending.strip():
+        yield pending
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

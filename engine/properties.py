@@ -1,0 +1,15 @@
+"""Properties that callers give: of namespaces, tables, views and snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from icecore.engine.errors import ValidationError
+
+
+def string_properties(properties: Mapping[str, str] | None, what: str = "properties") -> dict[str, str]:
+    """A copy. Raises ValidationError, in which they are called `what`, where a key or value is no string."""
+    for key, value in (properties or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ValidationError(f"{what} map strings to strings, found {key!r}: {value!r}")
+    return dict(properties or {})

@@ -1,0 +1,197 @@
+"""Writes the files of one event: manifests, manifest lists and the metadata file.
+
+Their names and bytes are determined by the event, so that writing them again is harmless.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+
+from attrs import define, field, frozen
+
+from icecore.engine.errors import FileExistsInStorageError, ForeignCommitError, MissingFileError
+from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
+from icecore.engine.formats.manifest_avro import write_manifest
+from icecore.engine.formats.manifest_list_avro import write_manifest_list
+from icecore.engine.formats.metadata_json import compress, table_metadata_to_json
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.manifest_changes import ListedManifest, changes_of
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.state import METADATA_COMPRESSION, TableState, is_file_system
+from icecore.engine.storage import Storage
+from icecore.projections.forgotten_metadata import Forgotten
+from icecore.projections.manifest_entries import ManifestEntries, for_writing
+from icecore.projections.pointers import WrittenFile
+
+REMOVE_SNAPSHOTS = "remove-snapshots"
+FOREIGN_METADATA = "foreign-metadata"
+
+
+@frozen
+class Expiring:
+    """Snapshots that later events of a batch remove, and the manifests that the others of the batch list."""
+
+    snapshot_ids: frozenset[int] = frozenset()
+    needed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, events: Sequence[Event], models: ReadModels) -> Expiring:
+        """Those of the events of one stream, in order."""
+        if not any(REMOVE_SNAPSHOTS in e.payload_text for e in events):
+            return cls()
+        added, gone = set[int](), set[int]()
+        for event in events:
+            for update in event.payload.get("updates", ()):
+                if update["action"] == "add-snapshot":
+                    added.add(update["snapshot"]["snapshot-id"])
+                elif update["action"] == REMOVE_SNAPSHOTS:
+                    gone |= set(update["snapshot-ids"])
+        lists = (models.list_manifests(events[0].stream, i) or () for i in added - gone)
+        return cls(frozenset(gone), frozenset(m.manifest.manifest_path for listed in lists for m in listed))
+
+    def needs(self, snapshot_id: int, listed: ListedManifest) -> bool:
+        """Whether a manifest that a snapshot adds is to be written."""
+        return snapshot_id not in self.snapshot_ids or listed.manifest.manifest_path in self.needed
+
+
+@define
+class EventFiles:
+    """Writes the files of the events of one log, and knows how long they are."""
+
+    _store: EventStore
+    _models: ReadModels
+    _entries: ManifestEntries
+    _lengths: dict[str, int] = field(factory=dict)
+
+    def write(
+        self,
+        event: Event,
+        before: TableState | None,
+        state: TableState,
+        storage: Storage,
+        expiring: Expiring | None = None,
+        forgotten: Forgotten | None = None,
+    ) -> list[WrittenFile]:
+        """Writes the files of one event, which leads from one state to the next. Writing them again is harmless.
+
+        What only snapshots need that later events remove is left out, and so are metadata files that later events take
+        out of the metadata log: those files may be deleted already (R2).
+        """
+        files = self._write_snapshots(event, state.metadata, storage, expiring or Expiring())
+        is_new = state.metadata_location != (before.metadata_location if before else None)
+        left_out = forgotten is not None and state.metadata_location in forgotten.own
+        if event.kind == TABLE_ADOPTED:
+            files.append(foreign_file(event))
+        elif is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED and not left_out:
+            files += self._write_metadata(event, state, storage)
+        return files
+
+    def _write_snapshots(
+        self, event: Event, metadata: TableMetadata, storage: Storage, expiring: Expiring
+    ) -> list[WrittenFile]:
+        files = []
+        for snapshot_id, changes in changes_of(event.payload, event.position).items():
+            for listed in changes.added:
+                if listed.position == event.position and expiring.needs(snapshot_id, listed):
+                    files.append(self._write_manifest(event, listed, metadata, storage))
+            if snapshot_id not in expiring.snapshot_ids:
+                files.append(self._write_list(event, snapshot_id, metadata, storage))
+        return files
+
+    def _write_manifest(
+        self, event: Event, listed: ListedManifest, metadata: TableMetadata, storage: Storage
+    ) -> WrittenFile:
+        manifest = listed.manifest
+        entries = self._entries.canonical(event.stream, listed, storage)
+        data = write_manifest(
+            for_writing(entries, manifest, metadata.format_version),
+            spec=metadata.spec_by_id(manifest.partition_spec_id),
+            schema=metadata.schema(),
+            all_fields=metadata.all_fields,
+            content=manifest.content,
+            format_version=metadata.format_version,
+            sync_marker=sync_marker(event, manifest.manifest_path),
+        )
+        return self._put(event, manifest.manifest_path, "manifest", data, storage)
+
+    def _write_list(self, event: Event, snapshot_id: int, metadata: TableMetadata, storage: Storage) -> WrittenFile:
+        snapshot = metadata.find_snapshot(snapshot_id)
+        location = snapshot.manifest_list
+        assert location is not None, "a snapshot made here has a manifest list"
+        manifests = self._models.list_manifests(event.stream, snapshot_id) or ()
+        data = write_manifest_list(
+            [m.with_length(self._length(m, storage)).manifest for m in manifests],
+            format_version=metadata.format_version,
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=snapshot.parent_snapshot_id,
+            sequence_number=snapshot.sequence_number,
+            first_row_id=snapshot.first_row_id,
+            sync_marker=sync_marker(event, location),
+        )
+        return self._put(event, location, "manifest-list", data, storage)
+
+    def _length(self, listed: ListedManifest, storage: Storage) -> int:
+        """The length of a manifest's file: known for foreign ones, noted or looked up for ours."""
+        if listed.is_foreign:
+            return listed.manifest.manifest_length
+        path = listed.manifest.manifest_path
+        if path not in self._lengths:
+            row = self._store.row(MODELS, "get_file", location=path)
+            self._lengths[path] = storage.size(path) if row is None else row["length"]
+        return self._lengths[path]
+
+    def _write_metadata(self, event: Event, state: TableState, storage: Storage) -> list[WrittenFile]:
+        location = state.metadata_location
+        assert location is not None, "the caller checked"
+        file_system = is_file_system(state)
+        return [self._put(event, location, "metadata", metadata_bytes(state), storage, exclusive=file_system)]
+
+    def _put(
+        self, event: Event, location: str, kind: str, data: bytes, storage: Storage, *, exclusive: bool = False
+    ) -> WrittenFile:
+        if exclusive:
+            create_same(storage, location, data)
+        else:
+            storage.write_atomic(location, data)
+        self._lengths[location] = len(data)
+        return WrittenFile(location, kind, len(data), hashlib.sha256(data).hexdigest(), event.position)
+
+
+def foreign_file(event: Event) -> WrittenFile:
+    """The metadata file that another engine wrote, as the event knows it."""
+    p = event.payload
+    return WrittenFile(
+        p["metadata-location"], FOREIGN_METADATA, p["metadata-length"], p["metadata-sha256"], event.position
+    )
+
+
+def metadata_bytes(state: TableState) -> bytes:
+    """The bytes of the state's metadata file."""
+    codec = state.metadata.properties.get(METADATA_COMPRESSION, "none").lower()
+    return compress(table_metadata_to_json(state.metadata), codec)
+
+
+def sync_marker(event: Event, location: str) -> bytes:
+    """The 16 bytes between the blocks of an Avro file; Avro leaves them free, here the event decides."""
+    name = location.rsplit("/", 1)[-1]
+    return hashlib.sha256(f"{event.event_id}/{name}".encode()).digest()[:16]
+
+
+def create_same(storage: Storage, location: str, data: bytes) -> None:
+    """Creates a file that must be new, or was made before with the very same bytes.
+
+    Raises ForeignCommitError where another writer made it.
+    """
+    try:
+        storage.create(location, data)
+    except FileExistsInStorageError:
+        found = b""
+        with contextlib.suppress(MissingFileError):
+            found = storage.read_bytes(location)
+        if found != data:
+            raise ForeignCommitError(
+                f"{location} was made by another writer: the table is a file system table, and that version is taken"
+            ) from None
