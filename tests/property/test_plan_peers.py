@@ -18,7 +18,7 @@ from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, Ye
 
 import icecore
 from icecore.engine.expression.bind import predicates
-from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
+from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression, Operation
 from icecore.engine.spec.types import DoubleType, UUIDType
 
 FILTERS = 5
@@ -77,6 +77,9 @@ def check_peer(peer: StaticTable, scan: icecore.DataScan, text: str) -> None:
         return
     assert set(tasks) <= set(theirs), text
     assert scan.planned.counts.manifests_scanned <= len(peer_manifests(peer, wanted)), text
+    if any(p.op is Operation.LIKE for p in predicates(scan.row_filter)):
+        # PyIceberg is asked for the prefix, which may hold where the pattern does not.
+        return
     # PyIceberg's strict metrics know no fields of structs.
     nested = any("." in p.term.name for p in predicates(scan.row_filter))
     whole = _StrictMetricsEvaluator(peer.schema(), wanted)
