@@ -18,6 +18,7 @@ from icecore.engine.copy_on_write import lineage_schema
 from icecore.engine.data.read import DeleteCache, read_task
 from icecore.engine.data.write import write_data_files
 from icecore.engine.decide import ProduceSnapshot
+from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import IcecoreError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
@@ -42,13 +43,17 @@ _Key = tuple[tuple[str, tuple[FileKey, ...]], ...]
 
 @frozen
 class RewriteResult:
-    """What a rewrite did: files that went, data or delete files, and files that came instead."""
+    """What a rewrite did: files that went, data or delete files, and files that came instead.
+
+    After a dry run these are the files that it would be, and `outcomes` tells of the commits.
+    """
 
     rewritten_data_files: int = 0
     added_data_files: int = 0
     rewritten_bytes: int = 0
     removed_delete_files: int = 0
     added_delete_files: int = 0
+    outcomes: tuple[DryRun, ...] = field(default=(), repr=False)
 
     def __add__(self, other: RewriteResult) -> RewriteResult:
         return RewriteResult(
@@ -57,7 +62,12 @@ class RewriteResult:
             self.rewritten_bytes + other.rewritten_bytes,
             self.removed_delete_files + other.removed_delete_files,
             self.added_delete_files + other.added_delete_files,
+            self.outcomes + other.outcomes,
         )
+
+    def after(self, outcome: DryRun | None) -> RewriteResult:
+        """The result of a transaction with that outcome: a dry run has one."""
+        return self if outcome is None else evolve(self, outcomes=(outcome,))
 
 
 @define

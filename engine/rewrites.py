@@ -117,6 +117,7 @@ class TableRewrites:
         author: str | None = None,
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
+        dry_run: bool = False,
     ) -> RewriteResult:
         """Writes data files again, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`).
 
@@ -126,7 +127,8 @@ class TableRewrites:
         `max-files-to-rewrite`, `delete-file-threshold`, `delete-ratio-threshold`, `rewrite-all`, `output-spec-id`,
         `use-starting-sequence-number`, `remove-dangling-deletes`, `partial-progress.enabled` (several commits) and
         `partial-progress.max-commits`. `sort` sorts by `sort_order`, else by the table's order. Rows keep their ids
-        (v3); what others change meanwhile is taken in. Raises ValidationError.
+        (v3); what others change meanwhile is taken in. A dry run writes the files to know their sizes, deletes
+        them again, and tells of each commit as if it were the only one. Raises ValidationError.
         """
         planning = self._transaction(message, author, None)
         chosen = CompactionOptions.of(options or {}, planning.metadata)
@@ -135,7 +137,7 @@ class TableRewrites:
         per_commit = -(-len(groups) // chosen.max_commits) if chosen.partial_progress else len(groups)
         result = RewriteResult()
         for start in range(0, len(groups), max(1, per_commit)):
-            with self._transaction(message, author, None) as transaction:
+            with self._transaction(message, author, None, dry_run) as transaction:
                 compaction = transaction.rewrite_data_files(
                     strategy=strategy,
                     sort_order=sort_order,
@@ -144,26 +146,36 @@ class TableRewrites:
                     snapshot_properties=snapshot_properties,
                     groups=groups[start : start + per_commit],
                 )
-            result += compaction.result
+            result += compaction.result.after(transaction.outcome)
         if chosen.remove_dangling_deletes:
-            result += self.remove_dangling_deletes(message=message, author=author, branch=branch)
+            result += self.remove_dangling_deletes(message=message, author=author, branch=branch, dry_run=dry_run)
         return result
 
     def rewrite_position_delete_files(
-        self, *, message: str | None = None, author: str | None = None, branch: str = MAIN_BRANCH
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        dry_run: bool = False,
     ) -> RewriteResult:
         """Puts one position delete file in the place of several about one data file; in v3 a deletion vector."""
-        with self._transaction(message, author, None) as transaction:
+        with self._transaction(message, author, None, dry_run) as transaction:
             rewrite = transaction.rewrite_position_delete_files(branch=branch)
-        return rewrite.result
+        return rewrite.result.after(transaction.outcome)
 
     def remove_dangling_deletes(
-        self, *, message: str | None = None, author: str | None = None, branch: str = MAIN_BRANCH
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        dry_run: bool = False,
     ) -> RewriteResult:
         """Drops the delete files that apply to no live data file, as they may be left by rewrites and overwrites."""
-        with self._transaction(message, author, None) as transaction:
+        with self._transaction(message, author, None, dry_run) as transaction:
             rewrite = transaction.remove_dangling_deletes(branch=branch)
-        return rewrite.result
+        return rewrite.result.after(transaction.outcome)
 
 
 def order_for(strategy: str, terms: SortTerms | None, metadata: TableMetadata) -> SortOrder | None:

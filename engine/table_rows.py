@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from icecore.engine.dry_run import DryRun
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.spec.content_file import ContentFile
@@ -111,13 +113,15 @@ class TableRows(TableReads):
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
+        dry_run: bool = False,
     ) -> UpsertResult:
         """Updates the rows whose keys the data has and inserts the others, in one commit.
 
         The keys are `join_cols`, else the identifier fields; null equals null. Rows that would stay the same are not
-        written again. Raises ValidationError where a key is twice in the data, or a key to update twice in the table.
+        written again. A dry run is told of in the result's `outcome`. Raises ValidationError where a key is twice in
+        the data, or a key to update twice in the table.
         """
-        with self._transaction(message, author, idempotency_key) as transaction:
+        with self._transaction(message, author, idempotency_key, dry_run) as transaction:
             upsert = transaction.upsert(
                 data,
                 join_cols,
@@ -128,7 +132,7 @@ class TableRows(TableReads):
                 branch=branch,
                 snapshot_properties=snapshot_properties,
             )
-        return upsert.result
+        return evolve(upsert.result, outcome=transaction.outcome)
 
     def delete(
         self,

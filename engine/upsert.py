@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from icecore.engine.conflicts import Check, Pin
 from icecore.engine.copy_on_write import write_again
@@ -24,6 +24,7 @@ from icecore.engine.data.incoming import to_arrow
 from icecore.engine.data.partition_arrow import comparable
 from icecore.engine.data.read import DeleteCache
 from icecore.engine.decide import ProduceSnapshot
+from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
@@ -48,10 +49,11 @@ Longs = npt.NDArray[np.int64]
 
 @frozen
 class UpsertResult:
-    """How many rows of the table were changed, and how many came to it."""
+    """How many rows of the table were changed, and how many came to it; after a dry run, what the commit would be."""
 
     rows_updated: int = 0
     rows_inserted: int = 0
+    outcome: DryRun | None = field(default=None, repr=False)
 
 
 @define

@@ -12,7 +12,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +36,6 @@ from icecore.engine.formats.manifest_avro import check_entries, decode_manifest_
 from icecore.engine.formats.manifest_layout import EntryLayout, PartitionColumn
 from icecore.engine.spec import single_value
 from icecore.engine.spec.partition import PartitionSpec
-
-if TYPE_CHECKING:
-    import polars as pl
 
 BYTES_AT_ONCE = 2**19
 MANIFESTS_AT_ONCE = 1_000
@@ -117,11 +114,11 @@ def _decoded(
     if flat is None:
         return None
     blocks = [list(avro_blocks.read_blocks(m.data, m.header, m.where)) for m in manifests]
-    frame = _decode(blocks, flat, where)
-    if frame is None:
+    leaves = _decode(blocks, flat, where)
+    if leaves is None:
         return None
     try:
-        table = check_entries(_canonical(frame, layout, spec_id), where)
+        table = check_entries(_canonical(leaves.combine_chunks(), layout, spec_id), where)
     except (pa.ArrowException, ValueError, OverflowError) as e:
         raise CorruptFileError(f"{where}: an entry does not have the types of a manifest: {e}") from e
     if len(manifests) == 1:
@@ -177,7 +174,7 @@ def _readable(t: Any) -> bool:
 _SYNC = bytes(16)
 
 
-def _decode(manifests: list[list[AvroBlock]], fields: list[_FlatField], where: str) -> pl.DataFrame | None:
+def _decode(manifests: list[list[AvroBlock]], fields: list[_FlatField], where: str) -> pa.Table | None:
     """The columns of the flat records of all blocks of manifests; None where polars gives up.
 
     An extra record at the end of each manifest shows that the ones before it use up all their bytes: a wrong count
@@ -215,13 +212,16 @@ def _decode(manifests: list[list[AvroBlock]], fields: list[_FlatField], where: s
         frame = pl.read_avro(io.BytesIO(file), columns=[f.column for f in fields if f.column is not None])
     except (PolarsError, PanicException, OSError):
         return None
-    if frame.height != height or not (frame["file_path"].gather(marks) == mark).all():
+    # Column by column, and nothing else is asked of polars: its threads are gone in a process that was forked off, and
+    # what needs them never ends there.
+    table = pa.table({c.name: c.to_arrow() for c in frame.get_columns()})
+    if table.num_rows != height or table["file_path"].take(marks).to_pylist() != [mark] * len(counts):
         raise CorruptFileError(f"{where}: the {height - len(counts)} entries of its blocks do not use up their bytes")
     if len(counts) == 1:
-        return frame[:-1]
+        return table.slice(0, height - 1)
     kept = np.ones(height, np.bool_)
     kept[marks] = False
-    return frame.filter(kept)
+    return table.filter(pa.array(kept))
 
 
 def _least(t: Any, text: str) -> bytes:
@@ -252,9 +252,8 @@ def _least_size(fields: list[_FlatField]) -> int:
     return sum(1 if isinstance(f.avro_type, list) else len(_least(f.avro_type, "")) for f in fields)
 
 
-def _canonical(frame: pl.DataFrame, layout: EntryLayout, spec_id: int) -> pa.Table:
-    count = frame.height
-    table = frame.to_arrow().combine_chunks()
+def _canonical(table: pa.Table, layout: EntryLayout, spec_id: int) -> pa.Table:
+    count = table.num_rows
     columns = []
     for f in ENTRY_SCHEMA:
         if f.name == "spec_id":

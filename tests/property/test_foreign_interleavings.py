@@ -13,6 +13,7 @@ from core_tables import SCHEMA, ids_of, peer_ids, pyiceberg_catalog, repository_
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import ValidationException as TheirValidationError
 from pyiceberg.table import Table as PeerTable
 
 import icecore
@@ -133,7 +134,7 @@ class Both:
                     self.theirs[name].append(rows(number))
                 elif what == "peer-delete" and gone:
                     self.theirs[name].delete(" or ".join(f"id = {i}" for i in sorted(gone)))
-            except (CommitFailedException, NoSuchTableError):
+            except (CommitFailedException, NoSuchTableError, TheirValidationError):
                 # Its table was loaded before somebody else's commit.
                 self.theirs.pop(name)
                 return

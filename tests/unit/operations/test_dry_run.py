@@ -156,3 +156,65 @@ def test_an_expiry_can_be_tried_too(catalog: icecore.Catalog) -> None:
     assert len(outcome.snapshot_ids) == 2 and outcome.deleted_files
     found = expiry.commit()
     assert found.snapshot_ids == outcome.snapshot_ids and sorted(found.deleted_files) == sorted(outcome.deleted_files)
+
+
+def test_an_upsert_can_be_tried_too(catalog: icecore.Catalog) -> None:
+    """The result counts rows as after the commit, and tells what the commit would be."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    position, files = catalog.position, files_below(table)
+    renamed = rows(2, 3).set_column(1, "name", [["b", "c"]])
+    tried = table.upsert(renamed, ["id"], dry_run=True)
+    assert (catalog.position, files_below(table), ids_of(table)) == (position, files, [1, 2])
+    assert tried.outcome is not None
+    assert tried.outcome.totals["total-records"] == 3
+    done = table.upsert(renamed, ["id"])
+    assert (done.outcome, ids_of(table)) == (None, [1, 2, 3])
+    assert (tried.rows_updated, tried.rows_inserted) == (done.rows_updated, done.rows_inserted) == (1, 1)
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+def test_rewrites_can_be_tried_too(catalog: icecore.Catalog, commits: int) -> None:
+    """The same counts as those of the rewrite itself, with an outcome for each commit; nothing is left behind."""
+    table = make_table(
+        catalog,
+        partition_spec=["name"],
+        properties={"write.delete.mode": "merge-on-read", "commit.manifest-merge.enabled": "false"},
+    )
+    for _ in range(3):
+        table.append(rows(1, 2))
+    options = {
+        "min-input-files": 2,
+        "partial-progress.enabled": commits > 1,
+        "partial-progress.max-commits": commits,
+        "remove-dangling-deletes": True,
+    }
+    position, files, before = catalog.position, files_below(table), table.state
+    tried = table.rewrite_data_files(options=options, dry_run=True)
+    assert (catalog.position, files_below(table), table.refresh().state) == (position, files, before)
+    done = table.rewrite_data_files(options=options)
+    assert (done.outcomes, catalog.position) == ((), position + commits)
+    assert (tried.rewritten_data_files, tried.added_data_files) == (6, 2)
+    assert (done.rewritten_data_files, done.added_data_files) == (6, 2)
+    assert [o.totals["total-data-files"] for o in tried.outcomes if not o.is_empty] == [2] if commits == 1 else [4, 4]
+
+
+@pytest.mark.parametrize("rewrite", ["rewrite_position_delete_files", "remove_dangling_deletes"])
+def test_rewrites_of_deletes_can_be_tried_too(catalog: icecore.Catalog, rewrite: str) -> None:
+    """Their counts too are those of the rewrite itself."""
+    table = make_table(catalog, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(1, 2, 3, 4))
+    for number in (1, 2):
+        table.delete(f"id = {number}")
+    if rewrite == "remove_dangling_deletes":
+        table.rewrite_data_files(options={"rewrite-all": True})
+    position, files = catalog.position, files_below(table)
+    tried = getattr(table, rewrite)(dry_run=True)
+    assert (catalog.position, files_below(table)) == (position, files)
+    done = getattr(table, rewrite)()
+    assert (tried.removed_delete_files, tried.added_delete_files) == (
+        done.removed_delete_files,
+        done.added_delete_files,
+    )
+    assert [o.is_empty for o in tried.outcomes] == [catalog.position == position]
+    assert ids_of(table) == [3, 4]

@@ -1,0 +1,63 @@
+"""Processes that are forked off one that has planned already, as multiprocessing does it: threads are gone there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core_tables import ids_of, make_table, rows
+from harness.children import FAILED, Child, Say
+
+import icecore
+
+
+def written(folder: Path) -> str:
+    """The metadata file of a table of twenty manifests that were written alike."""
+    with icecore.open(folder) as catalog:
+        catalog.create_namespace("ns")
+        table = make_table(catalog, properties={"commit.manifest-merge.enabled": "false"})
+        for number in range(20):
+            table.append(rows(number))
+        assert table.metadata_location is not None
+        return table.metadata_location
+
+
+def registered(folder: Path, metadata_location: str) -> tuple[icecore.Catalog, icecore.Table]:
+    catalog = icecore.open(folder)
+    catalog.create_namespace("ns")
+    return catalog, catalog.register_table("ns.t", metadata_location)
+
+
+def planned(table: icecore.Table) -> int:
+    return int(table.scan("id > 3").plan().to_arrow().num_rows)
+
+
+def test_a_forked_process_expands_manifests(tmp_path: Path) -> None:
+    """As its parent did before it."""
+    location = written(tmp_path / "w")
+    catalog, table = registered(tmp_path / "parent", location)
+    with catalog:
+        assert planned(table) == 16
+
+    def work(say: Say) -> None:
+        with registered(tmp_path / "child", location)[0] as other:
+            say("planned", planned(other.load_table("ns.t")))
+
+    outcome = Child(work).wait(timeout_s=60)
+    assert (outcome.get("planned"), outcome.get(FAILED)) == (16, None)
+
+
+def test_a_forked_process_goes_on_with_the_catalog_of_its_parent(tmp_path: Path) -> None:
+    """Both commit, and neither loses anything."""
+    catalog, table = registered(tmp_path / "w", written(tmp_path / "theirs"))
+
+    def work(say: Say) -> None:
+        table.append(rows(20))
+        say("planned", planned(table))
+
+    with catalog:
+        assert planned(table) == 16
+        outcome = Child(work).wait(timeout_s=60)
+        assert (outcome.get("planned"), outcome.get(FAILED)) == (17, None)
+        table.append(rows(21))
+        assert ids_of(table) == list(range(22))
+        assert catalog.verify().problems == ()
