@@ -10,8 +10,9 @@ import orjson
 import pyarrow as pa
 from attrs import define
 
-from icecore.engine.errors import NoSuchPlanError, StorageError
-from icecore.engine.expression.text import filter_text
+from icecore.engine.errors import NoSuchPlanError, StorageError, ValidationError
+from icecore.engine.expression.kept import from_kept, to_kept
+from icecore.engine.expression.nodes import Expression
 from icecore.engine.formats.content_file_json import scan_task_to_json
 from icecore.engine.scan import DataScan
 from icecore.engine.scan_task import FileScanTask
@@ -73,8 +74,13 @@ def store_of(planner: Planner, state: TableState) -> PlanStore:
     return PlanStore.of(planner.cache, state.stream)
 
 
-def prefetch(planner: Planner, state: TableState, scan: DataScan, name: str, ref: str | None) -> NamedPlan:
+def prefetch(
+    planner: Planner, state: TableState, scan: DataScan, row_filter: Expression, name: str, ref: str | None
+) -> NamedPlan:
     """Plans the scan and keeps it. What is kept under the name already serves where it is of the same filter.
+
+    `row_filter` is the scan's filter before it was bound: it is bound again to the schema of each later scan, with its
+    columns by id, whatever they are called by then.
 
     Raises ValidationError for a name that can't be one, ExpressionError for a filter that can't be written down,
     StorageError where it can't be kept.
@@ -83,8 +89,8 @@ def prefetch(planner: Planner, state: TableState, scan: DataScan, name: str, ref
     store.path(name)
     head = {
         "name": name,
-        "filter": filter_text(scan.row_filter, scan.schema),
-        "selected_fields": list(scan.selected_fields),
+        "filter": to_kept(row_filter, scan.schema, scan.case_sensitive),
+        "selected_fields": [[n, _id(n, scan.schema, scan.case_sensitive)] for n in scan.selected_fields],
         "case_sensitive": scan.case_sensitive,
         "ref": ref,
     }
@@ -94,15 +100,16 @@ def prefetch(planner: Planner, state: TableState, scan: DataScan, name: str, ref
 
 
 def load(planner: Planner, state: TableState, name: str, make_scan: Callable[..., DataScan]) -> NamedPlan:
-    """The plan of a name for the table's state. Raises NoSuchPlanError."""
+    """The plan of a name for the table's state. Raises NoSuchPlanError, ValidationError where a column is gone."""
     store = store_of(planner, state)
     known = store.read(name)
     if known is None:
         raise NoSuchPlanError(f"there is no plan {name!r} that can be read; there are: {store.names()}")
     head = {n: known.head[n] for n in ("name", "filter", "selected_fields", "case_sensitive", "ref")}
+    schema = make_scan(ref=head["ref"]).schema
     scan = make_scan(
-        row_filter=head["filter"],
-        selected_fields=tuple(head["selected_fields"]),
+        row_filter=from_kept(head["filter"], schema),
+        selected_fields=tuple(_name(n, i, schema) for n, i in head["selected_fields"]),
         ref=head["ref"],
         case_sensitive=head["case_sensitive"],
     )
@@ -131,6 +138,19 @@ def _refreshed(
     plan = NamedPlan(head["name"], scan, found.manifests_evaluated, found.manifests_reused, state)
     snapshot_id = plan.snapshot_id
     return plan, StoredPlan({**head, "snapshot_id": snapshot_id, **found.kept.head()}, found.kept.tables())
+
+
+def _id(name: str, schema: Schema, case_sensitive: bool) -> int | None:
+    """The id of a selected column; None of `*` and of a metadata column."""
+    return schema.find_field(name, case_sensitive).field_id if schema.has_name(name, case_sensitive) else None
+
+
+def _name(name: str, field_id: int | None, schema: Schema) -> str:
+    if field_id is None:
+        return name
+    if schema.get_field(field_id) is None:
+        raise ValidationError(f"the plan selects the column {name!r} (id {field_id}), which is gone")
+    return schema.name_of(field_id)
 
 
 def _with_sources(schema: Schema, state: TableState) -> Schema:

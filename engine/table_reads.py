@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from icecore.engine.changelog import IncrementalChangelogScan
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.parse import parse_filter
 from icecore.engine.incremental import IncrementalAppendScan
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.scan import DataScan
@@ -152,20 +153,16 @@ class TableReads(TableHandle):
     ) -> NamedPlan:
         """Plans a scan and keeps the plan under a name, in the place of one that had it.
 
-        `named_plan` gives it again, in any process, brought up to date at the cost of what was committed since. With a
-        `ref` it is of that branch or tag. Raises ExpressionError, NoSuchSnapshotError, ValidationError, StorageError
+        `named_plan` gives it again, in any process, brought up to date at the cost of what was committed since. It is
+        the plan of the same columns, whatever they are called by then, and `*` of all that there are. With a `ref` it
+        is of that branch or tag. Raises ExpressionError, NoSuchSnapshotError, ValidationError, StorageError
         where it can't be kept.
         """
         from icecore.engine.named_plan import prefetch
 
-        scan = self.scan(
-            row_filter,
-            selected_fields=selected_fields,
-            ref=ref,
-            case_sensitive=case_sensitive,
-            parameters=parameters,
-        )
-        return prefetch(self._planner, self._state, scan, name, ref)
+        unbound = parse_filter(row_filter, parameters)
+        scan = self.scan(unbound, selected_fields=selected_fields, ref=ref, case_sensitive=case_sensitive)
+        return prefetch(self._planner, self._state, scan, unbound, name, ref)
 
     def named_plan(self, name: str) -> NamedPlan:
         """The plan of that name, for the table as it is loaded here. Only what changed is looked into.

@@ -149,11 +149,29 @@ def _may_overlap(columns: Mapping[str, str], field_id: int) -> str:
         (
             f"({f_nulls} = {f_values} AND {d_nulls} = 0)",
             f"({d_nulls} = {d_values} AND {f_nulls} = 0)",
-            f"({_no_nans(columns, field_id)} AND ({column('d', 'lower')} > {column('data', 'upper')}"
-            f" OR {column('d', 'upper')} < {column('data', 'lower')}))",
+            f"({_no_nans(columns, field_id)} AND {_ranges_apart(columns, field_id)})",
         )
     )
     return f"({both_null} OR NOT coalesce({apart}, FALSE))"
+
+
+def _ranges_apart(columns: Mapping[str, str], field_id: int) -> str:
+    """Whether the bounds leave no common value.
+
+    Bytes may be UUIDs, which Java orders as two signed longs and the spec as unsigned bytes: see
+    `metrics_predicate`. Both agree on the first eight bytes of bounds that are not the wrong way round.
+    """
+    lower, upper = quote(f"lower_{field_id}"), quote(f"upper_{field_id}")
+    if columns.get(f"lower_{field_id}") != "BLOB":
+        return f"(d.{lower} > data.{upper} OR d.{upper} < data.{lower})"
+
+    def first(bound: str) -> str:
+        return f"{bound}[1:8]"
+
+    in_order = f"d.{lower} <= d.{upper} AND data.{lower} <= data.{upper}"
+    above = f"{first(f'd.{lower}')} > {first(f'data.{upper}')}"
+    below = f"{first(f'd.{upper}')} < {first(f'data.{lower}')}"
+    return f"({in_order} AND ({above} OR {below}))"
 
 
 def _no_nans(columns: Mapping[str, str], field_id: int) -> str:

@@ -79,7 +79,7 @@ def leaves_in_manifests(
 def _summaries(
     manifests: Sequence[ListedManifest], indexes: Sequence[int], spec: PartitionSpec, schema: Schema
 ) -> pa.Table:
-    """One row a manifest, four columns a partition field."""
+    """One row a manifest, five columns a partition field."""
     columns: dict[str, pa.Array] = {"i": pa.array(list(indexes), pa.int64())}
     for position, f in enumerate(spec.fields):
         result = f.result_type(schema)
@@ -87,6 +87,8 @@ def _summaries(
         prefix = f"pf{position}"
         columns[f"{prefix}_contains_null"] = pa.array([s.contains_null for s in of_field], pa.bool_())
         columns[f"{prefix}_contains_nan"] = pa.array([s.contains_nan for s in of_field], pa.bool_())
+        no_bounds = [s.lower_bound is None and s.upper_bound is None for s in of_field]
+        columns[f"{prefix}_no_bounds"] = pa.array(no_bounds, pa.bool_())
         for name in ("lower", "upper"):
             raw = pa.array([getattr(s, f"{name}_bound") for s in of_field], pa.binary())
             columns[f"{prefix}_{name}"] = typed_values(result, raw, nan_is_null=True)

@@ -196,11 +196,14 @@ def all_match(p: Predicate, b: Bounds, values: Values) -> str:
         case _Op.LT | _Op.LT_EQ:
             return conjunction(numbers, _upper_is(b, COMPARISONS[p.op], p.literals[0], values))
         case _Op.GT | _Op.GT_EQ:
-            return conjunction(b.no_nulls, _lower_is(b, COMPARISONS[p.op], p.literals[0], values))
+            # NaN is greater than every number.
+            lower = _lower_is(b, COMPARISONS[p.op], p.literals[0], values)
+            return conjunction(b.no_nulls, disjunction(lower, b.only_nans))
         case _Op.EQ | _Op.IN:
             return conjunction(numbers, _is_one_of(b, p.literals, values))
         case _Op.NOT_EQ | _Op.NOT_IN:
-            return conjunction(b.no_nulls, *(_outside(b, a, z, values) for a, z in literal_ranges(p.literals)))
+            outside = conjunction(*(_outside(b, a, z, values) for a, z in literal_ranges(p.literals)))
+            return conjunction(b.no_nulls, disjunction(outside, b.only_nans))
         case _Op.STARTS_WITH:
             return conjunction(b.no_nulls, _all_start_with(b, p.literals[0], values))
         case _Op.NOT_STARTS_WITH:

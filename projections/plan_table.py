@@ -10,6 +10,7 @@ import pyarrow as pa
 from attrs import define
 
 from icecore.engine.expression.json import to_json
+from icecore.engine.many import uncollected
 from icecore.engine.scan_task import FileScanTask
 from icecore.projections.planner import PlanCounts, PlannedFiles
 from icecore.projections.splits import CombinedTask, combine, split_tasks, splitting_of
@@ -81,4 +82,5 @@ class ScanPlan:
     def splits(self) -> list[CombinedTask]:
         """The tasks cut at `read.split.target-size` and packed into bins of about that size, in order."""
         splitting = splitting_of(self._properties)
-        return combine(split_tasks(self.tasks, splitting), splitting)
+        with uncollected():
+            return combine(split_tasks(self.tasks, splitting), splitting)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 from attrs import define, field, frozen
 
 from icecore.engine.expression.nodes import AlwaysTrue, Expression
-from icecore.engine.formats.entry_arrow import decode_partition, row_to_file
+from icecore.engine.formats.entry_arrow import decode_values, partition_types, row_to_file
+from icecore.engine.many import many, uncollected
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.partition import PartitionSpec
@@ -138,51 +140,20 @@ class PlannedFiles:
         if files.num_rows == 0:
             return []
         specs, schema = self.state.metadata.specs, self.state.metadata.all_fields
-        names = (*TASK_COLUMNS, "sequence_number")
-        columns = zip(*(_values(files, n) for n in names), strict=True)
-        rows = zip(
-            columns, self._partitions(specs, schema), self.residuals(), self._deletes(specs, schema), strict=True
-        )
-        data = DataFileContent.DATA
-        return [
-            FileScanTask(
-                ContentFile(
-                    data,
-                    path,
-                    FORMATS.get(file_format) or FileFormat(file_format.upper()),
-                    spec_id,
-                    partition,
-                    record_count,
-                    size,
-                    key_metadata=key_metadata,
-                    split_offsets=offsets,
-                    sort_order_id=sort_order_id,
-                    first_row_id=first_row_id,
-                ),
-                deletes,
-                left,
-                0,
-                size,
-                sequence_number or 0,
-            )
-            for (
-                (
-                    path,
-                    file_format,
-                    spec_id,
-                    record_count,
-                    size,
-                    key_metadata,
-                    offsets,
-                    sort_order_id,
-                    first_row_id,
-                    sequence_number,
-                ),
-                partition,
-                left,
-                deletes,
-            ) in rows
-        ]
+        with uncollected():
+            columns: dict[str, Iterable[Any]] = {n: _values(files, n) for n in TASK_COLUMNS}
+            columns["content"] = repeat(DataFileContent.DATA)
+            columns["file_format"] = _formats(files["file_format"])
+            columns["partition"] = self._partitions(specs, schema)
+            made = {
+                "file": many(ContentFile, files.num_rows, columns),
+                "delete_files": self._deletes(specs, schema),
+                "residual": self.residuals(),
+                "start": repeat(0),
+                "length": columns["file_size_in_bytes"],
+                "data_sequence_number": [n or 0 for n in _values(files, "sequence_number")],
+            }
+            return many(FileScanTask, files.num_rows, made)
 
     def _partitions(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> list[tuple[Any, ...]]:
         """The partition tuple of each file; each tuple is decoded once, however many files have it."""
@@ -190,7 +161,8 @@ class PlannedFiles:
         codes = keys.indices.to_numpy()
         _, first = np.unique(codes, return_index=True)
         distinct = self.files.select(["spec_id", "partition"]).take(pa.array(first)).to_pylist()
-        decoded = [decode_partition(specs[r["spec_id"]], schema, r["partition"]) for r in distinct]
+        types = {i: partition_types(specs[i], schema) for i in {r["spec_id"] for r in distinct}}
+        decoded = [decode_values(types[r["spec_id"]], r["partition"]) for r in distinct]
         return [decoded[c] for c in codes.tolist()]
 
     def _deletes(self, specs: Mapping[int, Any], schema: Schema) -> Sequence[tuple[ContentFile, ...]]:
@@ -200,7 +172,8 @@ class PlannedFiles:
         used = sorted(set(places))
         rows = self.deletes.take(pa.array(used, pa.int64())).to_pylist()
         made = {p: row_to_file(r, specs[r["spec_id"]], schema) for p, r in zip(used, rows, strict=True)}
-        return [tuple(made[p] for p in places[a:z]) for a, z in itertools.pairwise(offsets)]
+        found = [made[p] for p in places]
+        return [tuple(found[a:z]) for a, z in itertools.pairwise(offsets)]
 
 
 def _values(files: pa.Table, name: str) -> list[Any]:
@@ -218,6 +191,12 @@ def _values(files: pa.Table, name: str) -> list[Any]:
         known = {v: (v,) for v in set(values)}
         return [known[v] for v in values]
     return [None if v is None else tuple(v) for v in column.to_pylist()]
+
+
+def _formats(column: pa.ChunkedArray) -> list[FileFormat]:
+    coded = column.combine_chunks().dictionary_encode()
+    formats = [FORMATS.get(f) or FileFormat(f.upper()) for f in coded.dictionary.to_pylist()]
+    return [formats[c] for c in coded.indices.to_pylist()]
 
 
 def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> Codes:

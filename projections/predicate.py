@@ -102,7 +102,8 @@ def manifest_predicate(bound: Expression, spec: PartitionSpec, schema: Schema) -
     """A condition, never NULL, of manifests of one spec that may have a file of interest, and its parameters (SP1).
 
     For the partition field at position i of the spec the table has `pf<i>_contains_null` and `pf<i>_contains_nan`
-    (BOOLEAN, NULL where unknown), `pf<i>_lower` and `pf<i>_upper` (raw values, NULL where missing).
+    (BOOLEAN, NULL where unknown), `pf<i>_lower` and `pf<i>_upper` (raw values, NULL where missing or unreadable), and
+    `pf<i>_no_bounds` (BOOLEAN, not NULL) where both are missing: then all values are null or NaN (L1).
     """
     values = Values()
     positions = {f.field_id: i for i, f in enumerate(spec.fields)}
@@ -234,14 +235,20 @@ def _may_differ(count: str, total: str) -> str:
 
 
 def _summary(position: int, term: BoundTerm) -> Bounds:
-    """The summary of a partition field of a manifest."""
-    lower, upper, null, nan = (quote(f"pf{position}_{n}") for n in ("lower", "upper", "contains_null", "contains_nan"))
+    """The summary of a partition field of a manifest. One without bounds that names no null and no NaN says nothing."""
+    names = ("lower", "upper", "contains_null", "contains_nan", "no_bounds")
+    lower, upper, null, nan, no_bounds = (quote(f"pf{position}_{n}") for n in names)
+    if not isinstance(term.source_type, FLOATING_TYPES):
+        values = f"NOT coalesce({no_bounds} AND {null}, FALSE)"
+        return Bounds(term.source_type, lower, upper, f"({null} OR {null} IS NULL)", values, "FALSE")
     return Bounds(
         term.source_type,
         lower,
         upper,
         may_have_nulls=f"({null} OR {null} IS NULL)",
-        may_have_nans=f"({nan} OR {nan} IS NULL)" if isinstance(term.source_type, FLOATING_TYPES) else "FALSE",
+        may_have_values=f"NOT coalesce({no_bounds} AND {null} AND NOT {nan}, FALSE)",
+        may_have_nans=f"({nan} OR {nan} IS NULL)",
+        may_have_numbers=f"NOT coalesce({no_bounds} AND ({null} OR {nan}), FALSE)",
     )
 
 

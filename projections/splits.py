@@ -71,7 +71,10 @@ def split_tasks(tasks: Iterable[FileScanTask], splitting: Splitting) -> Iterator
             yield task
             continue
         offsets = _usable_offsets(task)
-        yield from _at_offsets(task, offsets) if offsets else _evenly(task, splitting)
+        if len(offsets) == 1 or (not offsets and task.length <= splitting.target_size):
+            yield task
+        else:
+            yield from _at_offsets(task, offsets) if offsets else _evenly(task, splitting)
 
 
 def _usable_offsets(task: FileScanTask) -> tuple[int, ...]:
@@ -97,6 +100,8 @@ def _evenly(task: FileScanTask, splitting: Splitting) -> Iterator[FileScanTask]:
 
 def weight(task: FileScanTask, splitting: Splitting) -> int:
     """What a task counts in a bin: its bytes and those of its deletes, at least the cost of opening these files."""
+    if not task.delete_files:
+        return max(task.length, splitting.open_file_cost)
     deletes = sum(
         d.file_size_in_bytes if d.content_size_in_bytes is None else d.content_size_in_bytes for d in task.delete_files
     )

@@ -1,4 +1,4 @@
-"""Tables of every type after any history of appends and evolved schemas and specs, beside a model in DuckDB."""
+"""Tables of every type after any history of appends, deletes, evolved schemas and specs, beside a model in DuckDB."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ PROMOTIONS: dict[str, tuple[PrimitiveType, str]] = {
     "n": (DecimalType(20, 2), "DECIMAL(20, 2)"),
     "e": (TimestampType(), "TIMESTAMP"),
 }
+DELETE_MODES = ("merge-on-read", "copy-on-write")
 Pools = dict[str, list[Any]]
 
 
@@ -96,9 +97,10 @@ def terms(draw: st.DrawFn) -> list[tuple[str, str]]:
     return out
 
 
-def steps() -> st.SearchStrategy[list[tuple[str, Any]]]:
-    """What may happen to a table, with more appends than anything else."""
+def steps(*, deletes: bool = False, keys: bool = False) -> st.SearchStrategy[list[tuple[str, Any]]]:
+    """What may happen to a table, with more appends than anything else; deletes by filter and by equality if asked."""
     # Each row follows from a number; equal ones give equal rows, and so files with a single value.
+    ids = st.lists(st.integers(0, 20), min_size=1, max_size=4)
     appends = st.tuples(st.just("append"), st.lists(st.integers(0, 7), min_size=1, max_size=9))
     return st.lists(
         st.one_of(
@@ -110,6 +112,8 @@ def steps() -> st.SearchStrategy[list[tuple[str, Any]]]:
             st.tuples(st.just("rename"), st.sampled_from(["i", "s", "x", "ts"])),
             st.tuples(st.just("drop"), st.sampled_from(["t", "fx", "y"])),
             st.tuples(st.just("add"), st.sampled_from(["new1", "new2"])),
+            *([st.tuples(st.just("delete"), ids)] if deletes else []),
+            *([st.tuples(st.just("delete_keys"), ids)] if keys else []),
         ),
         min_size=1,
         max_size=7,
@@ -133,7 +137,10 @@ class Evolving:
         catalog = icecore.open(folder)
         catalog.create_namespace("ns")
         first = [bracketed(t, c) for t, c in data.draw(terms(), label="spec")]
-        table = catalog.create_table("ns.t", Schema(fields), partition_spec=first, format_version=version)
+        properties = {"write.delete.mode": data.draw(st.sampled_from(DELETE_MODES), label="deletes")}
+        table = catalog.create_table(
+            "ns.t", Schema(fields), partition_spec=first, format_version=version, properties=properties
+        )
         made = cls(table, data.draw(pools_of(fields), label="pools"))
         made.model.execute("SET TimeZone = 'UTC'")
         made.types = {name: kind for f in fields for name, kind in leaves(f)}
@@ -173,6 +180,17 @@ class Evolving:
         self.table.append(incoming)
         self.model.register("incoming", incoming)
         self.model.execute("INSERT INTO rows BY NAME SELECT * FROM incoming").fetchall()
+
+    def _delete(self, ids: list[int]) -> None:
+        self.table.delete(f"id IN ({', '.join(map(str, ids))})")
+        self._deleted(ids)
+
+    def _delete_keys(self, ids: list[int]) -> None:
+        self.table.delete_keys(pa.table({"id": pa.array(ids, pa.int64())}), ["id"])
+        self._deleted(ids)
+
+    def _deleted(self, ids: list[int]) -> None:
+        self.model.execute("DELETE FROM rows WHERE list_contains($ids, id)", {"ids": ids}).fetchall()
 
     def _table(self, fields: tuple[NestedField, ...], rows: list[dict[str, Any]]) -> pa.Table:
         arrays = {}

@@ -1,4 +1,4 @@
-"""Bound expressions as text: SQL with the literals in place, for people, or in full to be kept and parsed again."""
+"""Bound expressions as text: SQL with the literals in place, for people."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any, assert_never
 
-from icecore.engine.errors import ExpressionError
-from icecore.engine.expression.bind import bind
 from icecore.engine.expression.depth import check_depth, operands
 from icecore.engine.expression.nodes import (
     AlwaysFalse,
@@ -20,9 +18,7 @@ from icecore.engine.expression.nodes import (
     Or,
     Predicate,
 )
-from icecore.engine.expression.parse import parse_filter
 from icecore.engine.expression.to_sql import COMPARISONS
-from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import IdentityTransform, human_string
 from icecore.engine.spec.types import (
     DateType,
@@ -35,7 +31,6 @@ from icecore.engine.spec.types import (
     TimeType,
     UUIDType,
 )
-from icecore.engine.sql_files import quote
 
 MAX_LITERALS = 8
 """Of a longer IN list so many literals are shown."""
@@ -76,22 +71,6 @@ def expression_text(e: Expression, most: int | None = MAX_LITERALS, name: Callab
 
     check_depth(e)
     return text(e)
-
-
-def filter_text(bound: Expression, schema: Schema) -> str:
-    """Text that gives the same expression again when it is parsed and bound. Raises ExpressionError where none does."""
-    for name in (str, _quoted):
-        text = expression_text(bound, None, name)
-        try:
-            if bind(parse_filter(text), schema) == bound:
-                return text
-        except ExpressionError:
-            continue
-    raise ExpressionError(f"the filter can't be kept as text: {expression_text(bound)}")
-
-
-def _quoted(dotted: str) -> str:
-    return ".".join(quote(part) for part in dotted.split("."))
 
 
 def value_text(iceberg_type: PrimitiveType, value: Any) -> str:

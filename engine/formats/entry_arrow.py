@@ -18,6 +18,7 @@ from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat, ManifestEntryStatus
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import PrimitiveType
 
 COUNTS = pa.map_(pa.int32(), pa.int64())
 BINARIES = pa.map_(pa.int32(), pa.binary())
@@ -70,12 +71,21 @@ def decode_partition(
     spec: PartitionSpec, schema: Schema, entries: Iterable[tuple[int, bytes | None]] | None
 ) -> tuple[Any, ...]:
     """The partition tuple of a canonical map, in the order of the spec; what is not in the map is null."""
+    return decode_values(partition_types(spec, schema), entries)
+
+
+def partition_types(spec: PartitionSpec, schema: Schema) -> tuple[tuple[int, PrimitiveType], ...]:
+    """The ids of a spec's fields and the types of their values, for `decode_values`."""
+    return tuple((f.field_id, f.result_type(schema)) for f in spec.fields)
+
+
+def decode_values(
+    types: Iterable[tuple[int, PrimitiveType]], entries: Iterable[tuple[int, bytes | None]] | None
+) -> tuple[Any, ...]:
+    """As `decode_partition`, where many tuples are of one spec."""
     found = dict(entries or ())
-    out = []
-    for f in spec.fields:
-        data = found.get(f.field_id)
-        out.append(None if data is None else single_value.from_bytes(f.result_type(schema), data))
-    return tuple(out)
+    data = ((t, found.get(i)) for i, t in types)
+    return tuple([None if d is None else single_value.from_bytes(t, d) for t, d in data])
 
 
 def files_to_arrow(

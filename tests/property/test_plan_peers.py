@@ -18,8 +18,8 @@ from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, Ye
 
 import icecore
 from icecore.engine.expression.bind import predicates
-from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
-from icecore.engine.spec.types import UUIDType
+from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression, Operation
+from icecore.engine.spec.types import DoubleType, UUIDType
 
 FILTERS = 5
 
@@ -28,11 +28,14 @@ FILTERS = 5
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_SP1_SP8_no_row_is_lost_and_no_file_is_planned_in_vain(version: int, data: st.DataObject) -> None:
-    """DuckDB over all rows, and PyIceberg over the same manifests, after any evolution of schema and spec."""
+    """DuckDB over all rows, and PyIceberg over the same manifests, after any deletes and evolution of schema and spec.
+
+    PyIceberg plans no equality deletes, so tables that it looks at have none.
+    """
     with tempfile.TemporaryDirectory() as folder:
         evolving = Evolving.create(Path(folder), version, data)
         evolving.apply(("append", [0, 1, 2, 3, 4]))
-        for step in data.draw(steps(), label="steps"):
+        for step in data.draw(steps(deletes=True, keys=version == 3), label="steps"):
             evolving.apply(step)
         table = evolving.table
         rows_of = rows_by_file(table)
@@ -74,6 +77,9 @@ def check_peer(peer: StaticTable, scan: icecore.DataScan, text: str) -> None:
         return
     assert set(tasks) <= set(theirs), text
     assert scan.planned.counts.manifests_scanned <= len(peer_manifests(peer, wanted)), text
+    if any(p.op is Operation.LIKE for p in predicates(scan.row_filter)):
+        # PyIceberg is asked for the prefix, which may hold where the pattern does not.
+        return
     # PyIceberg's strict metrics know no fields of structs.
     nested = any("." in p.term.name for p in predicates(scan.row_filter))
     whole = _StrictMetricsEvaluator(peer.schema(), wanted)
@@ -89,6 +95,8 @@ def is_exception(bound: Expression, peer: StaticTable) -> bool:
       have a partition value that is one too high. Java makes room for that, and so does icecore; PyIceberg does not.
     - Bounds of UUIDs: Java orders them as two signed longs, the spec and PyIceberg as unsigned bytes. A bound may be of
       either writer, so only what both orders agree on counts.
+    - Doubles that a table is partitioned by: PyIceberg 0.12 reads them from manifests as floats, 0.1 as
+      0.10000000149011612, and leaves files with matching rows out.
     """
     times = {
         f.source_id
@@ -96,10 +104,12 @@ def is_exception(bound: Expression, peer: StaticTable) -> bool:
         for f in spec.fields
         if isinstance(f.transform, (YearTransform, MonthTransform, DayTransform, HourTransform))
     }
+    partitioned = {f.source_id for spec in peer.specs().values() for f in spec.fields}
     return any(
         isinstance(p.term, BoundTerm)
         and (
             isinstance(p.term.source_type, UUIDType)
+            or (isinstance(p.term.source_type, DoubleType) and p.term.field.field_id in partitioned)
             or (p.term.field.field_id in times and any(v <= 0 for v in p.literals))
         )
         for p in predicates(bound)

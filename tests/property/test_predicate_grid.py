@@ -114,6 +114,7 @@ def test_partitions_leave_out_no_matching_row_and_promise_no_other(column_type: 
             "part_1000": (kind, partitions),
             "pf0_lower": (kind, [s["lower"] for s in summaries]),
             "pf0_upper": (kind, [s["upper"] for s in summaries]),
+            "pf0_no_bounds": ("BOOLEAN", [s["lower"] is None and s["upper"] is None for s in summaries]),
             "pf0_contains_null": ("BOOLEAN", [p is None for p in partitions]),
             "pf0_contains_nan": ("BOOLEAN", [bool(s["nans"]) for s in summaries]),
         }

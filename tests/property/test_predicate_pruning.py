@@ -210,6 +210,7 @@ def load_summaries(connection: duckdb.DuckDBPyConnection, case: Case, partitions
         kind = raw_type(result) or ""
         columns[f"pf{position}_contains_null"] = ("BOOLEAN", [m["nulls"] > 0])
         columns[f"pf{position}_contains_nan"] = ("BOOLEAN", [nan])
+        columns[f"pf{position}_no_bounds"] = ("BOOLEAN", [m["lower"] is None and m["upper"] is None])
         columns[f"pf{position}_lower"] = (kind, [m["lower"]])
         columns[f"pf{position}_upper"] = (kind, [m["upper"]])
     create(connection, "manifests", columns)

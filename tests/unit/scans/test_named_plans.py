@@ -15,7 +15,7 @@ from icecore.engine.errors import ExpressionError, NoSuchPlanError, NoSuchSnapsh
 from icecore.engine.formats.content_file_json import scan_task_from_json
 from icecore.engine.named_plan import NamedPlan
 from icecore.engine.scan_task import FileScanTask
-from icecore.engine.spec.types import LongType
+from icecore.engine.spec.types import DoubleType, LongType
 
 MERGE = {"write.delete.mode": "merge-on-read"}
 
@@ -113,13 +113,48 @@ def test_another_schema_or_spec_or_filter_is_planned_anew(table: icecore.Table) 
     assert costs(table.prefetch("id < 3", name="p")) == (5, 0)
     assert costs(table.prefetch("id < 3", name="p", selected_fields=("id",))) == (0, 5)
     assert table.named_plan("p").scan.to_arrow().column_names == ["id"]
+
+
+def test_a_plan_is_of_columns_whatever_they_are_called(table: icecore.Table) -> None:
+    """A renamed column is the same one; another that takes the name is not, and a dropped one is an error."""
+    with table.update_schema() as update:
+        update.add_column("other", LongType())
+    table.prefetch("id < 3", name="p", selected_fields=("id",))
     table.update_schema().rename_column("id", "key").commit()
-    with pytest.raises(ValidationError, match="id"):
-        table.named_plan("p")
-    table.prefetch("key < 3", name="q")
-    table.update_schema().rename_column("key", "id").commit()
-    with pytest.raises(ExpressionError):
+    plan = table.named_plan("p")
+    assert same(plan, table, "key < 3") and plan.scan.to_arrow().column_names == ["key"]
+    table.update_schema().rename_column("other", "id").commit()
+    plan = table.named_plan("p")
+    assert same(plan, table, "key < 3") and sorted(plan.scan.to_arrow()["key"].to_pylist()) == [0, 0, 1, 1, 2, 2]
+    again = table.prefetch("id IS NULL", name="q", selected_fields=("id", "_file"))
+    assert again.scan.count() == 10
+    table.update_schema().delete_column("id").commit()
+    with pytest.raises(ExpressionError, match=r"'id' .* is gone"):
         table.named_plan("q")
+    table.prefetch(name="r", selected_fields=("name",))
+    table.prefetch(name="s", selected_fields=("KEY",), case_sensitive=False)
+    table.update_schema().rename_column("key", "id").commit()
+    assert table.named_plan("s").scan.to_arrow().column_names == ["id"]
+    table.update_spec().remove_field("name").commit()
+    table.update_schema().delete_column("name").commit()
+    with pytest.raises(ValidationError, match=r"'name' .* is gone"):
+        table.named_plan("r")
+
+
+def test_a_filter_is_bound_anew_to_a_promoted_column(catalog: icecore.Catalog) -> None:
+    """What no int could be a long can, and a column that must not be null may have to be tested for it later."""
+    schema = pa.schema([pa.field("i", pa.int32(), nullable=False), ("f", pa.float32())])
+    table = catalog.create_table("ns.i", schema)
+    table.append(pa.table({"i": pa.array([1], pa.int32()), "f": pa.array([0.5], pa.float32())}, schema=schema))
+    filters = ["i > 3000000000", "i < 3000000000", "i IS NULL", "f = 0.1", "i = $x"]
+    for n, text in enumerate(filters):
+        table.prefetch(text, name=str(n), parameters={"x": 2**40} if "$" in text else None)
+    with table.update_schema() as update:
+        update.update_column("i", LongType()).make_column_optional("i").update_column("f", DoubleType())
+    table.append(pa.table({"i": [2**40, None, 7], "f": [0.1, 1.5, None]}))
+    counts = [table.named_plan(str(n)).scan.count() for n in range(len(filters))]
+    fresh = [table.scan(t, parameters={"x": 2**40} if "$" in t else None).count() for t in filters]
+    assert counts == fresh == [1, 2, 1, 1, 1]
 
 
 def test_another_process_has_it_too(

@@ -1,0 +1,162 @@
+"""Unbound expressions as JSON values that outlive changes of the schema.
+
+A column is kept by its id, so that it may be renamed, and literals as they were given, not as they were bound:
+`i > 3e9` is false of every int, but not of the long that the column may become; `x IS NULL` of no required column, but
+of one that is made optional.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal, InvalidOperation
+from typing import Any, assert_never
+from uuid import UUID
+
+from icecore.engine.errors import ExpressionError, ValidationError
+from icecore.engine.expression.depth import check_depth, operands
+from icecore.engine.expression.foreign_values import plain
+from icecore.engine.expression.nodes import (
+    FALSE,
+    TRUE,
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BoundTerm,
+    Expression,
+    Not,
+    Operation,
+    Or,
+    Predicate,
+    Reference,
+    Term,
+    TransformTerm,
+    TypedValue,
+)
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.transform import IdentityTransform, parse_transform
+from icecore.engine.spec.types import parse_primitive
+
+
+def to_kept(expression: Expression, schema: Schema, case_sensitive: bool = True) -> Any:
+    """The JSON value of an expression whose names are those of the schema.
+
+    A bound leaf is kept with the types of its literals. Raises ExpressionError for an unknown column and for a literal
+    that is no value.
+    """
+
+    def kept(e: Expression) -> Any:
+        match e:
+            case AlwaysTrue():
+                return True
+            case AlwaysFalse():
+                return False
+            case And() | Or():
+                return ["and" if isinstance(e, And) else "or", *map(kept, operands(e))]
+            case Not(child=child):
+                return ["not", kept(child)]
+            case Predicate():
+                return _leaf(e, schema, case_sensitive)
+            case _:
+                assert_never(e)
+
+    check_depth(expression)
+    return kept(expression)
+
+
+def from_kept(value: Any, schema: Schema) -> Expression:
+    """The unbound expression, with the names that its columns have in the schema.
+
+    Raises ExpressionError where a column is gone, and for what `to_kept` never gave.
+    """
+    match value:
+        case bool():
+            return TRUE if value else FALSE
+        case ["and" | "or" as word, *children]:
+            found = tuple(from_kept(c, schema) for c in children)
+            return And(found) if word == "and" else Or(found)
+        case ["not", child]:
+            return Not(from_kept(child, schema))
+        case {"op": op, "id": int(field_id), "column": name, "literals": list(literals), **rest}:
+            if schema.get_field(field_id) is None:
+                raise ExpressionError(f"the column {name!r} (id {field_id}) is gone")
+            try:
+                term: Term = Reference(schema.name_of(field_id))
+                if "transform" in rest:
+                    term = TransformTerm(term.name, parse_transform(str(rest["transform"])))
+                return Predicate(Operation(op), term, tuple(map(_value, literals)))
+            except (ValueError, TypeError, AttributeError, InvalidOperation) as e:
+                raise ExpressionError(f"{value!r} is no kept leaf of an expression: {e}") from e
+        case _:
+            raise ExpressionError(f"{value!r} is no kept expression")
+
+
+def _leaf(p: Predicate, schema: Schema, case_sensitive: bool) -> dict[str, Any]:
+    term, literals = p.term, p.literals
+    try:
+        found = term.field if isinstance(term, BoundTerm) else schema.find_field(term.name, case_sensitive)
+    except ValidationError as e:
+        raise ExpressionError(str(e)) from e
+    if isinstance(term, BoundTerm):
+        literals = tuple(TypedValue(term.result_type, v) for v in literals)
+    out = {"op": str(p.op), "id": found.field_id, "column": term.name, "literals": [_tagged(v) for v in literals]}
+    transform = IdentityTransform() if isinstance(term, Reference) else term.transform
+    return out if isinstance(transform, IdentityTransform) else {**out, "transform": str(transform)}
+
+
+def _tagged(value: Any) -> list[Any]:
+    """A literal as its kind and text."""
+    match plain(value):
+        case None:
+            return ["null"]
+        case TypedValue(type=kind, value=inner):
+            return ["typed", str(kind), _tagged(inner)]
+        case bool() as v:
+            return ["bool", v]
+        case int() as v:
+            return ["int", str(v)]
+        case float() as v:
+            return ["float", v.hex()]
+        case Decimal() as v:
+            return ["decimal", str(v)]
+        case str() as v:
+            return ["string", v]
+        case bytes() as v:
+            return ["bytes", v.hex()]
+        case dt.datetime() as v:
+            return ["datetime", v.isoformat()]
+        case dt.date() as v:
+            return ["date", v.isoformat()]
+        case dt.time() as v:
+            return ["time", v.isoformat()]
+        case UUID() as v:
+            return ["uuid", str(v)]
+        case v:
+            raise ExpressionError(f"a literal of type {type(v).__name__} can't be kept")
+
+
+def _value(tagged: Any) -> Any:
+    match tagged:
+        case ["null"]:
+            return None
+        case ["typed", kind, inner]:
+            return TypedValue(parse_primitive(kind), _value(inner))
+        case ["bool", bool(v)] | ["string", str(v)]:
+            return v
+        case ["int", text]:
+            return int(text)
+        case ["float", text]:
+            return float.fromhex(text)
+        case ["decimal", text]:
+            return Decimal(text)
+        case ["bytes", text]:
+            return bytes.fromhex(text)
+        case ["datetime", text]:
+            return dt.datetime.fromisoformat(text)
+        case ["date", text]:
+            return dt.date.fromisoformat(text)
+        case ["time", text]:
+            return dt.time.fromisoformat(text)
+        case ["uuid", text]:
+            return UUID(text)
+        case _:
+            raise ValueError(f"{tagged!r} is no literal")

@@ -1,0 +1,72 @@
+"""Equality deletes are left out by bounds only where no order of values could let them match (SP6)."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+
+import pyarrow as pa
+import pytest
+from attrs import evolve
+
+import icecore
+from icecore.engine.data.write import write_data_files
+from icecore.engine.spec.content_file import ContentFile
+
+IDS = [uuid.UUID(int=i) for i in (1, 2**63 + 5, 2**64 + 1, 2**64 + 2**63, 2**127, 2**127 + 2**63, 2**128 - 1)]
+
+
+def signed(value: uuid.UUID) -> tuple[int, int]:
+    """The order of Java up to 1.9: two signed longs."""
+    high, low = value.bytes[:8], value.bytes[8:]
+    return int.from_bytes(high, "big", signed=True), int.from_bytes(low, "big", signed=True)
+
+
+def uuids(values: list[uuid.UUID]) -> pa.Array:
+    return pa.ExtensionArray.from_storage(pa.uuid(), pa.array([v.bytes for v in values], pa.binary(16)))
+
+
+def by_java(table: icecore.Table, values: list[uuid.UUID], number: int) -> ContentFile:
+    """A data file with the bounds that Java would give it."""
+    [file] = write_data_files(
+        pa.table({"u": uuids(values)}),
+        schema=table.schema(),
+        spec=table.spec(),
+        location=f"{table.location()}/data",
+        storage=table._repository.storage_of(table.state),
+        properties={},
+        file_prefix=f"java{number}",
+    )
+    least, greatest = min(values, key=signed).bytes, max(values, key=signed).bytes
+    return evolve(file, lower_bounds={1: least}, upper_bounds={1: greatest})
+
+
+@pytest.mark.parametrize("java_order", [False, True])
+def test_deletes_of_uuids_meet_bounds_of_either_order(catalog: icecore.Catalog, java_order: bool) -> None:
+    """Whatever order the writer of the data had, a deleted row stays deleted."""
+    table = catalog.create_table("ns.u", pa.schema([("u", pa.uuid())]), format_version=2)
+    groups = [list(g) for size in (2, 3) for g in itertools.combinations(IDS, size)]
+    if java_order:
+        table.append_files([by_java(table, values, n) for n, values in enumerate(groups)])
+    else:
+        for values in groups[:12]:
+            table.append(pa.table({"u": uuids(values)}))
+    left = table.scan().count()
+    for value in IDS:
+        there = table.scan(f"u = '{value}'").count()
+        assert there
+        table.delete_keys(pa.table({"u": uuids([value])}), ["u"])
+        left -= there
+        assert table.scan(f"u = '{value}'").count() == 0, value
+        assert table.scan().count() == left
+    assert left == 0
+
+
+def test_deletes_of_other_bytes_are_left_out_by_them(catalog: icecore.Catalog) -> None:
+    """A delete of another range of keys isn't read."""
+    table = catalog.create_table("ns.b", pa.schema([("b", pa.binary())]), format_version=2)
+    for key in (b"a" * 20, b"k" * 20, b"z" * 20):
+        table.append(pa.table({"b": [key, key + b"!"]}))
+    table.delete_keys(pa.table({"b": [b"k" * 20]}), ["b"])
+    assert sorted(len(t.delete_files) for t in table.scan().plan_files()) == [0, 0, 1]
+    assert table.scan().count() == 5
