@@ -17,11 +17,7 @@ from icecore.engine.adoption import Adoption, Problem
 from icecore.engine.errors import ForeignCommitError, IcecoreError
 from icecore.engine.events import CATALOG_STREAM, is_view_stream
 from icecore.engine.file_follower import FileFollower
-from icecore.engine.foreign_commits import next_version_file, take_in_versions
-from icecore.engine.foreign_differences import true_differences, true_namespaces
 from icecore.engine.foreign_metadata import version_names
-from icecore.engine.foreign_names import take_in_names
-from icecore.engine.foreign_namespaces import take_in_gone, take_in_made
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.foreign import ForeignRows
 from icecore.engine.log.read_models import ReadModels, dotted
@@ -116,6 +112,9 @@ class Adopter:
 
         Outside of the write lock, as a dry run asks, a version that a commit of ours is about to make is none.
         """
+
+        from icecore.engine.foreign_commits import next_version_file
+
         name = dotted(state.identifier)
         if (found := self.rows.of_stream(state.stream)) is not None:
             raise ForeignCommitError(
@@ -140,6 +139,8 @@ class Adopter:
         return not is_view_stream(stream) and self._has_next_version(self.states.state(stream))
 
     def _has_next_version(self, state: TableState) -> bool:
+        from icecore.engine.foreign_commits import next_version_file
+
         if state.dropped or not is_file_system(state):
             return False
         return next_version_file(state, self.storage_of(state)) is not None
@@ -198,6 +199,12 @@ def _take_in(adoption: Adoption, suspects: Iterable[str], left_out: Collection[I
     `suspects` are streams of file system tables whose folder may hold a new version. Raises what stands in the way of
     the adoption's `current`.
     """
+
+    from icecore.engine.foreign_commits import take_in_versions
+    from icecore.engine.foreign_differences import true_differences, true_namespaces
+    from icecore.engine.foreign_names import take_in_names
+    from icecore.engine.foreign_namespaces import take_in_gone, take_in_made
+
     namespaces = true_namespaces(adoption)
     for namespace in namespaces:
         take_in_made(adoption, namespace)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from attrs import evolve
 
-from icecore.engine.catalog_transaction import CatalogTransaction
 from icecore.engine.errors import ReadOnlyError, StorageError, ValidationError
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.log.read_models import ReadModels
@@ -31,6 +30,7 @@ from icecore.projections.materialize import Materializer
 from icecore.projections.planner import Planner
 
 if TYPE_CHECKING:
+    from icecore.engine.catalog_transaction import CatalogTransaction
     from icecore.engine.history import CatalogAt
     from icecore.projections.verify import Verification
 
@@ -126,6 +126,9 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
 
         A dry run stores nothing, and says in `outcome` what the commit would be.
         """
+
+        from icecore.engine.catalog_transaction import CatalogTransaction
+
         self._repository.check_writable()
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
         return CatalogTransaction(self._repository, self._views, self._planner, who, self, dry_run)

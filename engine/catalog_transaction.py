@@ -36,13 +36,13 @@ from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
+from icecore.engine.spec.view import DUCKDB
 from icecore.engine.state import TableState
 from icecore.engine.table import Table
 from icecore.engine.transaction import REFUSED, Transaction
 from icecore.engine.view import View
 from icecore.engine.view_changes import ViewChanges
 from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
-from icecore.engine.view_duckdb import DUCKDB
 from icecore.engine.view_repository import ViewRepository
 from icecore.projections.planner import Planner
 

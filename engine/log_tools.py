@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 from icecore.engine.errors import ValidationError
 from icecore.engine.events import is_view_stream
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple
-from icecore.engine.log.archive_write import Archived
 from icecore.engine.log.archives import Archive
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.log.transfer import JSONL, PathOrFile, export_log
+from icecore.engine.log.transfer import JSONL
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState
 from icecore.engine.table import Table
-from icecore.engine.undrop import undrop
-from icecore.engine.view import View
 from icecore.engine.view_repository import ViewRepository
 
 if TYPE_CHECKING:
+    from icecore.engine.log.archive_write import Archived
+    from icecore.engine.log.transfer import PathOrFile
+    from icecore.engine.view import View
     from icecore.projections.diff import CatalogDiff
 
 
@@ -54,6 +54,9 @@ class CatalogLogTools(ABC):
         `position` is that of the drop to undo where several tables of that name were dropped. Raises NoSuchTableError,
         TableAlreadyExistsError where the name is taken, NoSuchNamespaceError where its namespace is gone.
         """
+
+        from icecore.engine.undrop import undrop
+
         name = identifier_tuple(identifier)
         who = provenance(self.actor, message=message, author=author)
         state = self._repository.state(undrop(self._repository, "table", name, position, who))
@@ -69,6 +72,9 @@ class CatalogLogTools(ABC):
         author: str | None = None,
     ) -> View:
         """As `undrop_table`. Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+
+        from icecore.engine.undrop import undrop
+
         name = identifier_tuple(identifier)
         who = provenance(self.actor, message=message, author=author)
         self._views.follow(undrop(self._repository, "view", name, position, who))
@@ -122,6 +128,9 @@ class CatalogLogTools(ABC):
         `jsonl` gives CloudEvents 1.0, one a line, `parquet` a table; both hold the envelope and the content files, so
         that `icecore.import_log` makes the same log of it. Raises ValidationError, CorruptLogError, StorageError.
         """
+
+        from icecore.engine.log.transfer import export_log
+
         return export_log(self._store, target, format)
 
     def archive(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from attrs import define, evolve, field
 
 from icecore.engine.errors import StorageError
-from icecore.engine.formats.manifest_avro import read_manifest_header
 from icecore.engine.formats.manifest_list_avro import read_manifest_list
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.manifest_changes import ListedManifest
@@ -92,6 +91,9 @@ def is_counted(manifest: ManifestFile) -> bool:
 
 def inline_manifest(path: str, snapshot: Snapshot, storage: Storage) -> ManifestFile:
     """The record of a manifest that a v1 snapshot names without a list: its counts are not known."""
+
+    from icecore.engine.formats.manifest_avro import read_manifest_header
+
     data = storage.read_bytes(path)
     header = read_manifest_header(data, path)
     if header.spec_id is None and header.spec_fields:

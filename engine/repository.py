@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
 from icecore.engine import events as ev
 from icecore.engine.adopt import Adopter
-from icecore.engine.conflict_text import changes, describe
-from icecore.engine.decide import Command, Context, Decision, StaleRemovals, decide
-from icecore.engine.dry_run import DryRun, conflicts_of, dry_run_of, paths_of, refused
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
@@ -24,13 +21,10 @@ from icecore.engine.errors import (
 from icecore.engine.events import Event, Provenance
 from icecore.engine.file_follower import FileFollower
 from icecore.engine.ids import new_event_id, now_ms
-from icecore.engine.log.content import decode_content, encode_content
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.manifest_lists import ManifestLists
-from icecore.engine.requirements import Requirement, failures
-from icecore.engine.retry import RetryPolicy
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
@@ -46,7 +40,12 @@ from icecore.engine.view_state import ViewState
 from icecore.projections.manifest_entries import ManifestEntries
 from icecore.projections.materialize import Materializer
 
-Prepare = Callable[[TableState], Sequence[Command]]
+if TYPE_CHECKING:
+    from icecore.engine.decide import Command, Context, Decision
+    from icecore.engine.dry_run import DryRun
+    from icecore.engine.requirements import Requirement
+
+Prepare: TypeAlias = "Callable[[TableState], Sequence[Command]]"
 
 MANUAL = "manual"
 SEARCHED_COMMITS = 100
@@ -214,6 +213,10 @@ class Repository:
 
         Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is stored then.
         """
+
+        from icecore.engine.decide import StaleRemovals
+        from icecore.engine.retry import RetryPolicy
+
         attempt, policy = 0, RetryPolicy.of(self.state(stream).metadata.properties)
         for attempt in policy.attempts():  # noqa: B007 - how many there were is said where none did it
             self.foreign.settle(stream)
@@ -235,6 +238,11 @@ class Repository:
 
         What a commit would be refused for because of others is among the outcome's conflicts.
         """
+
+        from icecore.engine.decide import decide
+        from icecore.engine.dry_run import conflicts_of, dry_run_of, refused
+        from icecore.engine.requirements import failures
+
         with contextlib.suppress(ForeignCommitError):
             self.foreign.settle(stream)
         state = self.live_state(stream)
@@ -274,6 +282,9 @@ class Repository:
         provenance: Provenance,
         requirements: Sequence[Requirement],
     ) -> CommitResult:
+        from icecore.engine.decide import decide
+        from icecore.engine.requirements import failures
+
         state = self.states.forward(base)
         if state.dropped:
             raise NoSuchTableError(f"the table {dotted(state.identifier)!r} was dropped")
@@ -288,6 +299,8 @@ class Repository:
         return CommitResult(after, event)
 
     def _context(self, recorded_at_ms: int, state: TableState) -> Context:
+        from icecore.engine.decide import Context
+
         return Context(
             new_event_id(),
             recorded_at_ms,
@@ -304,6 +317,8 @@ class Repository:
         decision: Decision,
         provenance: Provenance,
     ) -> tuple[Event, TableState]:
+        from icecore.engine.log.content import encode_content
+
         payload = decision.to_payload()
         if is_manual(state.metadata) and not writes_again(decision.updates):
             payload["materialize"] = False
@@ -356,6 +371,10 @@ class Repository:
 
     def added_paths(self, event: Event | None) -> frozenset[str]:
         """The content files that a commit added; none of a commit that was not made."""
+
+        from icecore.engine.dry_run import paths_of
+        from icecore.engine.log.content import decode_content
+
         data = None if event is None else self.store.content(event.position)
         if event is None or data is None:
             return frozenset()
@@ -366,6 +385,9 @@ class Repository:
 
     def _failure(self, state: TableState, requirement: Mapping[str, Any], text: str) -> str:
         """A requirement that does not hold, with the newest commit that changed what it is about."""
+
+        from icecore.engine.conflict_text import changes
+
         newest = max(0, state.stream_version - SEARCHED_COMMITS)
         newest = max(newest, self.store.archives.last_version(state.stream))
         events = [e for e in self.store.stream_events(state.stream, newest) if changes(e, requirement)]
@@ -373,6 +395,9 @@ class Repository:
         return f"{dotted(state.identifier)}: {text}{by}"
 
     def _describe(self, event: Event) -> str:
+        from icecore.engine.conflict_text import describe
+        from icecore.engine.log.content import decode_content
+
         data = None
         with contextlib.suppress(MissingArchiveError):
             data = self.store.content(event.position)

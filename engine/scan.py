@@ -11,18 +11,11 @@ import duckdb
 import pyarrow as pa
 from attrs import define
 
-from icecore.engine.aggregates import Aggregate, Aggregates, aggregate
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.narrow import narrow
-from icecore.engine.data.read import DeleteCache, read_task
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.parse import parse_filter
-from icecore.engine.file_metrics import metric_columns
 from icecore.engine.manifest_changes import ListedManifest
-from icecore.engine.name_mapping import table_name_mapping
-from icecore.engine.row_filter import filter_batches, filter_columns
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.reserved import select
 from icecore.engine.spec.schema import Schema
@@ -35,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
+    from icecore.engine.aggregates import Aggregates
+    from icecore.engine.data.read import DeleteCache
     from icecore.projections.explain import Explanation
 
 READ_AHEAD = 4
@@ -114,11 +109,17 @@ class DataScan:
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of batches; files are opened as the stream gets to them."""
+
+        from icecore.engine.data.arrow_schema import schema_to_arrow
+
         schema = schema_to_arrow(self.projection, with_ids=False)
         return pa.RecordBatchReader.from_batches(schema, self._batches())
 
     def to_arrow(self) -> pa.Table:
         """The rows as a table. Files are read in parallel, rows come in the order of the plan."""
+
+        from icecore.engine.data.arrow_schema import schema_to_arrow
+
         schema = schema_to_arrow(self.projection, with_ids=False)
         return pa.Table.from_batches(list(self._batches()), schema)
 
@@ -148,6 +149,11 @@ class DataScan:
         Files of which metadata tells the answer exactly are not read. NaN is greater than all numbers. Raises
         ValidationError for anything else, and for a scan with a limit.
         """
+
+        from icecore.engine.aggregates import Aggregate, aggregate
+        from icecore.engine.data.read import DeleteCache
+        from icecore.engine.file_metrics import metric_columns
+
         if self.limit is not None:
             raise ValidationError("aggregates are of all rows of a scan: it can't have a limit")
         if not aggregates:
@@ -185,6 +191,9 @@ class DataScan:
         return Schema(self.schema.fields[:1], self.schema.schema_id)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        from icecore.engine.data.arrow_schema import schema_to_arrow
+        from icecore.engine.data.narrow import narrow
+
         if self.limit == 0:
             return
         left = self.limit
@@ -201,6 +210,9 @@ class DataScan:
 
     def _read(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]:
         """The selected rows of the tasks, in order, a few files ahead; with the columns that the filter needs."""
+
+        from icecore.engine.data.read import DeleteCache
+
         deletes = DeleteCache()
         if len(tasks) <= 1:
             for task in tasks:
@@ -216,6 +228,10 @@ class DataScan:
                 yield from future.result()
 
     def _read_one(self, task: FileScanTask, projection: Schema, deletes: DeleteCache) -> Iterator[pa.RecordBatch]:
+        from icecore.engine.data.read import read_task
+        from icecore.engine.name_mapping import table_name_mapping
+        from icecore.engine.row_filter import filter_batches, filter_columns
+
         columns = filter_columns(task.residual, self.schema, projection)
         batches = read_task(
             task,

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from icecore.engine.changes import changed_properties, upgraded
-from icecore.engine.decide import ChangeMetadata
-from icecore.engine.dry_run import DryRun
-from icecore.engine.maintenance import Maintenance
-from icecore.engine.manage_snapshots import ManageSnapshots
 from icecore.engine.provenance import provenance
-from icecore.engine.rewrites import TableRewrites
-from icecore.engine.schema_update import UpdateSchema
-from icecore.engine.sort_update import UpdateSortOrder
-from icecore.engine.spec_update import UpdateSpec
 from icecore.engine.state import TableState
+from icecore.engine.table_rewrites import TableRewrites
 from icecore.engine.table_rows import TableRows
 from icecore.engine.table_statistics import TableStatistics
+
+if TYPE_CHECKING:
+    from icecore.engine.decide import ChangeMetadata
+    from icecore.engine.dry_run import DryRun
+    from icecore.engine.maintenance import Maintenance
+    from icecore.engine.manage_snapshots import ManageSnapshots
+    from icecore.engine.schema_update import UpdateSchema
+    from icecore.engine.sort_update import UpdateSortOrder
+    from icecore.engine.spec_update import UpdateSpec
 
 
 class Table(TableRows, TableStatistics, TableRewrites):
@@ -30,6 +32,8 @@ class Table(TableRows, TableStatistics, TableRewrites):
         author: str | None = None,
         dry_run: bool = False,
     ) -> UpdateSchema:
+        from icecore.engine.schema_update import UpdateSchema
+
         return UpdateSchema(
             lambda ops: self._commit_with(
                 message,
@@ -42,11 +46,15 @@ class Table(TableRows, TableStatistics, TableRewrites):
     def update_spec(
         self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
     ) -> UpdateSpec:
+        from icecore.engine.spec_update import UpdateSpec
+
         return UpdateSpec(lambda ops: self._commit_with(message, author, lambda t: t.change_spec(ops), dry_run))
 
     def update_sort_order(
         self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
     ) -> UpdateSortOrder:
+        from icecore.engine.sort_update import UpdateSortOrder
+
         return UpdateSortOrder(
             lambda terms: self._commit_with(message, author, lambda t: t.change_sort_order(terms), dry_run)
         )
@@ -54,11 +62,16 @@ class Table(TableRows, TableStatistics, TableRewrites):
     def manage_snapshots(
         self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
     ) -> ManageSnapshots:
+        from icecore.engine.manage_snapshots import ManageSnapshots
+
         return ManageSnapshots(lambda ops: self._commit_with(message, author, lambda t: t.change_refs(ops), dry_run))
 
     @property
     def maintenance(self) -> Maintenance:
         """Expiring snapshots, removing orphan files. Raises ReadOnlyError where the warehouse was opened read-only."""
+
+        from icecore.engine.maintenance import Maintenance
+
         self._repository.check_writable()
 
         def commit(command: ChangeMetadata) -> TableState:
@@ -75,15 +88,22 @@ class Table(TableRows, TableStatistics, TableRewrites):
         author: str | None = None,
         dry_run: bool = False,
     ) -> DryRun | None:
+        from icecore.engine.changes import changed_properties
+
         return self._commit_with(message, author, lambda t: t.add(changed_properties(updates, ())), dry_run)
 
     def remove_properties(
         self, *keys: str, message: str | None = None, author: str | None = None, dry_run: bool = False
     ) -> DryRun | None:
+        from icecore.engine.changes import changed_properties
+
         return self._commit_with(message, author, lambda t: t.add(changed_properties({}, keys)), dry_run)
 
     def upgrade(
         self, format_version: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
     ) -> DryRun | None:
         """Raises the format version. Raises ValidationError for a lower one, or one above 3."""
+
+        from icecore.engine.changes import upgraded
+
         return self._commit_with(message, author, lambda t: t.add(upgraded(format_version)), dry_run)

@@ -10,16 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from icecore.engine import events as ev
-from icecore.engine.create import creation_updates
 from icecore.engine.errors import IcecoreError
 from icecore.engine.identifiers import Identifier, IdentifierLike, folder_name, identifier_tuple, namespace_tuple
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.properties import string_properties
 from icecore.engine.provenance import provenance
 from icecore.engine.register import registration_payload
-from icecore.engine.replace import replaced_table
 from icecore.engine.repository import Repository
-from icecore.engine.requirements import ASSERT_CREATE
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -56,6 +53,10 @@ class CatalogTables:
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError.
         """
+
+        from icecore.engine.create import creation_updates
+        from icecore.engine.requirements import ASSERT_CREATE
+
         name = identifier_tuple(identifier)
         self._repository.foreign.sync_if_changed()
         self._models.check_new_name(name)
@@ -96,6 +97,9 @@ class CatalogTables:
 
         Columns that keep their name and type keep their id. Raises NoSuchTableError, ValidationError.
         """
+
+        from icecore.engine.replace import replaced_table
+
         table = self.load_table(identifier)
         where = None if location is None else to_uri(location).rstrip("/")
         change = replaced_table(

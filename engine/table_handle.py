@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.provenance import provenance
@@ -20,8 +19,11 @@ from icecore.engine.spec.snapshot import (
 )
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.state import Identifier, TableState
-from icecore.engine.transaction import Transaction
 from icecore.projections.planner import Planner
+
+if TYPE_CHECKING:
+    from icecore.engine.dry_run import DryRun
+    from icecore.engine.transaction import Transaction
 
 
 class TableHandle:
@@ -126,6 +128,8 @@ class TableHandle:
     def _transaction(
         self, message: str | None, author: str | None, idempotency_key: str | None, dry_run: bool = False
     ) -> Transaction:
+        from icecore.engine.transaction import Transaction
+
         self._repository.check_writable()
         who = provenance(self._actor, message=message, author=author, idempotency_key=idempotency_key)
         return Transaction(self._repository, self._planner, self._state, who, self._committed, dry_run)

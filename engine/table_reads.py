@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from icecore.engine.changelog import IncrementalChangelogScan
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.parse import parse_filter
-from icecore.engine.incremental import IncrementalAppendScan
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.scan import DataScan
-from icecore.engine.snapshot_range import SnapshotRange
 from icecore.engine.table_handle import TableHandle
 
 if TYPE_CHECKING:
+    from icecore.engine.changelog import IncrementalChangelogScan
+    from icecore.engine.incremental import IncrementalAppendScan
     from icecore.engine.named_plan import NamedPlan
 
 Filter = str | Expression | None
@@ -72,6 +71,10 @@ class TableReads(TableHandle):
         Overwrites, deletes and compactions are passed over. Without a start it begins at the oldest snapshot, without
         an end it ends at the head of the branch. Raises what `SnapshotRange.of` and `scan` raise.
         """
+
+        from icecore.engine.incremental import IncrementalAppendScan
+        from icecore.engine.snapshot_range import SnapshotRange
+
         snapshots = SnapshotRange.of(
             self.metadata,
             from_exclusive=from_snapshot_id_exclusive,
@@ -111,6 +114,10 @@ class TableReads(TableHandle):
         id. Raises what `SnapshotRange.of` and `scan` raise; reading raises ValidationError where an identifier is not
         unique, or a snapshot's parent was expired.
         """
+
+        from icecore.engine.changelog import IncrementalChangelogScan
+        from icecore.engine.snapshot_range import SnapshotRange
+
         snapshots = SnapshotRange.of(
             self.metadata,
             from_exclusive=from_snapshot_id_exclusive,

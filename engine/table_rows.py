@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from icecore.engine.dry_run import DryRun
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.snapshot import (
     MAIN_BRANCH,
 )
 from icecore.engine.table_reads import TableReads
-from icecore.engine.upsert import UpsertResult
+
+if TYPE_CHECKING:
+    from icecore.engine.dry_run import DryRun
+    from icecore.engine.upsert import UpsertResult
 
 Filter = str | Expression | None
 

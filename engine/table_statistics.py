@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -11,9 +12,10 @@ from icecore.engine.spec.snapshot import (
     StatisticsFile,
 )
 from icecore.engine.state import metadata_folder
-from icecore.engine.statistics import distinct_values, sketched_columns, write_statistics
 from icecore.engine.table_reads import TableReads
-from icecore.engine.update_statistics import UpdateStatistics
+
+if TYPE_CHECKING:
+    from icecore.engine.update_statistics import UpdateStatistics
 
 
 class TableStatistics(TableReads):
@@ -23,6 +25,9 @@ class TableStatistics(TableReads):
         self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
     ) -> UpdateStatistics:
         """Sets and removes the statistics files of snapshots."""
+
+        from icecore.engine.update_statistics import UpdateStatistics
+
         return UpdateStatistics(
             lambda ops: self._commit_with(message, author, lambda t: t.change_statistics(ops), dry_run)
         )
@@ -41,6 +46,9 @@ class TableStatistics(TableReads):
         of an earlier one of the snapshot. Raises ValidationError for columns without statistics, NoSuchSnapshotError,
         and MissingDependencyError without the extra `stats`.
         """
+
+        from icecore.engine.statistics import sketched_columns, write_statistics
+
         self._repository.check_writable()
         snapshot = self.current_snapshot() if snapshot_id is None else self.metadata.find_snapshot(snapshot_id)
         if snapshot is None:
@@ -58,6 +66,9 @@ class TableStatistics(TableReads):
         Empty where nobody computed any. Raises NoSuchSnapshotError, and what reading a Puffin file raises where table
         metadata does not tell the numbers.
         """
+
+        from icecore.engine.statistics import distinct_values
+
         return distinct_values(self.metadata, self._repository.storage_of(self._state), snapshot_id)
 
     def compute_partition_statistics(

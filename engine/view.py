@@ -13,12 +13,12 @@ from icecore.engine.identifiers import Identifier, IdentifierLike, namespace_tup
 from icecore.engine.log.read_models import dotted
 from icecore.engine.provenance import provenance
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.view import ViewHistoryEntry, ViewMetadata, ViewVersion
+from icecore.engine.spec.view import DUCKDB, ViewHistoryEntry, ViewMetadata, ViewVersion
 from icecore.engine.view_builder import LAST_ADDED
 from icecore.engine.view_changes import ViewTransaction
 from icecore.engine.view_definition import ViewDefinition
 from icecore.engine.view_dialects import ViewSql, sql_for
-from icecore.engine.view_duckdb import DUCKDB, DuckQueries
+from icecore.engine.view_duckdb import DuckQueries
 from icecore.engine.view_names import Lookup, NameScope
 from icecore.engine.view_repository import UpdatesAt, ViewRepository
 from icecore.engine.view_state import ViewState

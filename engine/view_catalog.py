@@ -15,15 +15,14 @@ from icecore.engine.log.read_models import ReadModels
 from icecore.engine.provenance import provenance
 from icecore.engine.register import view_registration_payload
 from icecore.engine.spec.schema import Schema
-from icecore.engine.view import View
-from icecore.engine.view_builder import Update
-from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
-from icecore.engine.view_duckdb import DUCKDB
+from icecore.engine.spec.view import DUCKDB
 from icecore.engine.view_repository import ViewRepository
 from icecore.engine.view_state import ViewState
 
 if TYPE_CHECKING:
     from icecore.engine.table import Table
+    from icecore.engine.view import View
+    from icecore.engine.view_builder import Update
 
 
 class CatalogViews(ABC):
@@ -74,6 +73,9 @@ class CatalogViews(ABC):
         in `default_namespace`, the view's own unless given. With `replace` a view of that name gets a new version.
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, NoSuchTableError.
         """
+
+        from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
+
         name = identifier_tuple(identifier)
         self._views.repository.check_writable()
         if replace and self.view_exists(name):
@@ -145,6 +147,8 @@ class CatalogViews(ABC):
         return self._view(self._views.state(foreign.stream_of(identifier_tuple(identifier), self._models.view_stream)))
 
     def _view(self, state: ViewState) -> View:
+        from icecore.engine.view import View
+
         return View(self._views, self, state, self.actor)
 
     def view_exists(self, identifier: IdentifierLike) -> bool:

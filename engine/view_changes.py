@@ -11,8 +11,8 @@ from icecore.engine.dry_run import ViewDryRun
 from icecore.engine.events import Provenance
 from icecore.engine.identifiers import IdentifierLike
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.view import DUCKDB
 from icecore.engine.view_definition import location_updates, property_updates
-from icecore.engine.view_duckdb import DUCKDB
 from icecore.engine.view_repository import UpdatesAt, ViewRepository
 
 if TYPE_CHECKING:

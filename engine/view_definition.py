@@ -13,12 +13,12 @@ from icecore.engine.identifiers import Identifier
 from icecore.engine.log.read_models import dotted
 from icecore.engine.properties import string_properties
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.view import ViewVersion
+from icecore.engine.spec.view import DUCKDB, ViewVersion
 from icecore.engine.storage import to_uri
 from icecore.engine.version import engine_version
 from icecore.engine.view_builder import LAST_ADDED, Update
 from icecore.engine.view_dialects import representations_of, sql_for
-from icecore.engine.view_duckdb import DUCKDB, derived_schema
+from icecore.engine.view_duckdb import derived_schema
 from icecore.engine.view_names import Lookup, NameScope
 
 COMMENT = "comment"

@@ -17,6 +17,7 @@ from icecore.engine.data.arrow_schema import arrow_to_schema, schema_to_arrow
 from icecore.engine.errors import ValidationError
 from icecore.engine.identifiers import Identifier
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.view import DUCKDB
 from icecore.engine.sql_files import query
 from icecore.engine.table import Table
 from icecore.engine.view_names import Lookup, NameScope, TableSource, ViewSource, check_no_cycle, find_source
@@ -24,7 +25,6 @@ from icecore.engine.view_rows import conformed, plain
 from icecore.engine.view_sql_tree import VIEWS, rewritten
 from icecore.projections import duck
 
-DUCKDB = "duckdb"
 # Views have no format version of their own; their schemas may hold every type there is.
 _ALL_TYPES = 3
 

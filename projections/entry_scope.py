@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
+from icecore.engine.formats import arrays
 from icecore.projections.entry_typing import EntryTyping
 from icecore.projections.segment_files import NUMBER_BITS, Segment
 
@@ -46,7 +47,7 @@ class Scope:
             inside = ordered[(ordered >> NUMBER_BITS) == segment.number] - segment.offset
             if len(inside):
                 parts.append((segment, _condition(np.unique(inside), len(segment.info.manifests))))
-        ids = pa.array(first_row_ids, pa.int64()).take(pa.array(order))
+        ids = arrays.optional_numbers(first_row_ids).take(arrays.numbers(order))
         return cls(tuple(parts), typing, ordered, ids, len(numbers) == asked)
 
     @classmethod
@@ -54,7 +55,7 @@ class Scope:
         """No manifests at all, with the columns of some segment, which must be."""
         none = np.array([], np.int64)
         some = next(s for s in segments if s.info.columns)
-        return cls(((some, "FALSE"),), typing, none, pa.array([], pa.int64()), True)
+        return cls(((some, "FALSE"),), typing, none, arrays.numbers([]), True)
 
     @property
     def spec_ids(self) -> frozenset[int]:
@@ -81,12 +82,12 @@ class Scope:
         """First row ids of files: their own, or else what they take from their manifests'."""
         if self.first_row_ids.null_count == len(self.first_row_ids):
             return own
-        places = np.searchsorted(self.numbers, manifests.to_numpy())
-        return pc.coalesce(own, pc.add(self.first_row_ids.take(pa.array(places)), offsets))
+        places = np.searchsorted(self.numbers, arrays.to_numbers(manifests))
+        return pc.coalesce(own, pc.add(self.first_row_ids.take(arrays.numbers(places)), offsets))
 
     def to_arrow(self) -> pa.Table:
         """One row a manifest, as `scan_manifests` has them."""
-        return pa.table({"m": pa.array(self.numbers, pa.int64()), "first_row_id": self.first_row_ids})
+        return pa.table({"m": arrays.numbers(self.numbers), "first_row_id": self.first_row_ids})
 
 
 def used_columns(sql: Iterable[str], known: Mapping[str, str]) -> list[str]:

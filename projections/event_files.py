@@ -13,7 +13,6 @@ from attrs import define, field, frozen
 
 from icecore.engine.errors import FileExistsInStorageError, ForeignCommitError, MissingFileError
 from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
-from icecore.engine.formats.manifest_avro import write_manifest
 from icecore.engine.formats.manifest_list_avro import write_manifest_list
 from icecore.engine.formats.metadata_json import compress, table_metadata_to_json
 from icecore.engine.log.read_models import ReadModels
@@ -104,6 +103,8 @@ class EventFiles:
     def _write_manifest(
         self, event: Event, listed: ListedManifest, metadata: TableMetadata, storage: Storage
     ) -> WrittenFile:
+        from icecore.engine.formats.manifest_avro import write_manifest
+
         manifest = listed.manifest
         entries = self._entries.canonical(event.stream, listed, storage)
         data = write_manifest(

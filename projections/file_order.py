@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from icecore.engine.formats import arrays
 from icecore.engine.manifest_changes import ListedManifest
 
 
@@ -21,9 +22,9 @@ def in_list_order(files: pa.Table, listed: Sequence[ListedManifest], numbers: Ma
         return files
     known = np.fromiter((numbers.get(i.manifest.manifest_path, -1) for i in listed), np.int64, len(listed))
     by_number = np.argsort(known, kind="stable")
-    ordinals = files["ordinal"].to_numpy()
-    positions = by_number[np.searchsorted(known[by_number], files["m"].to_numpy())]
+    ordinals = arrays.to_numbers(files["ordinal"])
+    positions = by_number[np.searchsorted(known[by_number], arrays.to_numbers(files["m"]))]
     keys = positions * (int(ordinals.max()) + 1) + ordinals
     if (keys[:-1] <= keys[1:]).all():
         return files
-    return files.take(pa.array(np.argsort(keys, kind="stable")))
+    return files.take(arrays.numbers(np.argsort(keys, kind="stable")))

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.errors import CorruptFileError
+from icecore.engine.formats import arrays
 from icecore.engine.sql_files import query, quote
 from icecore.projections import duck
 from icecore.projections.deletes import DeleteKinds, delete_pairs_sql
@@ -111,7 +112,7 @@ def columns_of_files(
     connection: duckdb.DuckDBPyConnection, scope: Scope, files: pa.Table, names: Collection[str]
 ) -> pa.Table:
     """Columns of the wide entries of planned files, in the order of these."""
-    places = pa.array(range(files.num_rows), pa.int64())
+    places = arrays.numbers(range(files.num_rows))
     with duck.registered(connection, "planned_files", files.select(["m", "ordinal"]).append_column("place", places)):
         selected = "".join(f", e.{quote(n)}" for n in names)
         relation = scope.relation(dict.fromkeys(("ordinal", *names)))

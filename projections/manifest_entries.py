@@ -12,14 +12,11 @@ from attrs import evolve
 from icecore.engine.byte_cache import ByteCache
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
-from icecore.engine.log.content import decode_content
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import ManifestEntryStatus, ManifestFile
 from icecore.engine.storage import Storage
-from icecore.projections.entries import decode_manifest, decode_manifests
-from icecore.projections.segments import inherit
 
 CACHED_BYTES = 64 * 2**20
 
@@ -40,6 +37,9 @@ class ManifestEntries:
 
         Columns in `left_out` may be null. Raises CorruptLogError or CorruptFileError where the entries can't be had.
         """
+
+        from icecore.projections.entries import decode_manifest
+
         if listed.is_foreign:
             path = listed.manifest.manifest_path
             data = storage.read_bytes(path)
@@ -61,6 +61,9 @@ class ManifestEntries:
         self, stream: str, manifests: Iterable[ListedManifest], storage: Storage, left_out: frozenset[str] = frozenset()
     ) -> Iterator[pa.Table]:
         """As `canonical`, for many manifests, one after another, at much less cost where they are small."""
+
+        from icecore.projections.entries import decode_manifests
+
         for is_foreign, run in groupby(manifests, lambda m: m.is_foreign):
             if is_foreign:
                 records = (m.manifest for m in run)
@@ -73,6 +76,9 @@ class ManifestEntries:
 
     def inherited(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
         """The entries with sequence numbers, snapshot ids and first row ids filled in (M2, RL3)."""
+
+        from icecore.projections.segments import inherit
+
         return inherit(self.canonical(stream, listed, storage), listed.manifest)
 
     def live(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
@@ -110,6 +116,8 @@ class ManifestEntries:
         return self._load_content(position)
 
     def _load_content(self, position: int) -> pa.Table:
+        from icecore.engine.log.content import decode_content
+
         data = self._store.content(position)
         if data is None:
             raise CorruptLogError(f"position {position}: its content files are missing")

@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate
+from icecore.engine.formats import arrays
 from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import FieldSummary
@@ -80,16 +82,16 @@ def _summaries(
     manifests: Sequence[ListedManifest], indexes: Sequence[int], spec: PartitionSpec, schema: Schema
 ) -> pa.Table:
     """One row a manifest, five columns a partition field."""
-    columns: dict[str, pa.Array] = {"i": pa.array(list(indexes), pa.int64())}
+    columns: dict[str, pa.Array] = {"i": arrays.numbers(indexes)}
     for position, f in enumerate(spec.fields):
         result = f.result_type(schema)
         of_field: list[FieldSummary] = [m.manifest.partitions[position] for m in manifests if m.manifest.partitions]
         prefix = f"pf{position}"
-        columns[f"{prefix}_contains_null"] = pa.array([s.contains_null for s in of_field], pa.bool_())
-        columns[f"{prefix}_contains_nan"] = pa.array([s.contains_nan for s in of_field], pa.bool_())
+        columns[f"{prefix}_contains_null"] = arrays.optional_booleans([s.contains_null for s in of_field])
+        columns[f"{prefix}_contains_nan"] = arrays.optional_booleans([s.contains_nan for s in of_field])
         no_bounds = [s.lower_bound is None and s.upper_bound is None for s in of_field]
-        columns[f"{prefix}_no_bounds"] = pa.array(no_bounds, pa.bool_())
+        columns[f"{prefix}_no_bounds"] = arrays.booleans(np.array(no_bounds, np.bool_))
         for name in ("lower", "upper"):
-            raw = pa.array([getattr(s, f"{name}_bound") for s in of_field], pa.binary())
+            raw = arrays.optional_bytes(getattr(s, f"{name}_bound") for s in of_field)
             columns[f"{prefix}_{name}"] = typed_values(result, raw, nan_is_null=True)
     return pa.table(columns)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from attrs import define
 
 from icecore.engine.expression.json import to_json
+from icecore.engine.formats import arrays
 from icecore.engine.many import uncollected
 from icecore.engine.scan_task import FileScanTask
 from icecore.projections.planner import PlanCounts, PlannedFiles
@@ -61,11 +62,11 @@ class ScanPlan:
         """One row for each data file (see PLAN_SCHEMA); `residual` is an Iceberg expression as JSON text."""
         files = self.planned.files
         codes, distinct = self.planned.coded_residuals
-        texts = pa.array([orjson.dumps(to_json(r)).decode() for r in distinct], pa.string())
+        texts = arrays.texts(orjson.dumps(to_json(r)).decode() for r in distinct)
         columns = {n: files[n] for n in ("file_path", "file_format", "spec_id", "record_count", "file_size_in_bytes")}
         columns["data_sequence_number"] = files["sequence_number"]
         columns["first_row_id"] = files["first_row_id"]
-        columns["residual"] = texts.take(pa.array(codes))
+        columns["residual"] = texts.take(arrays.numbers(codes))
         columns["delete_files"] = self._deletes()
         return pa.table([columns[n] for n in PLAN_SCHEMA.names], names=PLAN_SCHEMA.names).cast(PLAN_SCHEMA)
 
@@ -73,7 +74,7 @@ class ScanPlan:
         offsets, places = self.planned.deletes_by_file()
         deletes = self.planned.deletes
         if not len(places):
-            values = pa.array([], _DELETE)
+            values = pa.nulls(0, _DELETE)
         else:
             fields = [deletes[f.name].combine_chunks().cast(f.type).take(places) for f in _DELETE]
             values = pa.StructArray.from_arrays(fields, fields=list(_DELETE))

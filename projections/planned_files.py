@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from attrs import define, field, frozen
 
 from icecore.engine.expression.nodes import AlwaysTrue, Expression
+from icecore.engine.formats import arrays
 from icecore.engine.formats.entry_arrow import decode_values, partition_types, row_to_file
 from icecore.engine.many import many, uncollected
 from icecore.engine.scan_task import FileScanTask
@@ -108,7 +109,7 @@ class PlannedFiles:
         if isinstance(self.bound, AlwaysTrue) or count == 0:
             return np.zeros(count, np.int64), [self.bound]
         names = [n for n in self.files.column_names if n.startswith(("might_", "all_"))]
-        bits = np.stack([self.files[n].to_numpy() for n in names])
+        bits = np.stack([arrays.to_numbers(self.files[n]) for n in names])
         if (bits == bits[:, :1]).all():
             found, codes = bits[:, :1].T, np.zeros(count, np.int64)
         else:
@@ -125,14 +126,14 @@ class PlannedFiles:
         """For each file its delete files: offsets into the second array, which has places in `deletes`, in order."""
         count = self.files.num_rows
         if self.pairs.num_rows == 0 or count == 0:
-            return pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.int64())
+            return arrays.numbers(np.zeros(count + 1), np.int32), arrays.numbers([])
         # Pairs may be of files that are not among these: a plan can be cut down to some of its files.
         data = _places(self.files, self.pairs, "m", "ordinal")
         deletes = _places(self.deletes, self.pairs, "dm", "dordinal")
         # Sorted as numbers, which is much faster than sorting places by them.
         keys = np.sort((data * self.deletes.num_rows + deletes)[data >= 0])
-        offsets = np.searchsorted(keys, np.arange(count + 1) * self.deletes.num_rows).astype(np.int32)
-        return pa.array(offsets), pa.array(keys % self.deletes.num_rows)
+        offsets = np.searchsorted(keys, np.arange(count + 1) * self.deletes.num_rows)
+        return arrays.numbers(offsets, np.int32), arrays.numbers(keys % self.deletes.num_rows)
 
     def tasks(self) -> list[FileScanTask]:
         """One task for each file, whole."""
@@ -158,9 +159,9 @@ class PlannedFiles:
     def _partitions(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> list[tuple[Any, ...]]:
         """The partition tuple of each file; each tuple is decoded once, however many files have it."""
         keys = self.files["partition_key"].combine_chunks().dictionary_encode()
-        codes = keys.indices.to_numpy()
+        codes = arrays.to_numbers(keys.indices)
         _, first = np.unique(codes, return_index=True)
-        distinct = self.files.select(["spec_id", "partition"]).take(pa.array(first)).to_pylist()
+        distinct = self.files.select(["spec_id", "partition"]).take(arrays.numbers(first)).to_pylist()
         types = {i: partition_types(specs[i], schema) for i in {r["spec_id"] for r in distinct}}
         decoded = [decode_values(types[r["spec_id"]], r["partition"]) for r in distinct]
         return [decoded[c] for c in codes.tolist()]
@@ -170,7 +171,7 @@ class PlannedFiles:
             return [()] * self.files.num_rows
         offsets, places = (a.to_pylist() for a in self.deletes_by_file())
         used = sorted(set(places))
-        rows = self.deletes.take(pa.array(used, pa.int64())).to_pylist()
+        rows = self.deletes.take(arrays.numbers(used)).to_pylist()
         made = {p: row_to_file(r, specs[r["spec_id"]], schema) for p, r in zip(used, rows, strict=True)}
         found = [made[p] for p in places]
         return [tuple(found[a:z]) for a, z in itertools.pairwise(offsets)]
@@ -184,7 +185,7 @@ def _values(files: pa.Table, name: str) -> list[Any]:
     if not pa.types.is_list(column.type):
         found: list[Any] = column.to_pylist()
         return found
-    offsets = column.offsets.to_numpy()
+    offsets = arrays.to_numbers(column.offsets)
     lengths = np.diff(offsets)
     if (lengths == 1).all() and not column.null_count:
         values = column.flatten().to_pylist()
@@ -201,8 +202,8 @@ def _formats(column: pa.ChunkedArray) -> list[FileFormat]:
 
 def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> Codes:
     """The row of `entries` that each pair names by manifest and ordinal, -1 where there is none."""
-    manifests, ordinals = (entries[n].to_numpy() for n in ("m", "ordinal"))
-    wanted, ordinals_wanted = pairs[manifest].to_numpy(), pairs[ordinal].to_numpy()
+    manifests, ordinals = (arrays.to_numbers(entries[n]) for n in ("m", "ordinal"))
+    wanted, ordinals_wanted = arrays.to_numbers(pairs[manifest]), arrays.to_numbers(pairs[ordinal])
     stride = int(ordinals.max()) + 1
     first, last = int(manifests.min()), int(manifests.max())
     if (last - first + 1) * stride <= DENSE * (len(manifests) + len(wanted)):

@@ -20,9 +20,9 @@ from icecore.engine.errors import NamespaceAlreadyExistsError
 from icecore.engine.identifiers import identifier_tuple
 from icecore.engine.schema_text import parse_schema
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.view import DUCKDB
 from icecore.engine.table import Table
 from icecore.engine.view import View
-from icecore.engine.view_duckdb import DUCKDB
 
 # Name, kind, format version, files, rows, time of the last change.
 _Row = tuple[str, str, int, int | None, int | None, dt.datetime]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from attrs import frozen
 
+from icecore.engine.formats import arrays
 from icecore.engine.formats.avro_schema import decimal_size
 from icecore.engine.formats.binary_columns import (
     Bytes,
@@ -101,7 +102,7 @@ def typed_values(iceberg_type: PrimitiveType, values: pa.BinaryArray, *, nan_is_
             if nan_is_null and numbers.dtype.kind == "f":
                 valid &= ~np.isnan(numbers)
             if isinstance(iceberg_type, BooleanType):
-                return pa.array(numbers != 0, mask=~valid)
+                return arrays.booleans(numbers != 0, missing=~valid)
             return pa.Array.from_buffers(
                 arrow_type(iceberg_type), len(values), [validity(valid), pa.py_buffer(np.where(valid, numbers, 0))]
             )
@@ -115,14 +116,14 @@ def identity_bytes(typed: pa.Array) -> pa.BinaryArray:
     kind = typed.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return typed.cast(pa.binary())
-    valid: Mask = typed.is_valid().to_numpy(zero_copy_only=False)
+    valid: Mask = arrays.to_mask(typed.is_valid())
     if pa.types.is_decimal(kind):
         rows = decimal_rows(typed)
         rows[~valid] = 0
         return from_suffixes(rows, np.where(valid, minimal_lengths(rows), 0), valid)
     if pa.types.is_boolean(kind):
         typed = typed.cast(pa.uint8())
-    numbers = typed.fill_null(0).to_numpy(zero_copy_only=False)
+    numbers = arrays.to_numbers(typed.fill_null(0))
     if numbers.dtype.kind == "f":
         numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
     return from_matrix(little_endian(numbers), valid)
@@ -167,7 +168,7 @@ def _readings(iceberg_type: Any) -> _Readings:
 def _numbers(values: pa.BinaryArray, readings: _Readings) -> tuple[npt.NDArray[Any], Mask]:
     offsets, data = to_arrays(values)
     starts, lengths = offsets[:-1], np.diff(offsets)
-    present: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+    present: Mask = arrays.to_mask(values.is_valid())
     out = np.zeros(len(values), readings.kept)
     valid = np.zeros(len(values), np.bool_)
     for length, (dtype, factor) in readings.by_length.items():
@@ -201,14 +202,14 @@ def _text(value: bytes | None) -> str | None:
 
 def _of_length(values: pa.BinaryArray, length: int) -> pa.BinaryArray:
     offsets, _ = to_arrays(values)
-    wrong = values.is_valid().to_numpy(zero_copy_only=False) & (np.diff(offsets) != length)
-    return values.take(pa.array(np.arange(len(values)), mask=wrong)) if wrong.any() else values
+    wrong = arrays.to_mask(values.is_valid()) & (np.diff(offsets) != length)
+    return values.take(arrays.numbers(np.arange(len(values)), missing=wrong)) if wrong.any() else values
 
 
 def _decimals(values: pa.BinaryArray, precision: int, scale: int) -> pa.Array:
     offsets, data = to_arrays(values)
     lengths = np.diff(offsets)
-    valid: Mask = values.is_valid().to_numpy(zero_copy_only=False) & (lengths > 0) & (lengths <= _DECIMAL_BYTES)
+    valid: Mask = arrays.to_mask(values.is_valid()) & (lengths > 0) & (lengths <= _DECIMAL_BYTES)
     # Written from the right into sixteen bytes, most significant first, with the sign repeated to the left.
     rows = np.zeros((len(values), _DECIMAL_BYTES), np.uint8)
     for length in np.unique(lengths[valid]):

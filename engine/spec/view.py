@@ -14,6 +14,8 @@ from icecore.engine.spec.schema import Schema
 
 WHERE = "view metadata"
 VIEW_FORMAT_VERSION = 1
+DUCKDB = "duckdb"
+"""The dialect of SQL that runs here."""
 
 
 @frozen

@@ -1,16 +1,34 @@
 """icecore: an event-sourced metadata engine for Apache Iceberg tables and views, embedded in one Python process."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from icecore.engine.catalog import Catalog, open_catalog
 from icecore.engine.errors import IcecoreError
-from icecore.engine.import_log import import_log
 from icecore.engine.scan import DataScan
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortField, SortOrder
-from icecore.engine.spec.view import ViewMetadata
 from icecore.engine.table import Table
-from icecore.engine.view import View
+
+if TYPE_CHECKING:
+    from icecore.engine.import_log import import_log
+    from icecore.engine.spec.view import ViewMetadata
+    from icecore.engine.view import View
+else:
+    _LATER = {
+        "View": "icecore.engine.view",
+        "ViewMetadata": "icecore.engine.spec.view",
+        "import_log": "icecore.engine.import_log",
+    }
+
+    def __getattr__(name):
+        # What takes a while to import, and not every process needs.
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_LATER[name]), name)
+
 
 open = open_catalog
 
