@@ -16,6 +16,7 @@ from pathlib import Path
 import duckdb
 from attrs import define, field
 
+from icecore.engine import forks
 from icecore.engine.errors import StorageError, ValidationError
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.metadata import TableMetadata
@@ -43,9 +44,9 @@ DEFAULT_MEMORY = "1GB"
 MOST_TABLES = 64
 
 
-@define
+@define(eq=False)
 class EntryTables:
-    """Loads entries, through segment files where there is a folder for them."""
+    """Loads entries, through segment files where there is a folder for them. A forked process loads them anew."""
 
     _entries: ManifestEntries
     _cache: Path | None
@@ -55,6 +56,17 @@ class EntryTables:
     _tables: OrderedDict[str, EntryTable] = field(factory=OrderedDict, repr=False)
     _typings: dict[str, tuple[TableMetadata, TableMetadata]] = field(factory=dict, repr=False)
     _made: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        forks.watch(self)
+
+    def forget_parent(self) -> None:
+        """Leaves the connection, and the lock that a thread may have held, to the parent process."""
+        forks.abandon(self._connection)
+        self.lock = threading.RLock()
+        self._connection = None
+        self._tables.clear()
+        self._typings.clear()
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from icecore.engine import forks
 from icecore.engine.errors import (
     CommitFailedError,
     CorruptLogError,
@@ -49,6 +50,7 @@ class SqliteFile:
         """This thread's connection; a forked child gets its own."""
         local = self._local
         if getattr(local, "pid", None) != os.getpid():
+            forks.abandon(getattr(local, "connection", None))
             local.connection = self._connect()
             local.pid = os.getpid()
         connection: sqlite3.Connection = local.connection
@@ -75,10 +77,11 @@ class SqliteFile:
 
     def close(self) -> None:
         """Closes this thread's connection."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.pid = None
+        if getattr(self._local, "pid", None) == os.getpid():
+            self._local.connection.close()
+            self._local.connection = self._local.pid = None
+        else:
+            forks.abandon(getattr(self._local, "connection", None))
 
     # Queries
 

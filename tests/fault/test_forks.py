@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 from core_tables import ids_of, make_table, rows
@@ -61,3 +64,44 @@ def test_a_forked_process_goes_on_with_the_catalog_of_its_parent(tmp_path: Path)
         table.append(rows(21))
         assert ids_of(table) == list(range(22))
         assert catalog.verify().problems == ()
+
+
+def test_a_fork_while_a_thread_plans(tmp_path: Path) -> None:
+    """The lock that the thread holds at that moment is nobody's in the forked process."""
+    catalog, table = registered(tmp_path / "w", written(tmp_path / "theirs"))
+    with catalog:
+        assert planned(table) == 16
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with catalog._planner._tables.lock:
+                held.set()
+                done.wait(60)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(60)
+        try:
+            outcome = Child(lambda say: say("planned", planned(table))).wait(timeout_s=60)
+        finally:
+            done.set()
+            thread.join()
+        assert (outcome.get("planned"), outcome.get(FAILED)) == (16, None)
+
+
+def test_a_forked_process_ends_well(tmp_path: Path) -> None:
+    """It runs to the end of the interpreter, which closes what is open, and leaves the parent's work alone."""
+    script = """
+import os, sys, icecore
+with icecore.open(sys.argv[1]) as catalog:
+    catalog.create_namespace("ns")
+    table = catalog.register_table("ns.t", sys.argv[2])
+    before = table.scan().plan().to_arrow().num_rows
+    child = os.fork()
+    after = table.scan("id > 3").plan().to_arrow().num_rows
+    if child:
+        print(before, after, os.waitpid(child, 0)[1], catalog.verify().problems)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "w"), written(tmp_path / "theirs")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.returncode) == ("20 16 0 ()\n", 0), done.stderr
