@@ -40,12 +40,13 @@ fault: $(TOOLS)
 	$(BIN)/python -m tests.fault.harness --seconds 540 $(FAULT)
 
 # Tables of metadata only, for plans: a script beside the checkout makes them, once.
-TABLES := bench/data/t10k bench/data/t100k
+TABLES ?= bench/data/t10k bench/data/t100k bench/data/t1m
 MAKE_TABLE ?= ../shared/tools/make_table.py
 
 bench: $(TOOLS) $(TABLES)
 	$(BIN)/python bench/commits.py
 	$(BIN)/python bench/plans.py $(TABLES)
+	$(BIN)/python bench/planning.py bench/data/t100k $(lastword $(TABLES))
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/plot.py
 
@@ -54,6 +55,9 @@ bench/data/t10k:
 
 bench/data/t100k:
 	@mkdir -p bench/data && cd bench/data && ../../$(BIN)/python ../../$(MAKE_TABLE) t100k 100000 2000
+
+bench/data/t1m:
+	@mkdir -p bench/data && cd bench/data && ../../$(BIN)/python ../../$(MAKE_TABLE) t1m 1000000 4000
 
 clean:
 	rm -rf $(VENV) demo-warehouse dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

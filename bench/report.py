@@ -29,24 +29,66 @@ def commits(results: dict[str, Any]) -> Iterator[str]:
 
 
 def plans(results: dict[str, Any]) -> Iterator[str]:
-    yield "| table | filter | files planned | icecore | PyIceberg | bare DuckDB filter |"
-    yield "|---|---|---|---|---|---|"
+    yield "| table | filter | files planned | icecore | PyIceberg | times as much | bare DuckDB filter |"
+    yield "|---|---|---|---|---|---|---|"
     for table, of in results.items():
         for name in ("all", "partition", "bounds", "point"):
             ours, theirs, bare = (of[who][name] for who in ("icecore", "pyiceberg", "duckdb"))
             yield (
-                f"| {table} | {name} | {ours['files']:,} | {ours['cpu_ms']:.0f} ms | {theirs['cpu_ms']:,.0f} ms | "
-                f"{bare['cpu_ms']:.1f} ms |"
+                f"| {table} | {name} | {ours['files']:,} | {ours['cpu_ms']:.1f} ms | {theirs['cpu_ms']:,.0f} ms | "
+                f"{theirs['cpu_ms'] / ours['cpu_ms']:,.0f} | {bare['cpu_ms']:.1f} ms |"
             )
+
+
+def planning(results: dict[str, Any]) -> Iterator[str]:
+    large, deletes, many = results["large"], results["deletes"], results["many manifests"]
+    expand, start, more = large["expand"], large["start"], many["one more commit"]
+    yield "| case | files | CPU | |"
+    yield "|---|---|---|---|"
+    yield (
+        f"| first plan, from manifests to Arrow | {expand['files']:,} | {expand['cpu_s']:.1f} s | "
+        f"{expand['files_per_cpu_s']:,.0f} files/s, {expand['peak_memory_mb']:,.0f} MB at most |"
+    )
+    yield (
+        f"| a fresh process, from segments to a point plan | {expand['files']:,} | {start['cpu_s']:.2f} s | "
+        f"imports {start['of_that_imports_cpu_s']:.2f} s of it; {start['wall_s']:.2f} s by the clock |"
+    )
+    for name in ("all", "partition", "point"):
+        found = deletes[name]
+        yield (
+            f"| 10,000 position and 100 equality delete files, {name} | {found['files']:,} planned | "
+            f"{found['cpu_ms']:.0f} ms | {found['pairs']:,} pairs of a file and a delete |"
+        )
+    first = many["expand"]
+    yield (
+        f"| 10,000 manifests, first plan | {first['files']:,} | {first['cpu_s']:.1f} s | then "
+        f"{first['warm_all_cpu_ms']:.0f} ms for all and {first['warm_point_cpu_ms']:.0f} ms for a point |"
+    )
+    yield f"| 10,000 manifests, the plan after one more commit | {first['files']:,} | {more['cpu_ms']:.0f} ms | |"
+
+
+def faults(found: dict[str, Any]) -> Iterator[str]:
+    yield "| fault | rounds | what came of them |"
+    yield "|---|---|---|"
+    for kind, of in found["kinds"].items():
+        outcomes = ", ".join(f"{text} {count:,}" for text, count in of["outcomes"].items())
+        yield f"| {kind} | {of['rounds']:,} | {outcomes} |"
+    yield f"| all | {found['rounds']:,} | {len(found['violations'])} violations |"
+    yield ""
+    race = found["race"]
+    p50, p99 = (max(w[p] for w in race["writers"]) for p in ("p50", "p99"))
+    yield (
+        f"{len(race['writers'])} processes that append to {len({w['table'] for w in race['writers']})} tables for "
+        f"{race['seconds']:.0f} s: {race['commits']:,} commits, {race['commits'] / race['seconds']:.0f}/s; the "
+        f"slowest writer has {race['share_of_slowest']:.2f} of the median's commits. Half of a writer's "
+        f"commits take at most {p50:.0f} ms, all but a hundredth {p99:,.0f} ms."
+    )
 
 
 def figures() -> str:
     """The section of the README as text."""
-    made, planned = load("commits"), load("plans")
+    made, planned, cases = load("commits"), load("plans"), load("planning")
     with_versions = ", ".join(f"{k} {v}" for k, v in planned["environment"]["packages"].items())
-    expand = "; ".join(
-        f"{table}: {of['icecore']['expand']['cpu_s']:.1f} s CPU" for table, of in planned["results"].items()
-    )
     lines = [
         f"Measured in one run each, on {planned['environment']['cores']} cores, {with_versions}.",
         "",
@@ -58,9 +100,17 @@ def figures() -> str:
         f"{made['results']['replay']['cpu_s']:.2f} s CPU.",
         "",
         "CPU of one warm plan to Arrow (PyIceberg: to its tasks; it keeps no entries between plans). `bounds` filters",
-        f"on a column that is not partitioned by, `point` on a bucketed one. The first plan, of all files: {expand}.",
+        "on a column that is not partitioned by, `point` on a bucketed one.",
         "",
         *plans(planned["results"]),
+        "",
+        "![CPU of a plan by the number of files](bench/results/plans.svg)",
+        "",
+        *planning(cases["results"]),
+        "",
+        "A run of `make fault`, which kills, starves and damages warehouses:",
+        "",
+        *faults(json.loads((HERE / "results" / "faults.json").read_text())),
     ]
     return "\n".join(lines) + "\n"
 

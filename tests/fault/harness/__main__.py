@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import itertools
+import json
 import os
 import random
 import shutil
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("--writers", type=int, default=16, help="writers of the race at the end, 0 for none")
     parser.add_argument("--race-seconds", type=float, default=60)
     parser.add_argument("--details", action="store_true", help="a table for each kind of fault too")
+    parser.add_argument("--json", type=Path, help="a file to write the counts to")
     arguments = parser.parse_args()
     root = Path(arguments.folder or tempfile.mkdtemp(prefix="icecore-faults-", dir=_memory()))
     console = Console(width=None if sys.stdout.isatty() else 160)
@@ -46,11 +48,14 @@ def main() -> int:
         a = arguments
         counts = run(root, a.seed, a.every, a.only, a.processes, a.seconds)
         counts.show(console, arguments.details)
-        fair = True
+        fair, found = True, {"seed": a.seed, "seconds": a.seconds, **counts.to_json()}
         if arguments.writers:
             result = race(root / "race", arguments.writers, 4, arguments.race_seconds)
             result.show(console)
             fair = not result.problems
+            found["race"] = result.to_json()
+        if arguments.json is not None:
+            arguments.json.write_text(json.dumps(found, indent=1) + "\n")
     finally:
         shutil.rmtree(root, ignore_errors=True)
     if counts.violations or not fair:

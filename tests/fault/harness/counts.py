@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from attrs import define, field
 from rich.console import Console
@@ -36,6 +37,12 @@ class Counts:
             if k == kind:
                 out[outcome] += n
         return out
+
+    def to_json(self) -> dict[str, Any]:
+        """Rounds and outcomes by kind of fault, and the violations."""
+        kinds = dict.fromkeys(k for k, _, _ in self.rounds)
+        found = {k: {"rounds": self.total(k), "outcomes": dict(self.outcomes(k).most_common())} for k in kinds}
+        return {"rounds": self.total(), "kinds": found, "violations": self.violations}
 
     def show(self, console: Console, details: bool = True) -> None:
         """Prints a table for all kinds, with one row for each thing that was hit where `details` are wanted."""

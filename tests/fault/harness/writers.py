@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 from rich.console import Console
@@ -29,6 +30,11 @@ class Writer:
     ids: tuple[int, ...]
     seconds: tuple[float, ...]
 
+    def times_ms(self) -> dict[str, float]:
+        """What half and all but a hundredth of its commits took at most, and the longest."""
+        ms = sorted(s * 1000 for s in self.seconds) or [0.0]
+        return {"p50": ms[len(ms) // 2], "p99": ms[min(len(ms) - 1, len(ms) * 99 // 100)], "max": ms[-1]}
+
 
 @frozen
 class Race:
@@ -44,18 +50,25 @@ class Race:
         counts = [len(w.ids) for w in self.writers]
         return min(counts) / max(1.0, statistics.median(counts))
 
+    @property
+    def commits(self) -> int:
+        return sum(len(w.ids) for w in self.writers)
+
+    def to_json(self) -> dict[str, Any]:
+        """Commits and their times in ms by writer."""
+        rows = [{"table": w.table, "commits": len(w.ids), **w.times_ms()} for w in self.writers]
+        found = {"seconds": self.seconds, "commits": self.commits, "share_of_slowest": self.share_of_slowest}
+        return {**found, "writers": rows, "violations": list(self.problems)}
+
     def show(self, console: Console) -> None:
         table = Table(title=f"{len(self.writers)} writers, {self.seconds:.0f} s", title_justify="left")
         for name in ("writer", "table", "commits", "p50 ms", "p99 ms", "max ms"):
             table.add_column(name, justify="right")
         for number, w in enumerate(self.writers):
-            ms = sorted(s * 1000 for s in w.seconds) or [0.0]
-            times = (ms[len(ms) // 2], ms[min(len(ms) - 1, len(ms) * 99 // 100)], ms[-1])
-            table.add_row(str(number), w.table, str(len(w.ids)), *(f"{t:.0f}" for t in times))
+            table.add_row(str(number), w.table, str(len(w.ids)), *(f"{t:.0f}" for t in w.times_ms().values()))
         console.print(table)
-        total = sum(len(w.ids) for w in self.writers)
         console.print(
-            f"{total} commits, {total / self.seconds:.0f} a second; the slowest writer has "
+            f"{self.commits} commits, {self.commits / self.seconds:.0f} a second; the slowest writer has "
             f"{self.share_of_slowest:.2f} of the median's commits"
         )
         for problem in self.problems:
