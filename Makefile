@@ -28,7 +28,7 @@ demo: $(READY)
 	@$(BIN)/icecore demo
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(TOOLS)
 	$(BIN)/ruff format --check .

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from attrs import define, field
 
 from icecore.engine import events as ev
-from icecore.engine.errors import CorruptLogError, IcecoreError
+from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError, WarehouseLockedError
 from icecore.engine.events import Event
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
@@ -117,10 +117,13 @@ class FileFollower:
             self.materializer.finish(state, self.storage_of(state))
 
     def heal(self) -> None:
-        """Writes what commits before a crash left unwritten; warns of tables that can't be written."""
-        self.materializer.settle_claims()
-        self._hint_again()
-        self.materializer.sweep_forgotten(lambda stream: self.storage_of(self.states.state(stream)))
+        """Writes what commits before a crash left unwritten; warns of tables that can't be written.
+
+        What can't be tidied up now, as on a full disk, is so at another open: there are still rows to read.
+        """
+        for tidy in (self.materializer.settle_claims, self._hint_again, self._sweep_forgotten):
+            with contextlib.suppress(StorageError, WarehouseLockedError):
+                tidy()
         for row in self.store.rows(MODELS, "behind"):
             if ev.is_view_stream(row["stream"]):
                 continue
@@ -133,6 +136,9 @@ class FileFollower:
                     MaterializationWarning,
                     stacklevel=4,
                 )
+
+    def _sweep_forgotten(self) -> None:
+        self.materializer.sweep_forgotten(lambda stream: self.storage_of(self.states.state(stream)))
 
     def _hint_again(self) -> None:
         """Brings up the version hints that a crash after a commit may have left behind.

@@ -259,6 +259,27 @@ def test_a_full_disk_at_open_heals_at_the_next(catalog: icecore.Catalog, monkeyp
     assert catalog.verify().problems == ()
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_full_disk_at_open_leaves_the_rows_readable(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """Where nothing at all can be written, not even what a commit left to be tidied up, there is still an open."""
+    table = make_table(catalog, properties={"icecore.commit-scheme": scheme})
+    table.append(rows(1))
+    catalog.close()
+
+    def refused(self: EventStore) -> Any:
+        raise StorageError("can't write the warehouse log: database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EventStore, "write", refused)
+        with icecore.open(catalog.path) as again:
+            assert ids_of(again.load_table("ns.t")) == [1]
+    with icecore.open(catalog.path) as again:
+        again.load_table("ns.t").append(rows(2))
+        assert again.verify().problems == ()
+
+
 def test_a_full_disk_for_data_commits_nothing(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the data file can't be written there is no event, and no half file."""
     table = make_table(catalog)
