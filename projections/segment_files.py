@@ -123,6 +123,10 @@ class Segment:
         return out
 
 
+_STORAGE = {"file_path": " USING COMPRESSION uncompressed"}
+"""Compressing paths takes a sixth of the time of writing a segment, and saves a third of its size."""
+
+
 @define
 class Growing:
     """Entries on their way into a table: in memory, or in a new segment file."""
@@ -152,8 +156,9 @@ class Growing:
         known = self.info.columns
         self.info = evolve(self.info, columns={**columns, **known})
         if not known:
-            return query(FILE, "create_entries").format(entries=self.entries, source=source)
-        for name in columns.keys() - known.keys():
+            defined = ", ".join(f"{quote(n)} {kind}{_STORAGE.get(n, '')}" for n, kind in columns.items())
+            duck.rows(self.connection, query(FILE, "create_entries").format(entries=self.entries, columns=defined))
+        for name in columns.keys() - known.keys() if known else ():
             add = query(FILE, "add_column").format(entries=self.entries, column=quote(name), kind=columns[name])
             duck.rows(self.connection, add)
         return query(FILE, "insert_entries").format(entries=self.entries, source=source)

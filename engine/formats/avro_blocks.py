@@ -17,6 +17,12 @@ import cramjam
 import zstandard
 from attrs import frozen
 
+try:
+    # Twice as fast, where there is a wheel of it.
+    from isal import isal_zlib as inflate
+except ImportError:
+    inflate = zlib  # type: ignore[misc]
+
 from icecore.engine.errors import CorruptFileError, ValidationError
 
 MAGIC = b"Obj\x01"
@@ -25,6 +31,16 @@ SYNC_SIZE = 16
 BLOCK_BYTES = 64 * 1024
 DEFLATE_LEVEL = 6
 ZSTANDARD_LEVEL = 3
+_INFLATE_ERROR: type[Exception] = inflate.error  # type: ignore[assignment]  # its stub calls it an object
+_ERRORS = (
+    zlib.error,
+    _INFLATE_ERROR,
+    zstandard.ZstdError,
+    cramjam.DecompressionError,
+    OSError,
+    lzma.LZMAError,
+    ValueError,
+)
 
 
 @frozen
@@ -170,7 +186,7 @@ def _decompress(codec: str, data: bytes, where: str) -> bytes:
             case "null":
                 return data
             case "deflate":
-                inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+                inflater = inflate.decompressobj(-zlib.MAX_WBITS)
                 out = inflater.decompress(data) + inflater.flush()
                 if not inflater.eof:
                     raise CorruptFileError(f"{where}: a deflated block ends early")
@@ -187,7 +203,15 @@ def _decompress(codec: str, data: bytes, where: str) -> bytes:
                 return bz2.decompress(data)
             case "xz":
                 return lzma.decompress(data)
-    except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, OSError, lzma.LZMAError, ValueError) as e:
+    except (
+        zlib.error,
+        inflate.error,
+        zstandard.ZstdError,
+        cramjam.DecompressionError,
+        OSError,
+        lzma.LZMAError,
+        ValueError,
+    ) as e:
         raise CorruptFileError(f"{where}: a block can't be decompressed as {codec}: {e}") from e
     raise CorruptFileError(f"{where}: the codec {codec!r} is not known")
 

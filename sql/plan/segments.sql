@@ -1,7 +1,7 @@
 -- Segment files: DuckDB files that are written once, with the wide entries of many manifests (projections/segments.py).
 -- One row of `entries` is one file in one manifest, `m` numbers the manifests of the segment from 0. The one row of
 -- `info` says as JSON what is in it. {name} is what the file is attached as, {path} its path, {entries} a table,
--- {source} a query.
+-- {source} a query, {columns} columns with their types.
 
 -- name: attach_new
 ATTACH {path} AS {name};
@@ -25,7 +25,7 @@ SELECT info FROM {name}.info;
 DESCRIBE {source};
 
 -- name: create_entries
-CREATE TABLE {entries} AS {source};
+CREATE TABLE {entries} ({columns});
 
 -- name: add_column
 ALTER TABLE {entries} ADD COLUMN {column} {kind};
