@@ -31,10 +31,9 @@ SYNC_SIZE = 16
 BLOCK_BYTES = 64 * 1024
 DEFLATE_LEVEL = 6
 ZSTANDARD_LEVEL = 3
-_INFLATE_ERROR: type[Exception] = inflate.error  # type: ignore[assignment]  # its stub calls it an object
-_ERRORS = (
+_ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]  # a stub has an error, not its class
     zlib.error,
-    _INFLATE_ERROR,
+    inflate.error,
     zstandard.ZstdError,
     cramjam.DecompressionError,
     OSError,
@@ -203,15 +202,7 @@ def _decompress(codec: str, data: bytes, where: str) -> bytes:
                 return bz2.decompress(data)
             case "xz":
                 return lzma.decompress(data)
-    except (
-        zlib.error,
-        inflate.error,
-        zstandard.ZstdError,
-        cramjam.DecompressionError,
-        OSError,
-        lzma.LZMAError,
-        ValueError,
-    ) as e:
+    except _ERRORS as e:
         raise CorruptFileError(f"{where}: a block can't be decompressed as {codec}: {e}") from e
     raise CorruptFileError(f"{where}: the codec {codec!r} is not known")
 
