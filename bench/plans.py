@@ -19,6 +19,7 @@ from measure import cpu_seconds, peak_memory_mb, save
 
 import icecore
 
+REPEAT = 15
 FILTERS = {
     "all": None,
     "partition": "ts >= TIMESTAMP '2023-01-10 00:00:00' AND ts < TIMESTAMP '2023-01-11 00:00:00'",
@@ -58,7 +59,7 @@ def of_icecore(metadata: Path) -> dict[str, Any]:
                 def plan(condition: str | None = condition) -> int:
                     return int(table.scan(condition).plan().to_arrow().num_rows)
 
-                out[name] = {"files": plan(), "cpu_ms": 1000 * cpu_seconds(plan, 5)}
+                out[name] = {"files": plan(), "cpu_ms": 1000 * cpu_seconds(plan, REPEAT)}
         with icecore.open(folder) as catalog:
             table = catalog.load_table("ns.t")
             out["from segments"] = {"cpu_s": cpu_seconds(lambda: table.scan(FILTERS["point"]).plan().to_arrow())}
@@ -77,7 +78,7 @@ def of_duckdb(truth: Path) -> dict[str, Any]:
         def run(sql: str = sql) -> int:
             return int(con.sql(sql).to_arrow_table().num_rows)
 
-        out[name] = {"files": run(), "cpu_ms": 1000 * cpu_seconds(run, 5)}
+        out[name] = {"files": run(), "cpu_ms": 1000 * cpu_seconds(run, REPEAT)}
     return out
 
 

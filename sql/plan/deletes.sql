@@ -47,9 +47,11 @@ equality AS (
       AND data.sequence_number < d.sequence_number AND ({equality_bounds})
     UNION ALL
     SELECT data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, TRUE AS same_partition
-    FROM data JOIN deletes AS d ON d.sequence_number > data.sequence_number
+    -- Nearly all of these pairs are there, so to look at each costs less than the join of ranges that a plain
+    -- comparison would become.
+    FROM data CROSS JOIN deletes AS d
     WHERE {equality} AND d.content = 2 AND list_contains($unpartitioned::INTEGER[], d.spec_id)
-      AND ({equality_bounds})
+      AND coalesce(d.sequence_number > data.sequence_number, FALSE) AND ({equality_bounds})
 )
 SELECT m, ordinal, dm, dordinal, same_partition, TRUE AS is_vector FROM vectors
 UNION ALL
