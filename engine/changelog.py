@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-from attrs import define
+from attrs import define, frozen
 
 from icecore.engine.data.arrow_schema import schema_to_arrow
 from icecore.engine.data.changes import RowChanges
+from icecore.engine.data.equality import Longs
 from icecore.engine.data.narrow import narrow
 from icecore.engine.data.read import DeleteCache, read_task
 from icecore.engine.errors import ValidationError
@@ -36,7 +37,7 @@ from icecore.engine.spec.reserved import CHANGELOG, METADATA_COLUMNS, POS, ROW_I
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.state import TableState
-from icecore.projections.plan_difference import PlanDifference, plan_difference
+from icecore.projections.plan_difference import plan_difference
 from icecore.projections.planner import PlannedFiles, Planner
 
 if TYPE_CHECKING:
@@ -148,19 +149,28 @@ class IncrementalChangelogScan:
     def _changes(self, snapshot: Snapshot) -> Iterator[tuple[str | pa.Array, pa.Table]]:
         """The changes of one commit with their type, or the types row by row."""
         difference = plan_difference(*self._plans(snapshot))
-        if not difference.gone and not difference.changed:
-            # Most commits only append: nothing is to be compared, so nothing is to be held.
-            for rows in self._each(difference.come, DeleteCache()):
-                yield INSERT, rows
+        deletes = DeleteCache()
+        gone = [_Rows(t) for t in difference.gone]
+        come = [_Rows(t) for t in difference.come]
+        for before, after in self._ahead(lambda pair: self._parted(pair[0], pair[1], deletes), difference.changed):
+            gone += [before] if before.has_any else []
+            come += [after] if after.has_any else []
+        if not gone or not come:
+            # Most commits only append or only delete: nothing is to be compared, so nothing is to be held.
+            for change_type, parts in ((DELETE, gone), (INSERT, come)):
+                for rows in self._each(parts, deletes):
+                    yield change_type, rows
             return
-        changes = self._row_changes(difference).without_carried_over([f.name for f in self.schema.fields])
+        empty = schema_to_arrow(self._read_schema, with_ids=False).empty_table()
+        deleted, inserted = (pa.concat_tables([empty, *self._each(parts, deletes)]) for parts in (gone, come))
+        changes = RowChanges(deleted, inserted).without_carried_over([f.name for f in self.schema.fields])
         if self.compute_updates:
             changes = changes.with_updates(self.identifier_columns)
-        before, after = changes.updates
-        yield DELETE, _without(changes.deleted, before)
-        if len(before):
+        before_places, after_places = changes.updates
+        yield DELETE, _without(changes.deleted, before_places)
+        if len(before_places):
             yield _interleaved(changes)
-        yield INSERT, _without(changes.inserted, after)
+        yield INSERT, _without(changes.inserted, after_places)
 
     def _plans(self, snapshot: Snapshot) -> tuple[PlannedFiles, PlannedFiles]:
         """The plans before and after a commit, over those manifests that may make a difference."""
@@ -188,31 +198,14 @@ class IncrementalChangelogScan:
 
     # Rows
 
-    def _row_changes(self, difference: PlanDifference) -> RowChanges:
-        deletes = DeleteCache()
-        deleted = list(self._each(difference.gone, deletes))
-        inserted = list(self._each(difference.come, deletes))
-        for gone, come in self._ahead(lambda pair: self._changed(pair[0], pair[1], deletes), difference.changed):
-            deleted.append(gone)
-            inserted.append(come)
-        empty = schema_to_arrow(self._read_schema, with_ids=False).empty_table()
-        return RowChanges(pa.concat_tables([empty, *deleted]), pa.concat_tables([empty, *inserted]))
-
-    def _changed(self, old: FileScanTask, new: FileScanTask, deletes: DeleteCache) -> tuple[pa.Table, pa.Table]:
+    def _parted(self, old: FileScanTask, new: FileScanTask, deletes: DeleteCache) -> tuple[_Rows, _Rows]:
         """The rows of one file that are live only before, and only after its deletes changed."""
         places = Schema((POS,), self.schema.schema_id)
-        live_before, live_after = (self._rows(t, places, deletes)[POS.name].to_numpy() for t in (old, new))
-        only_before, only_after = np.setdiff1d(live_before, live_after), np.setdiff1d(live_after, live_before)
-        return self._at(old, only_before, deletes), self._at(new, only_after, deletes)
+        before, after = (self._rows(_Rows(t), places, deletes)[POS.name].to_numpy() for t in (old, new))
+        return _Rows(old, np.setdiff1d(before, after)), _Rows(new, np.setdiff1d(after, before))
 
-    def _at(self, task: FileScanTask, positions: Any, deletes: DeleteCache) -> pa.Table:
-        if not len(positions):
-            return schema_to_arrow(self._read_schema, with_ids=False).empty_table()
-        rows = self._rows(task, self._read_schema, deletes)
-        return rows.filter(pa.array(np.isin(rows[POS.name].to_numpy(), positions)))
-
-    def _each(self, tasks: Iterable[FileScanTask], deletes: DeleteCache) -> Iterator[pa.Table]:
-        return self._ahead(lambda task: self._rows(task, self._read_schema, deletes), tasks)
+    def _each(self, parts: Iterable[_Rows], deletes: DeleteCache) -> Iterator[pa.Table]:
+        return self._ahead(lambda rows: self._rows(rows, self._read_schema, deletes), parts)
 
     @staticmethod
     def _ahead(read: Callable[[Any], Any], what: Iterable[Any]) -> Iterator[Any]:
@@ -233,8 +226,9 @@ class IncrementalChangelogScan:
         reserved = {c.field_id: c for c in (*selected, ROW_ID, POS)}
         return with_columns(self.schema, *reserved.values())
 
-    def _rows(self, task: FileScanTask, projection: Schema, deletes: DeleteCache) -> pa.Table:
-        """The live rows of a file that the filter selects."""
+    def _rows(self, rows: _Rows, projection: Schema, deletes: DeleteCache) -> pa.Table:
+        """The live rows of a file that the filter selects, or those at some places."""
+        task = rows.task
         columns = filter_columns(task.residual, self.schema, projection)
         batches = read_task(
             task,
@@ -243,11 +237,29 @@ class IncrementalChangelogScan:
             specs=self._state.metadata.specs,
             storage=self._planner.repository.storage_of(self._state),
             name_mapping=table_name_mapping(self._state.metadata),
+            table_schemas=self._state.metadata.schemas,
             deletes=deletes,
         )
         wanted = schema_to_arrow(projection, with_ids=False)
-        found = [narrow(b, wanted) for b in filter_batches(batches, task.residual, self.schema)]
+        found = [narrow(rows.of(b), wanted) for b in filter_batches(batches, task.residual, self.schema)]
         return pa.Table.from_batches(found, wanted)
+
+
+@frozen(eq=False)
+class _Rows:
+    """The live rows of a file, or only those at some positions."""
+
+    task: FileScanTask
+    positions: Longs | None = None
+
+    @property
+    def has_any(self) -> bool:
+        return self.positions is None or len(self.positions) > 0
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.positions is None:
+            return batch
+        return batch.filter(pa.array(np.isin(batch[POS.name].to_numpy(), self.positions)))
 
 
 def _identifiers(state: TableState, schema: Schema, names: Sequence[str] | None) -> tuple[str, ...]:

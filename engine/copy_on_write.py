@@ -32,6 +32,7 @@ def survivors(task: FileScanTask, metadata: TableMetadata, storage: Storage, del
         specs=metadata.specs,
         storage=storage,
         name_mapping=table_name_mapping(metadata),
+        table_schemas=metadata.schemas,
         deletes=deletes,
     )
     total, kept = 0, []

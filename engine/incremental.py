@@ -73,9 +73,10 @@ def added_by(
     for snapshot in wanted.values():
         for listed in repository.list_manifests(state, snapshot):
             manifest = listed.manifest
-            # Each snapshot's new files are in manifests of its own; later lists may have merged them away.
+            # Each snapshot's new files are in manifests of its own; later lists may have merged them away, or have
+            # given them row ids after an upgrade (RL7), so the last listing counts.
             if manifest.content is ManifestContent.DATA and manifest.added_snapshot_id in wanted:
-                found.setdefault(manifest.manifest_path, listed)
+                found[manifest.manifest_path] = listed
     # An id that no entry can hold is none of an entry.
     ids = ", ".join(str(i) for i in sorted(wanted) if i <= _INT64_MAX)
     entries = f"e.status = {int(ManifestEntryStatus.ADDED)} AND e.snapshot_id IN ({ids})" if ids else "FALSE"

@@ -65,6 +65,7 @@ def select_rows(task: FileScanTask, metadata: TableMetadata, storage: Storage, d
         specs=metadata.specs,
         storage=storage,
         name_mapping=table_name_mapping(metadata),
+        table_schemas=metadata.schemas,
         deletes=deletes,
     )
     live, found = 0, []

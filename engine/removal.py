@@ -170,6 +170,7 @@ class Effects:
             specs=metadata.specs,
             storage=storage,
             name_mapping=table_name_mapping(metadata),
+            table_schemas=metadata.schemas,
             deletes=deletes,
         )
         found = list(batches)

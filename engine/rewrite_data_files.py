@@ -255,6 +255,7 @@ def _batches(
             specs=metadata.specs,
             storage=storage,
             name_mapping=table_name_mapping(metadata),
+            table_schemas=metadata.schemas,
             deletes=deletes,
         ):
             if has_lineage and task.file.first_row_id is None:

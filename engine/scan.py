@@ -240,6 +240,7 @@ class DataScan:
             specs=self._state.metadata.specs,
             storage=self._storage,
             name_mapping=table_name_mapping(self._state.metadata),
+            table_schemas=self._state.metadata.schemas,
             deletes=deletes,
         )
         return filter_batches(batches, task.residual, self.schema)

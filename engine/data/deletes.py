@@ -133,7 +133,7 @@ class DeleteCache:
         if key not in self._equality:
             source = open_source(storage, d.file_path, d.file_format)
             fields = identification.identified(source.fields, d)
-            readers = column_readers(ids, identification.table_schema, fields, d.file_path)
+            readers = column_readers(ids, identification, fields, d.file_path)
             resolved = [r.resolved(evolve(d, first_row_id=None), fields, {}) for r in readers]
             leaves = frozenset(leaf for r in resolved for leaf in r.leaves)
             parts = []

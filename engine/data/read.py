@@ -41,6 +41,7 @@ def read_task(
     specs: Mapping[int, PartitionSpec],
     storage: Storage,
     name_mapping: NameMapping | None = None,
+    table_schemas: tuple[Schema, ...] = (),
     deletes: DeleteCache | None = None,
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
@@ -49,14 +50,15 @@ def read_task(
     Batches have exactly `schema_to_arrow(projection, with_ids=False)`; empty ones are left out. The projection may
     hold the reserved columns `_file`, `_pos`, `_deleted`, `_spec_id`, `_row_id` and `_last_updated_sequence_number`
     by their ids. The residual is not applied: that is `filter_batches` of `row_filter`. `table_schema` names columns
-    of files without ids and types the keys of equality deletes. Tasks that share delete files should share `deletes`.
+    of files without ids and types the keys of equality deletes; keys that were dropped since are looked up in
+    `table_schemas`, all that the table has. Tasks that share delete files should share `deletes`.
 
     Raises, naming the file: MissingFileError, CorruptFileError, StorageError, and ValidationError where a required
     column without default is missing.
     """
     file = task.file
     source = open_source(storage, file.file_path, file.file_format)
-    identification = Identification(table_schema, name_mapping)
+    identification = Identification(table_schema, name_mapping, table_schemas)
     fields = identification.identified(source.fields, file)
     identity = _identity_values(file, specs)
     resolver = Resolver(file, task.data_sequence_number, identity)

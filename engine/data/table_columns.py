@@ -24,10 +24,14 @@ from icecore.engine.spec.types import NestedField, StructType, children
 
 @frozen
 class Identification:
-    """How columns of files get field ids where the files have none."""
+    """How columns of files get field ids where the files have none, and which columns the ids are of.
+
+    `table_schemas` are all that the table ever had: equality deletes outlive the columns that they look at.
+    """
 
     table_schema: Schema
     name_mapping: NameMapping | None
+    table_schemas: tuple[Schema, ...] = ()
 
     def identified(self, fields: tuple[FileField, ...], file: ContentFile) -> tuple[FileField, ...]:
         """The columns with ids: the file's own, else of the name mapping.
@@ -43,6 +47,14 @@ class Identification:
         if file.file_format is not FileFormat.PARQUET:
             return with_mapping(fields, NameMapping.of_fields(self.table_schema.fields))
         return tuple(self._by_place(f, i) for i, f in enumerate(fields, start=1))
+
+    def reader(self, field_id: int) -> ColumnReader | None:
+        """How to read a column that the table has or had, by its last type and default; None where it had none such."""
+        past = sorted(self.table_schemas, key=lambda s: s.schema_id, reverse=True)
+        for schema in (self.table_schema, *past):
+            if schema.get_field(field_id) is not None:
+                return column_reader(schema, field_id)
+        return None
 
     def _by_place(self, f: FileField, field_id: int) -> FileField:
         known = self.table_schema.get_field(field_id)
@@ -112,15 +124,17 @@ def column_reader(schema: Schema, field_id: int) -> ColumnReader | None:
 
 
 def column_readers(
-    ids: tuple[int, ...], table_schema: Schema, delete_fields: tuple[FileField, ...], where: str
+    ids: tuple[int, ...], identification: Identification, delete_fields: tuple[FileField, ...], where: str
 ) -> tuple[ColumnReader, ...]:
-    """The key columns of an equality delete file; one that the table has dropped is as the delete file has it (D4).
+    """The key columns of an equality delete file (D4).
 
-    Raises CorruptFileError naming the file `where` a column is in neither.
+    One that the table has dropped is as the last schema had it, since files that lack it have its default; where no
+    schema is left that had it, as the delete file has it. Raises CorruptFileError naming the file `where` a column is
+    in neither.
     """
     out = []
     for field_id in ids:
-        reader = column_reader(table_schema, field_id) or _dropped_column(field_id, delete_fields)
+        reader = identification.reader(field_id) or _dropped_column(field_id, delete_fields)
         if reader is None or not reader.leaf.field_type.is_primitive:
             raise CorruptFileError(f"{where}: there is no primitive column with the equality id {field_id}")
         if all(f.field_id != field_id for f in walk_file(delete_fields)):

@@ -39,6 +39,7 @@ def python_branch(context: ScanContext, tasks: Sequence[FileScanTask], columns: 
                 specs=specs,
                 storage=storage,
                 name_mapping=identification.name_mapping,
+                table_schemas=identification.table_schemas,
                 deletes=cache,
             ):
                 yield stored_batch(batch, read)

@@ -48,7 +48,7 @@ class ScanContext:
 
     @cached_property
     def identification(self) -> Identification:
-        return Identification(self.schema, table_name_mapping(self.metadata))
+        return Identification(self.schema, table_name_mapping(self.metadata), self.metadata.schemas)
 
     @cached_property
     def reserved(self) -> tuple[NestedField, ...]:

@@ -104,3 +104,17 @@ def test_rows_have_the_schema_of_now(table: icecore.Table) -> None:
     table.update_schema().rename_column("name", "label").commit()
     scan = table.incremental_append_scan(from_snapshot_id_exclusive=first, selected_fields=("label",))
     assert sorted(scan.to_arrow()["label"].to_pylist()) == ["n2", "n3"]
+
+
+def test_RL7_rows_have_the_ids_that_an_upgrade_gave_them(catalog: icecore.Catalog) -> None:
+    """A manifest from before the upgrade has its row ids where it was listed last."""
+    table = make_table(catalog, format_version=2)
+    table.append(rows(1, 2))
+    table.upgrade(3)
+    table.append(rows(3))
+    of_scan, of_table = (
+        {r["id"]: r["_row_id"] for r in scan(selected_fields=("id", "_row_id")).to_arrow().to_pylist()}
+        for scan in (table.incremental_append_scan, table.scan)
+    )
+    assert of_scan == of_table
+    assert None not in of_table.values()
