@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 from attrs import define, field
-from hypothesis import strategies as st
 
 import icecore
 from icecore.engine.data.arrow_schema import schema_to_arrow
@@ -65,41 +64,58 @@ TERMS = ["s", "bucket(2, id)", "truncate(2, i)", "st.a", "year(d)", "n"]
 NAMES = ["i", "s", "f", "p", "q"]
 Values = dict[int, Any]
 
-number = st.integers(0, 60)
-seeds = st.lists(st.integers(0, 11), min_size=1, max_size=4)
-branch = st.integers(0, 1)
-WRITES = st.one_of(
-    st.tuples(st.just("append"), branch, seeds),
-    st.tuples(st.just("append"), branch, seeds),
-    st.tuples(st.just("delete"), branch, number),
-    st.tuples(st.just("delete"), branch, number),
-    st.tuples(st.just("overwrite"), branch, st.tuples(number, seeds)),
-    st.tuples(st.just("same"), branch, number),
-    st.tuples(st.just("delete_keys"), branch, st.tuples(number, seeds)),
-    st.tuples(st.just("upsert"), branch, seeds),
-    st.tuples(st.just("mode"), branch, st.booleans()),
-)
-EVOLUTIONS = st.one_of(
-    st.tuples(st.just("rename"), branch, st.tuples(number, st.sampled_from(NAMES))),
-    st.tuples(st.just("drop"), branch, number),
-    st.tuples(st.just("add"), branch, st.tuples(number, st.sampled_from(NAMES))),
-    st.tuples(st.just("promote"), branch, number),
-    st.tuples(st.just("move"), branch, number),
-    st.tuples(st.just("spec"), branch, st.lists(st.sampled_from(TERMS), max_size=2, unique=True)),
-    st.tuples(st.just("upgrade"), branch, st.none()),
-)
-LINES = st.one_of(
-    st.tuples(st.just("compact"), branch, st.none()),
-    st.tuples(st.just("rewrite_manifests"), branch, st.none()),
-    st.tuples(st.just("rewrite_deletes"), branch, st.none()),
-    st.tuples(st.just("branch"), branch, number),
-    st.tuples(st.just("fast_forward"), branch, st.none()),
-    st.tuples(st.just("rollback"), branch, number),
-    st.tuples(st.just("pick"), branch, number),
-    st.tuples(st.just("tag"), branch, number),
-    st.tuples(st.just("expire"), branch, number),
-)
-steps = st.lists(st.one_of(WRITES, WRITES, EVOLUTIONS, LINES), min_size=5, max_size=12)
+# How often each step is taken.
+WEIGHTS: dict[str, float] = {
+    "append": 6,
+    "delete": 5,
+    "overwrite": 2,
+    "same": 2,
+    "delete_keys": 4,
+    "upsert": 3,
+    "mode": 1,
+    "rename": 1,
+    "drop": 1.5,
+    "add": 1.5,
+    "promote": 1,
+    "move": 0.7,
+    "spec": 1,
+    "upgrade": 0.7,
+    "compact": 0.8,
+    "rewrite_manifests": 1,
+    "rewrite_deletes": 0.7,
+    "branch": 2,
+    "fast_forward": 0.6,
+    "rollback": 1,
+    "pick": 2,
+    "tag": 0.5,
+    "expire": 0.8,
+}
+Step = tuple[str, bool, Any]
+
+
+def history(choice: random.Random, length: int) -> list[Step]:
+    """Steps, each with whether it is one on the branch `side`; the first is an append."""
+    actions = choice.choices(list(WEIGHTS), list(WEIGHTS.values()), k=length)
+    return [(action, choice.random() < 0.5, _argument(action, choice)) for action in ["append", *actions]]
+
+
+def _argument(action: str, choice: random.Random) -> Any:
+    number = choice.randrange(60)
+    match action:
+        case "append" | "upsert":
+            return _seeds(choice)
+        case "overwrite" | "delete_keys":
+            return number, _seeds(choice)
+        case "rename" | "add":
+            return number, choice.choice(NAMES)
+        case "spec":
+            return choice.sample(TERMS, choice.randrange(3))
+        case _:
+            return number
+
+
+def _seeds(choice: random.Random) -> list[int]:
+    return choice.choices(range(12), k=choice.randint(1, 5))
 
 
 def visible(values: Mapping[int, Any], fields: Iterable[NestedField]) -> Values:
@@ -200,9 +216,9 @@ class Branching:
         )
         return cls(table)
 
-    def apply(self, action: str, where: int, argument: Any) -> None:
+    def apply(self, action: str, aside: bool, argument: Any) -> None:
         """Makes one step, and checks the rows of the snapshot that it made."""
-        on = "side" if where and "side" in self.table.refs() else MAIN_BRANCH
+        on = "side" if aside and "side" in self.table.refs() else MAIN_BRANCH
         head = self.table.metadata.snapshot_by_ref(on)
         before = dict(self.live[head.snapshot_id]) if head else {}
         known = {s.snapshot_id for s in self.table.snapshots()}
@@ -361,8 +377,8 @@ class Branching:
             after |= dict.fromkeys(self._new([values]))
         return list(after)
 
-    def _mode(self, on: str, before: dict[int, Any], merge: bool) -> list[int]:
-        mode = "merge-on-read" if merge else "copy-on-write"
+    def _mode(self, on: str, before: dict[int, Any], choice: int) -> list[int]:
+        mode = "merge-on-read" if choice % 2 else "copy-on-write"
         self.table.set_properties({"write.delete.mode": mode, "write.update.mode": mode})
         return list(before)
 
@@ -417,19 +433,19 @@ class Branching:
                 update.add_field(term, partition_field_name=f"p{len(self.table.specs())}_{place}")
         return list(before)
 
-    def _upgrade(self, on: str, before: dict[int, Any], _: None) -> list[int]:
+    def _upgrade(self, on: str, before: dict[int, Any], _: int) -> list[int]:
         self.table.upgrade(min(3, self.table.format_version + 1))
         return list(before)
 
-    def _compact(self, on: str, before: dict[int, Any], _: None) -> list[int]:
+    def _compact(self, on: str, before: dict[int, Any], _: int) -> list[int]:
         self.table.rewrite_data_files(options={"rewrite-all": "true", "remove-dangling-deletes": "true"}, branch=on)
         return list(before)
 
-    def _rewrite_manifests(self, on: str, before: dict[int, Any], _: None) -> list[int]:
+    def _rewrite_manifests(self, on: str, before: dict[int, Any], _: int) -> list[int]:
         self.table.rewrite_manifests(branch=on)
         return list(before)
 
-    def _rewrite_deletes(self, on: str, before: dict[int, Any], _: None) -> list[int]:
+    def _rewrite_deletes(self, on: str, before: dict[int, Any], _: int) -> list[int]:
         self.table.rewrite_position_delete_files(branch=on)
         return list(before)
 
@@ -447,7 +463,7 @@ class Branching:
             manage.create_branch(self._any(choice), "side").commit()
         return list(before)
 
-    def _fast_forward(self, on: str, before: dict[int, Any], _: None) -> list[int]:
+    def _fast_forward(self, on: str, before: dict[int, Any], _: int) -> list[int]:
         refs = self.table.refs()
         if {MAIN_BRANCH, "side"} <= set(refs):
             ahead = self.table.metadata.is_ancestor(refs["side"].snapshot_id, refs[MAIN_BRANCH].snapshot_id)
@@ -469,7 +485,8 @@ class Branching:
         others = [s for s in self.table.snapshots() if s.snapshot_id not in line]
         if not others:
             raise ValidationError("all snapshots are on main")
-        source = others[-1 - choice % len(others)]
+        appends = [s for s in others if s.operation == Operation.APPEND] or others
+        source = appends[-1 - choice % len(appends)]
         main = dict(self.live[head.snapshot_id]) if head else {}
         self.table.manage_snapshots().cherry_pick(source.snapshot_id).commit()
         brought = [uid for uid in self.live[source.snapshot_id] if uid not in self.parent(source)]
