@@ -183,7 +183,10 @@ class IncrementalChangelogScan:
                 raise ValidationError(
                     f"what snapshot {snapshot.snapshot_id} changed can't be told: its parent {parent_id} was expired"
                 )
-            return self._plan(()), self._plan(*added_by(repository, self._state, (snapshot,)))
+            # A file that was brought back keeps its age, and older deletes apply to it again.
+            added, entries = added_by(repository, self._state, (snapshot,))
+            deletes = (m for m in after if m.manifest.content is ManifestContent.DELETES)
+            return self._plan(()), self._plan((*added, *deletes), entries)
         before = () if parent is None else repository.list_manifests(self._state, parent)
         if _delete_paths(before) == _delete_paths(after):
             # Files of manifests that both have can't have other deletes then.

@@ -18,7 +18,7 @@ from attrs import define, field
 
 import icecore
 from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
 from icecore.engine.spec.types import (
@@ -89,6 +89,7 @@ WEIGHTS: dict[str, float] = {
     "pick": 2,
     "tag": 0.5,
     "expire": 0.8,
+    "revert": 1,
 }
 Step = tuple[str, bool, Any]
 
@@ -196,11 +197,14 @@ def sql(value: Any) -> str:
 class Branching:
     """A table and what each of its snapshots holds: the rows by a number of ours, and their row ids."""
 
+    catalog: icecore.Catalog
     table: icecore.Table
     rows: dict[int, Values] = field(factory=dict)
     live: dict[int, dict[int, int | None]] = field(factory=dict)
     schemas: dict[int, Schema] = field(factory=dict)
     names: int = 0
+    # The position of the last step, and the snapshot that it made.
+    last: tuple[int, Snapshot] | None = None
 
     @classmethod
     def create(cls, catalog: icecore.Catalog, version: int, spec: list[str], mode: str) -> Branching:
@@ -214,7 +218,7 @@ class Branching:
         table = catalog.create_table(
             "ns.t", Schema(FIELDS), partition_spec=spec, format_version=version, properties=properties
         )
-        return cls(table)
+        return cls(catalog, table)
 
     def apply(self, action: str, aside: bool, argument: Any) -> None:
         """Makes one step, and checks the rows of the snapshot that it made."""
@@ -224,13 +228,14 @@ class Branching:
         known = {s.snapshot_id for s in self.table.snapshots()}
         try:
             after = getattr(self, f"_{action}")(on, before, argument)
-        except ValidationError:
+        except (ValidationError, CommitConflictError):
             # It can't be done to this table as it is now.
             assert {s.snapshot_id for s in self.table.snapshots()} == known
             return
-        for snapshot in self.table.snapshots():
-            if snapshot.snapshot_id not in known:
-                self._learn(snapshot, before if snapshot.operation == Operation.REPLACE else after)
+        made = [s for s in self.table.snapshots() if s.snapshot_id not in known]
+        for snapshot in made:
+            self._learn(snapshot, before if snapshot.operation == Operation.REPLACE else after)
+        self.last = (self.catalog.position, made[0]) if len(made) == 1 else None
 
     def expected(self, snapshot_id: int, schema: Schema) -> Counter[str]:
         return self.texts_of(self.live[snapshot_id], schema)
@@ -495,6 +500,18 @@ class Branching:
     def _expire(self, on: str, before: dict[int, Any], choice: int) -> list[int]:
         self.table.maintenance.expire_snapshots().by_id(self._any(choice)).commit()
         return list(before)
+
+    def _revert(self, on: str, before: dict[int, Any], _: int) -> list[int]:
+        """Undoes the last step, where files that come back have no older deletes: appends are of whole files."""
+        if self.last is None:
+            raise ValidationError("the last step made no snapshot")
+        position, snapshot = self.last
+        summary = snapshot.summary or {}
+        if any(summary.get(f"total-{kind}-deletes") != "0" for kind in ("equality", "position")):
+            raise ValidationError("there are deletes")
+        self.catalog.revert(position)
+        self.table.refresh()
+        return list(self.parent(snapshot))
 
     def _tag(self, on: str, before: dict[int, Any], choice: int) -> list[int]:
         self.names += 1

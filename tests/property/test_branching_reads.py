@@ -37,6 +37,7 @@ def test_reads_between_and_at_snapshots(
         for action, aside, argument in history(random.Random(f"{version} {mode} {seed}"), length):
             model.apply(action, aside, argument)
         choice = ends[3]
+        model.apply("tag", False, choice)
         check_snapshots(model, choice)
         check_refs(model)
         check_times(model)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from core_tables import make_table, rows
+from core_tables import local, make_table, rows
 
 import icecore
-from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.errors import MissingFileError, NoSuchSnapshotError, ValidationError
 
 MERGE = {"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read"}
 
@@ -235,3 +235,32 @@ def test_a_file_that_is_in_the_table_twice_counts_twice(catalog: icecore.Catalog
     assert [c[1:3] for c in changes(table, from_snapshot_id_exclusive=last(table))] == [
         ("DELETE", i) for i in (1, 2, 1, 2)
     ]
+
+
+def test_a_commit_that_only_deletes_is_read_file_by_file(catalog: icecore.Catalog) -> None:
+    """Where nothing can have been carried over, files are opened as the stream gets to them, and none is held."""
+    table = make_table(catalog)
+    for i in range(12):
+        table.append(rows(i))
+    table.delete("id >= 0")
+    last_of_all = table.scan(snapshot_id=last(table)).plan_files()[-1]
+    local(last_of_all.file.file_path).unlink()
+    reader = table.incremental_changelog_scan(from_snapshot_id_exclusive=last(table)).to_arrow_batch_reader()
+    assert reader.read_next_batch()["_change_type"].to_pylist() == ["DELETE"]
+    with pytest.raises(MissingFileError):
+        reader.read_all()
+
+
+def test_a_file_that_was_brought_back_has_its_old_deletes(catalog: icecore.Catalog) -> None:
+    """Its rows that were deleted before are not inserted, and that is so after the snapshot before was expired too."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    table.delete_keys(rows(1).select(["id"]), ["id"])
+    table.delete("id >= 0")
+    catalog.revert(catalog.position)
+    table.refresh()
+    head = table.snapshots()[-1]
+    assert head.operation == "append"
+    assert changes(table, from_snapshot_id_inclusive=head.snapshot_id) == [(0, "INSERT", 2, "n2")]
+    table.maintenance.expire_snapshots().by_id(last(table)).commit()
+    assert changes(table, from_snapshot_id_inclusive=head.snapshot_id) == [(0, "INSERT", 2, "n2")]
