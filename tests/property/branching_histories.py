@@ -203,6 +203,8 @@ class Branching:
     live: dict[int, dict[int, int | None]] = field(factory=dict)
     schemas: dict[int, Schema] = field(factory=dict)
     names: int = 0
+    # The columns besides the id by which rows were deleted last.
+    keys: list[int] = field(factory=list)
     # The position of the last step, and the snapshot that it made.
     last: tuple[int, Snapshot] | None = None
 
@@ -353,10 +355,12 @@ class Branching:
         return [*(uid for uid in before if uid not in gone), *self._new(made)]
 
     def _delete_keys(self, on: str, before: dict[int, Any], argument: tuple[int, list[int]]) -> list[int]:
-        """By the id, another column or both, and by keys that rows have; a null equals a null, 0 and -0 differ (D4)."""
+        """By the id, another column or both, and by keys that rows have; a null equals a null (D4)."""
         choice, chosen = argument
         fields = self.table.schema().fields
-        plain = [f for f in fields if f.field_type.is_primitive]
+        floating = (FloatType, DoubleType)
+        plain = [f for f in fields if f.field_type.is_primitive and not isinstance(f.field_type, floating)]
+        plain = [f for f in plain if f.initial_default is not None] or plain if choice % 2 else plain
         other = plain[choice % len(plain)].field_id
         keys = ({1}, {other}, {1, other})[choice // len(plain) % 3]
         columns = [f for f in fields if f.field_id in keys]
@@ -364,6 +368,7 @@ class Branching:
         wanted = [self.rows[there[seed % len(there)]] for seed in chosen[1:] if there] + self._made(chosen[:1])
         data = self._arrow(wanted).select([f.name for f in columns])
         self.table.delete_keys(data, [f.name for f in columns], branch=on)
+        self.keys = [f for f in keys if f != 1]
         gone = {text(visible(values, columns)) for values in wanted}
         return [uid for uid in before if text(visible(self.rows[uid], columns)) not in gone]
 
@@ -404,7 +409,10 @@ class Branching:
         return list(before)
 
     def _drop(self, on: str, before: dict[int, Any], choice: int) -> list[int]:
-        self.table.update_schema().delete_column(tuple(f.name for f in self._some(choice))).commit()
+        """More often than not a column that was the key of a delete, which outlives it (D4)."""
+        keys = [f.name for f in self.table.schema().fields if f.field_id in self.keys]
+        path = tuple(keys) if keys and choice % 3 else tuple(f.name for f in self._some(choice))
+        self.table.update_schema().delete_column(path).commit()
         return list(before)
 
     def _add(self, on: str, before: dict[int, Any], argument: tuple[int, str]) -> list[int]:

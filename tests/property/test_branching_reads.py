@@ -19,7 +19,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot, SnapshotRefType
 
 LAYOUTS = [(1, "copy-on-write"), (2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")]
-SPECS = [[], ["s"], ["bucket(2, id)"], ["truncate(2, i)"], ["st.a"]]
+SPECS: list[list[str]] = [[], [], [], ["s"], ["bucket(2, id)"], ["truncate(2, i)"], ["st.a"]]
 number = st.integers(0, 60)
 ENDS = st.tuples(number, number, number, number)
 Changes = tuple[Counter[str], Counter[str]]
@@ -95,6 +95,7 @@ def check_surfaces(scan: Any, schema: Schema, expected: Counter[str]) -> None:
     assert Counter(texts(scan.to_arrow_batch_reader().read_all(), schema)) == expected
     assert scan.count() == expected.total()
     assert scan.aggregate("count(*)").values["count(*)"] == expected.total()
+    assert scan.plan().counts.files_planned == len(scan.plan_files())
 
 
 # Between snapshots
