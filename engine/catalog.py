@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from attrs import evolve
 
 from icecore.engine.errors import ReadOnlyError, StorageError, ValidationError
-from icecore.engine.identifiers import IdentifierLike, identifier_tuple
+from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log_tools import CatalogLogTools
@@ -31,6 +32,7 @@ from icecore.projections.planner import Planner
 
 if TYPE_CHECKING:
     from icecore.engine.catalog_transaction import CatalogTransaction
+    from icecore.engine.dry_run import CatalogDryRun
     from icecore.engine.history import CatalogAt
     from icecore.projections.verify import Verification
 
@@ -132,6 +134,18 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         self._repository.check_writable()
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
         return CatalogTransaction(self._repository, self._views, self._planner, who, self, dry_run)
+
+    def _tried(self, commit: Callable[[Self], object], about: Identifier = ()) -> CatalogDryRun:
+        """What a commit would be, made by a copy of this catalog that stores nothing."""
+        from icecore.engine.trial import try_out
+
+        def act(repository: Repository, views: ViewRepository) -> None:
+            trial = copy.copy(self)
+            trial._store, trial._repository, trial._views = repository.store, repository, views
+            commit(trial)
+
+        self._repository.check_writable()
+        return try_out(self._repository, act, about)
 
     def materialize(self, identifier: IdentifierLike | None = None, *, message: str | None = None) -> None:
         """Writes out the files of one table, or of all, whose commits are materialized by hand."""

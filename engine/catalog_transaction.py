@@ -1,4 +1,4 @@
-"""Changes to several tables and views, and of their names, as one commit: all or nothing, one transaction id."""
+"""Changes to several tables and views, names and namespaces as one commit: all or nothing, one transaction id."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from icecore.engine.spec.view import DUCKDB
 from icecore.engine.state import TableState
 from icecore.engine.table import Table
 from icecore.engine.transaction import REFUSED, Transaction
+from icecore.engine.transaction_names import TransactionNames
 from icecore.engine.view import View
 from icecore.engine.view_changes import ViewChanges
 from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from icecore.engine.catalog import Catalog
 
 
-class CatalogTransaction:
+class CatalogTransaction(TransactionNames):
     """Gathers changes; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
 
     They are made in the order of the calls, those of one table or view together where it was first named. The events
@@ -213,13 +214,12 @@ class CatalogTransaction:
     def _rename(self, old: Identifier, new: Identifier, *, is_view: bool) -> None:
         kind = ev.VIEW_RENAMED if is_view else ev.TABLE_RENAMED
         payload = {"from": list(old), "to": list(new)}
-        part = NameChange(old, kind, payload, _finder(old, is_view=is_view), new, is_view)
-        self._parts[f"name {len(self._parts)}"] = part
+        self._add_name(NameChange(old, kind, payload, _finder(old, is_view=is_view), new, is_view))
 
     def _drop(self, name: Identifier, *, is_view: bool) -> None:
         kind = ev.VIEW_DROPPED if is_view else ev.TABLE_DROPPED
-        part = NameChange(name, kind, {"identifier": list(name)}, _finder(name, is_view=is_view), None, is_view)
-        self._parts[f"name {len(self._parts)}"] = part
+        payload = {"identifier": list(name)}
+        self._add_name(NameChange(name, kind, payload, _finder(name, is_view=is_view), None, is_view))
 
     # The end
 

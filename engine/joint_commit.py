@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from attrs import define, evolve, field, frozen
 
@@ -19,9 +19,8 @@ from icecore.engine.repository import CommitResult, Repository, TablePart
 from icecore.engine.requirements import Requirement
 from icecore.engine.retry import RetryPolicy
 from icecore.engine.state import TableState, fold
-from icecore.engine.storage import Storage
+from icecore.engine.trial import without_files
 from icecore.engine.view_repository import UpdatesAt, ViewRepository
-from icecore.projections.materialize import Advance, Materializer
 
 
 @frozen
@@ -101,9 +100,8 @@ def dry_run_jointly(desk: Desk, parts: Sequence[Part], provenance: Provenance) -
     What others would refuse them for is among the outcomes' conflicts; such a part is left out. Raises as a commit
     does for all else.
     """
-    repository = evolve(
-        desk.repository, materializer=_NoFiles(desk.repository.store, desk.repository.models, desk.repository.entries)
-    )
+    desk.repository.foreign.sync_if_changed()
+    repository = without_files(desk.repository)
     dry = Desk(repository, ViewRepository(repository))
     outcomes: list[PartDryRun] = []
     prepared: list[Part] = []
@@ -125,20 +123,6 @@ def dry_run_jointly(desk: Desk, parts: Sequence[Part], provenance: Provenance) -
             outcomes += [part_dry_run(part.name, event, repository.store.content(event.position)) for event in events]
         raise _RolledBack
     return CatalogDryRun(tuple(outcomes), is_done)
-
-
-@define
-class _NoFiles(Materializer):
-    """The materializer of a dry run: it claims no version and writes nothing."""
-
-    is_dry: ClassVar[bool] = True
-
-    def claim_version(self, event: Event, before: TableState | None, state: TableState, storage: Storage) -> None: ...
-
-    def settle_claim(self, stream: str) -> None: ...
-
-    def write(self, stream: str, base: TableState | None, storage: Storage) -> Advance:
-        return Advance(stream, base, None, ())
 
 
 @define
