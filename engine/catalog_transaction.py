@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from attrs import evolve
@@ -30,6 +30,9 @@ from icecore.engine.joint_commit import (
     provisional_state,
 )
 from icecore.engine.log.read_models import dotted
+from icecore.engine.properties import string_properties
+from icecore.engine.register import registration_payload
+from icecore.engine.replace import replaced_table
 from icecore.engine.repository import CommitResult, Repository, TablePart
 from icecore.engine.requirements import ASSERT_CREATE
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
@@ -38,6 +41,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.view import DUCKDB
 from icecore.engine.state import TableState
+from icecore.engine.storage import Storage, to_uri
 from icecore.engine.table import Table
 from icecore.engine.transaction import REFUSED, Transaction
 from icecore.engine.transaction_names import TransactionNames
@@ -121,16 +125,55 @@ class CatalogTransaction(TransactionNames):
             schema,
             partition_spec,
             sort_order,
-            dict(properties or {}),
+            string_properties(properties),
             format_version,
         )
         payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}
-        stream = ev.table_stream(table_uuid)
-        state = provisional_state(stream, ev.TABLE_CREATED, payload, now_ms())
+        return self._new_table(name, ev.table_stream(table_uuid), ev.TABLE_CREATED, payload)
+
+    def replace_table(
+        self,
+        identifier: IdentifierLike,
+        schema: Schema | pa.Schema,
+        *,
+        partition_spec: PartitionSpec | Sequence[str] | None = None,
+        sort_order: SortOrder | Sequence[str] | None = None,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        format_version: int | None = None,
+    ) -> Transaction:
+        """Makes a table empty, as `Catalog.replace_table`; what is done to the returned object is done to it at once.
+
+        Raises NoSuchTableError, ValidationError.
+        """
+        part = self.table(identifier)
+        where = None if location is None else to_uri(location).rstrip("/")
+        new = string_properties(properties)
+        part.add(replaced_table(schema, partition_spec, sort_order, where, new, format_version))
+        return part
+
+    def register_table(
+        self,
+        identifier: IdentifierLike,
+        metadata_location: str,
+        *,
+        location_mapping: Mapping[str, str] | None = None,
+    ) -> Transaction:
+        """Adopts a table, as `Catalog.register_table`; what is done to the returned object is done to it at once.
+
+        Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError; TableAlreadyExistsError and
+        NoSuchNamespaceError come at commit.
+        """
+        name = identifier_tuple(identifier)
+        payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
+        return self._new_table(name, self._unused_stream(ev.table_stream(table_uuid)), ev.TABLE_REGISTERED, payload)
+
+    def _new_table(self, name: Identifier, stream: str, kind: str, payload: Mapping[str, Any]) -> Transaction:
+        state = provisional_state(stream, kind, payload, now_ms())
         self._desk.repository.states.put(state)
         part = self._gathering(state)
         self._new[name] = stream
-        self._parts[stream] = NewTable(name, state, ev.TABLE_CREATED, payload, part.changes, part.end_new)
+        self._parts[stream] = NewTable(name, state, kind, payload, part.changes, part.end_new)
         return part
 
     def rename_table(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
@@ -233,12 +276,16 @@ class CatalogTransaction(TransactionNames):
             elif parts:
                 commit_jointly(self._desk, parts, self._provenance, lambda: made.append(True))
         except REFUSED:
-            for table in () if made else self._tables.values():
-                with contextlib.suppress(IcecoreError):
-                    table.forget_files()
+            if not made:
+                self._forget_files()
             raise
         finally:
             self._forget()
+
+    def _forget_files(self) -> None:
+        for table in self._tables.values():
+            with contextlib.suppress(IcecoreError):
+                table.forget_files()
 
     def _forget(self) -> None:
         for stream in self._new.values():
@@ -255,6 +302,8 @@ class CatalogTransaction(TransactionNames):
         if kind is None:
             self.commit()
         else:
+            # What a commit was tried with is none of this any more.
+            self._forget_files()
             self._forget()
 
 

@@ -1,4 +1,4 @@
-"""Namespaces, and names given back, as parts of a commit of several changes."""
+"""Namespaces, and names that are given or given back, as parts of a commit of several changes."""
 
 from __future__ import annotations
 
@@ -58,3 +58,21 @@ class NameGivenBack:
             desk.views.follow(self._stream)
         else:
             desk.repository.files.follow(desk.repository.state(self._stream))
+
+
+@define
+class RegisteredView:
+    """A view whose metadata another engine wrote."""
+
+    name: Identifier
+    stream: str
+    payload: Mapping[str, Any]
+
+    def prepare(self, desk: Desk) -> None: ...
+
+    def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        desk.repository.models.check_new_name(self.name)
+        return (desk.repository.append_inside(transaction, self.stream, ev.VIEW_REGISTERED, self.payload, provenance),)
+
+    def follow(self, desk: Desk) -> None:
+        desk.views.follow(self.stream)

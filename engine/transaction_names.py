@@ -1,24 +1,29 @@
-"""The part of a catalog's transaction that makes, changes and drops namespaces, and gives names back."""
+"""The part of a catalog's transaction that makes, changes and drops namespaces, and gives names."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 
 from icecore.engine import events as ev
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple, namespace_tuple
-from icecore.engine.joint_commit import Part
-from icecore.engine.joint_names import NameGivenBack, NamespaceChange
+from icecore.engine.joint_commit import Desk, Part
+from icecore.engine.joint_names import NameGivenBack, NamespaceChange, RegisteredView
 from icecore.engine.namespaces import updated_properties
 from icecore.engine.properties import string_properties
+from icecore.engine.register import view_registration_payload
 
 
 class TransactionNames:
-    """What is done with namespaces, and with names that were dropped, in the order of the calls.
+    """What is done with namespaces and names, in the order of the calls.
 
     So a namespace is made before what goes into it, and dropped after what was in it was dropped or moved away.
     """
 
     _parts: dict[str, Part]
+    _desk: Desk
+
+    # Namespaces
 
     def create_namespace(self, namespace: IdentifierLike, properties: Mapping[str, str] | None = None) -> None:
         """Raises ValidationError; NamespaceAlreadyExistsError comes at commit."""
@@ -39,6 +44,8 @@ class TransactionNames:
         levels = namespace_tuple(namespace)
         self._add_name(NamespaceChange(levels, ev.NAMESPACE_DROPPED, {"namespace": list(levels)}))
 
+    # Names that come, or come back
+
     def undrop_table(self, identifier: IdentifierLike, *, position: int | None = None) -> None:
         """As `Catalog.undrop_table`. At commit: NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
         self._add_name(NameGivenBack(identifier_tuple(identifier), "table", position))
@@ -46,6 +53,21 @@ class TransactionNames:
     def undrop_view(self, identifier: IdentifierLike, *, position: int | None = None) -> None:
         """As `Catalog.undrop_view`. At commit: NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
         self._add_name(NameGivenBack(identifier_tuple(identifier), "view", position))
+
+    def register_view(self, identifier: IdentifierLike, metadata_location: str) -> None:
+        """As `Catalog.register_view`. Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
+
+        TableAlreadyExistsError and NoSuchNamespaceError come at commit.
+        """
+        name = identifier_tuple(identifier)
+        payload, view_uuid = view_registration_payload(name, metadata_location, self._desk.repository.storage)
+        stream = self._unused_stream(ev.view_stream(view_uuid))
+        self._parts[stream] = RegisteredView(name, stream, payload)
+
+    def _unused_stream(self, stream: str) -> str:
+        """As `ReadModels.unused_stream`, also not one of this transaction."""
+        free = self._desk.repository.models.unused_stream(stream)
+        return f"{stream}#{uuid.uuid4()}" if free in self._parts else free
 
     def _add_name(self, part: Part) -> None:
         self._parts[f"name {len(self._parts)}"] = part
