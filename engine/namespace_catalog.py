@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from icecore.engine import events as ev
 from icecore.engine.identifiers import Identifier, IdentifierLike, namespace_tuple
@@ -13,12 +12,13 @@ from icecore.engine.namespaces import check_namespace_change, updated_properties
 from icecore.engine.properties import string_properties
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
+from icecore.engine.tryable import tryable
 
 if TYPE_CHECKING:
     from icecore.engine.dry_run import CatalogDryRun
 
 
-class CatalogNamespaces(ABC):
+class CatalogNamespaces:
     """What `Catalog` says about namespaces. Their events are all of the catalog's own stream.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
@@ -28,9 +28,7 @@ class CatalogNamespaces(ABC):
     _models: ReadModels
     _repository: Repository
 
-    @abstractmethod
-    def _tried(self, commit: Callable[[Self], object], about: Identifier = ()) -> CatalogDryRun: ...
-
+    @tryable
     def create_namespace(
         self,
         namespace: IdentifierLike,
@@ -43,7 +41,8 @@ class CatalogNamespaces(ABC):
         """Raises NamespaceAlreadyExistsError."""
         levels = namespace_tuple(namespace)
         payload = {"namespace": list(levels), "properties": string_properties(properties)}
-        return self._change_namespace(ev.NAMESPACE_CREATED, payload, message, author, dry_run)
+        self._change_namespace(ev.NAMESPACE_CREATED, payload, message, author)
+        return None
 
     def list_namespaces(self, namespace: IdentifierLike = ()) -> list[Identifier]:
         """The namespaces directly inside of one, or at the top. Raises NoSuchNamespaceError."""
@@ -65,6 +64,7 @@ class CatalogNamespaces(ABC):
         self._repository.foreign.sync_if_changed()
         return self._models.namespace_properties(namespace_tuple(namespace))
 
+    @tryable
     def update_namespace_properties(
         self,
         namespace: IdentifierLike,
@@ -77,8 +77,10 @@ class CatalogNamespaces(ABC):
     ) -> CatalogDryRun | None:
         """Raises NoSuchNamespaceError, ValidationError where a key is both removed and updated."""
         payload = updated_properties(namespace_tuple(namespace), removals, updates)
-        return self._change_namespace(ev.NAMESPACE_PROPERTIES_UPDATED, payload, message, author, dry_run)
+        self._change_namespace(ev.NAMESPACE_PROPERTIES_UPDATED, payload, message, author)
+        return None
 
+    @tryable
     def drop_namespace(
         self,
         namespace: IdentifierLike,
@@ -89,18 +91,13 @@ class CatalogNamespaces(ABC):
     ) -> CatalogDryRun | None:
         """Raises NamespaceNotEmptyError, NoSuchNamespaceError."""
         payload = {"namespace": list(namespace_tuple(namespace))}
-        return self._change_namespace(ev.NAMESPACE_DROPPED, payload, message, author, dry_run)
+        self._change_namespace(ev.NAMESPACE_DROPPED, payload, message, author)
+        return None
 
-    def _change_namespace(
-        self, kind: str, payload: Mapping[str, Any], message: str | None, author: str | None, dry_run: bool
-    ) -> CatalogDryRun | None:
-        if dry_run:
-            name = tuple(payload["namespace"])
-            return self._tried(lambda c: c._change_namespace(kind, payload, message, author, False), name)
+    def _change_namespace(self, kind: str, payload: Mapping[str, Any], message: str | None, author: str | None) -> None:
         who = provenance(self.actor, message=message, author=author)
 
         def check() -> None:
             check_namespace_change(self._models, kind, payload)
 
         self._repository.append_simple(ev.CATALOG_STREAM, kind, payload, who, check)
-        return None
