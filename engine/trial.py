@@ -92,7 +92,10 @@ class _Taker(Adopter):
 
 
 def _taking_in_for_real(trial: Repository, real: Adopter) -> Adopter:
-    return _Taker(trial.store, trial.models, trial.states, trial.files, trial.storage, trial.storage_of, real=real)
+    taker = _Taker(trial.store, trial.models, trial.states, trial.files, trial.storage, trial.storage_of, real=real)
+    # What was looked at or warned of before is not again.
+    taker._seen, taker._warned = real._seen, real._warned
+    return taker
 
 
 @define
