@@ -57,18 +57,25 @@ def commit_jointly(
     call with that key made them already. Raises what the parts raise; nothing is changed then.
     """
     tables = [desk.repository.state(p.stream).metadata for p in parts if isinstance(p, TableChange)]
+    foreign: ForeignCommitError | None = None
     for _ in RetryPolicy.of(*(m.properties for m in tables)).attempts():
         desk.repository.foreign.sync_if_changed()
         for part in parts:
             part.prepare(desk)
         try:
             done = _try(desk, parts, provenance)
-        except (StaleRemovals, ForeignCommitError):
+        except StaleRemovals:
+            foreign = None
+            continue
+        except ForeignCommitError as e:
+            foreign = e
             continue
         made()
         for part in parts:
             part.follow(desk)
         return done
+    if foreign is not None:
+        raise foreign
     names = ", ".join(dotted(p.name) for p in parts)
     raise CommitConflictError(f"the branches of {names} kept moving until no retry was left")
 
@@ -251,6 +258,7 @@ class NameChange:
 
     def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         self._stream = self.find(desk.repository)
+        desk.repository.foreign.check_row(self._stream)
         if self.to is not None:
             desk.repository.models.check_new_name(self.to)
         return (desk.repository.append_inside(transaction, self._stream, self.kind, self.payload, provenance),)

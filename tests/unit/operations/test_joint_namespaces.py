@@ -12,9 +12,11 @@ from core_tables import SCHEMA, ids_of, local, make_table, peer_ids, pyiceberg_c
 
 import icecore
 from icecore.engine import joint_commit
+from icecore.engine.adopt import ForeignCommitWarning
 from icecore.engine.catalog_transaction import CatalogTransaction
 from icecore.engine.errors import (
     CommitConflictError,
+    ForeignCommitError,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
@@ -255,6 +257,65 @@ def test_another_engine_makes_the_namespace_meanwhile(
     peer.close()
     assert catalog.load_namespace_properties("new") == {"theirs": "1"} and catalog.verify().ok
     assert catalog.list_tables("new") == []
+
+
+@pytest.mark.parametrize("ours", ["rename", "drop"])
+def test_another_engine_commits_to_what_gets_another_name_meanwhile(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, ours: str
+) -> None:
+    """Its commit is taken in before the name goes: it is in the table that was renamed, or dropped."""
+    make_table(catalog, "t").append(rows(1))
+    peer = pyiceberg_catalog(catalog.path)
+    theirs = peer.load_table("ns.t")
+    attempts = raced(monkeypatch, lambda: theirs.append(rows(2)))
+    with catalog.transaction() as transaction:
+        transaction.create_namespace("new")
+        if ours == "rename":
+            transaction.rename_table("ns.t", "new.t")
+        else:
+            transaction.drop_table("ns.t")
+    peer.close()
+    assert len(attempts) == 2 and catalog.list_tables("ns") == []
+    table = catalog.load_table("new.t") if ours == "rename" else catalog.undrop_table("ns.t")
+    assert ids_of(table) == peer_ids(catalog.path, ".".join(table.name())) == [1, 2]
+    assert catalog.verify().ok
+
+
+def test_a_conflict_with_another_engine_is_named_when_no_retry_helps(catalog: icecore.Catalog) -> None:
+    """A commit that does not follow the log stays where it is, and nothing of the transaction is made."""
+    table = make_table(catalog, "t", properties={"icecore.materialize": "manual"})
+    table.append(rows(1))
+    catalog.materialize("ns.t")
+    table.append(rows(2))
+    peer = pyiceberg_catalog(catalog.path)
+    peer.load_table("ns.t").append(rows(3))
+    peer.close()
+    position = catalog.position
+    transaction = catalog.transaction()
+    transaction.create_namespace("new")
+    transaction.rename_table("ns.t", "new.t")
+    with pytest.warns(ForeignCommitWarning), pytest.raises(ForeignCommitError, match=r"ns\.t"):
+        transaction.commit()
+    assert catalog.position == position and peer_ids(catalog.path) == [1, 3]
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_namespace_with_a_table_of_another_engine_is_not_empty(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, joint: bool
+) -> None:
+    """Also where nobody looked since it was made."""
+    catalog.create_namespace("shared")
+    peer = pyiceberg_catalog(catalog.path)
+    with pytest.raises(NamespaceNotEmptyError, match=r"shared\.t"):
+        if joint:
+            raced(monkeypatch, lambda: peer.create_table("shared.t", SCHEMA))
+            with catalog.transaction() as transaction:
+                transaction.drop_namespace("shared")
+        else:
+            peer.create_table("shared.t", SCHEMA)
+            catalog.drop_namespace("shared")
+    peer.close()
+    assert catalog.list_tables("shared") == [("shared", "t")] and catalog.verify().ok
 
 
 def test_a_failure_at_the_last_statement_leaves_nothing(
