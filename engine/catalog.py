@@ -13,7 +13,7 @@ import pyarrow as pa
 from attrs import evolve
 
 from icecore.engine.errors import ReadOnlyError, StorageError, ValidationError
-from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple
+from icecore.engine.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log_tools import CatalogLogTools
@@ -135,7 +135,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
         return CatalogTransaction(self._repository, self._views, self._planner, who, self, dry_run)
 
-    def _tried(self, commit: Callable[[Self], object], about: Identifier = ()) -> CatalogDryRun:
+    def _tried(self, commit: Callable[[Self], object], about: object) -> CatalogDryRun:
         """What a commit would be, made by a copy of this catalog that stores nothing."""
         from icecore.engine.trial import try_out
 

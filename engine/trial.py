@@ -13,6 +13,7 @@ from icecore.engine.adoption import Problem
 from icecore.engine.dry_run import CatalogDryRun, PartDryRun, conflicts_of, part_dry_run
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.events import Event
+from icecore.engine.identifiers import Identifier
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState
@@ -22,12 +23,13 @@ from icecore.projections.materialize import Advance, Materializer
 
 
 def try_out(
-    repository: Repository, act: Callable[[Repository, ViewRepository], object], about: tuple[str, ...] = ()
+    repository: Repository, act: Callable[[Repository, ViewRepository], object], about: object = None
 ) -> CatalogDryRun:
     """What a commit would be: `act` makes it on copies that store nothing, and ends where it would be stored.
 
     So all that it reads and checks is what the commit itself would, under the write lock. What others would refuse it
-    for is among the outcome's conflicts, of what it is `about`. Raises as the commit does for all else.
+    for is among the outcome's conflicts, under the name of what it is `about`: that name, or the position of an event.
+    Raises as the commit does for all else.
     """
     repository.foreign.sync_if_changed()
     trial = without_files(repository, _TrialStore(repository))
@@ -37,8 +39,27 @@ def try_out(
     except _Tried as e:
         return CatalogDryRun(e.parts)
     except CommitConflictError as e:
-        return CatalogDryRun((PartDryRun(about, conflicts=conflicts_of(e)),))
+        return CatalogDryRun((PartDryRun(_name(repository, about), conflicts=conflicts_of(e)),))
     return CatalogDryRun()
+
+
+def _name(repository: Repository, about: object) -> Identifier:
+    match about:
+        case str():
+            return tuple(about.split("."))
+        case tuple():
+            return about
+        case int():
+            return _name_of(repository, repository.store.event_at(about))
+        case _:
+            return ()
+
+
+def _name_of(repository: Repository, event: Event) -> Identifier:
+    """The namespace, table or view that an event is of, by the name that it had before."""
+    names = (event.payload.get(key) for key in ("namespace", "identifier", "from"))
+    name = next((n for n in names if n), None) or repository.models.identifier_of(event.stream)
+    return tuple(name or ())
 
 
 def without_files(repository: Repository, store: EventStore | None = None) -> Repository:
@@ -76,9 +97,7 @@ class _TrialStore(EventStore):
                 raise
 
     def _part(self, event: Event) -> PartDryRun:
-        names = (event.payload.get(key) for key in ("namespace", "identifier", "from"))
-        name = next((n for n in names if n), None) or self._repository.models.identifier_of(event.stream) or ()
-        return part_dry_run(tuple(name), event, self.content(event.position))
+        return part_dry_run(_name_of(self._repository, event), event, self.content(event.position))
 
 
 @define

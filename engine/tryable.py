@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from icecore.engine.dry_run import CatalogDryRun
-    from icecore.engine.identifiers import Identifier
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -17,7 +16,7 @@ R = TypeVar("R")
 class Tries(Protocol):
     """What can make a commit on a copy of itself."""
 
-    def _tried(self, commit: Callable[[Any], object], about: Identifier = ()) -> CatalogDryRun: ...
+    def _tried(self, commit: Callable[[Any], object], about: object) -> CatalogDryRun: ...
 
 
 def tryable(method: Callable[P, R]) -> Callable[P, R]:
@@ -32,18 +31,7 @@ def tryable(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **kwargs)
         catalog, *arguments = cast("tuple[Tries, ...]", args)
         call = functools.partial(cast("Callable[..., object]", method), **kwargs)
-        return cast(R, catalog._tried(lambda trial: call(trial, *arguments), _about(arguments, kwargs)))
+        about = next(iter((*arguments, *kwargs.values())), None)
+        return cast(R, catalog._tried(lambda trial: call(trial, *arguments), about))
 
     return tried
-
-
-def _about(arguments: list[Any], kwargs: dict[str, object]) -> Identifier:
-    """The name that the call is given first, as far as it is one."""
-    first = next(iter((*arguments, *kwargs.values())), None)
-    match first:
-        case str():
-            return tuple(first.split("."))
-        case tuple():
-            return first
-        case _:
-            return ()

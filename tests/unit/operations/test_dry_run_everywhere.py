@@ -377,6 +377,7 @@ def test_a_revert_that_is_blocked_names_what_blocks_it(lake: Catalog) -> None:
     outcome = lake.revert(blocked, dry_run=True)
     assert isinstance(outcome, CatalogDryRun) and outcome.is_empty
     assert len(outcome.conflicts) == 1 and "bob" in outcome.conflicts[0]
+    assert outcome.parts[0].identifier == ("ns", "t")
     with pytest.raises(CommitConflictError):
         lake.revert(blocked)
     assert trace(lake.path) == before

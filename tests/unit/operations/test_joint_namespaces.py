@@ -21,6 +21,7 @@ from icecore.engine.errors import (
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    NoSuchViewError,
     TableAlreadyExistsError,
     ValidationError,
 )
@@ -293,8 +294,9 @@ def test_a_conflict_with_another_engine_is_named_when_no_retry_helps(catalog: ic
     position = catalog.position
     transaction = catalog.transaction()
     transaction.create_namespace("new")
-    transaction.rename_table("ns.t", "new.t")
-    with pytest.warns(ForeignCommitWarning), pytest.raises(ForeignCommitError, match=r"ns\.t"):
+    with pytest.warns(ForeignCommitWarning):
+        transaction.rename_table("ns.t", "new.t")
+    with pytest.raises(ForeignCommitError, match=r"ns\.t"):
         transaction.commit()
     assert catalog.position == position and peer_ids(catalog.path) == [1, 3]
 
@@ -417,3 +419,34 @@ def test_a_conflict_of_a_table_leaves_no_namespace(catalog: icecore.Catalog, ope
     with pytest.raises(CommitConflictError):
         transaction.commit()
     assert catalog.all_namespaces() == [("ns",)] and list(shared_properties(catalog)) == ["ns"]
+
+
+def test_names_mean_what_they_mean_after_the_changes_so_far(catalog: icecore.Catalog) -> None:
+    """What was renamed here is found under its new name, by changes and by a view's SQL, and not under the old one."""
+    make_table(catalog, "t").append(rows(1))
+    catalog.create_view("ns.v", "SELECT id FROM t")
+    with catalog.transaction() as transaction:
+        transaction.create_namespace("new")
+        transaction.rename_table("ns.t", "new.u")
+        with pytest.raises(NoSuchTableError, match=r"ns\.t"):
+            transaction.table("ns.t")
+        transaction.table("new.u").append(rows(2))
+        transaction.create_table("ns.made", SCHEMA).append(rows(8))
+        transaction.rename_table("ns.made", "ns.t")
+        transaction.table("ns.t").append(rows(9))
+        transaction.rename_view("ns.v", "new.v")
+        transaction.view("new.v").replace("SELECT id FROM u", default_namespace="new")
+        transaction.create_view("new.w", "SELECT id FROM ns.t")
+        transaction.create_table("ns.x", SCHEMA)
+        transaction.drop_table("ns.x")
+        with pytest.raises(NoSuchTableError, match=r"ns\.x"):
+            transaction.table("ns.x")
+        with pytest.raises(NoSuchTableError):
+            transaction.create_view("ns.y", "SELECT id FROM ns.x")
+        with pytest.raises(NoSuchViewError, match=r"ns\.v"):
+            transaction.view("ns.v")
+    assert ids_of(catalog.load_table("new.u")) == [1, 2] and ids_of(catalog.load_table("ns.t")) == [8, 9]
+    assert sorted(catalog.load_view("new.v").to_arrow()["id"].to_pylist()) == [1, 2]
+    assert sorted(catalog.load_view("new.w").to_arrow()["id"].to_pylist()) == [8, 9]
+    assert peer_ids(catalog.path, "ns.t") == [8, 9] and peer_ids(catalog.path, "new.u") == [1, 2]
+    assert not catalog.view_exists("ns.y") and catalog.verify().ok
