@@ -13,13 +13,7 @@ from attrs import evolve
 from icecore.engine import events as ev
 from icecore.engine.create import creation_updates
 from icecore.engine.dry_run import CatalogDryRun
-from icecore.engine.errors import (
-    CommitConflictError,
-    IcecoreError,
-    NoSuchTableError,
-    NoSuchViewError,
-    NotFoundError,
-)
+from icecore.engine.errors import CommitConflictError, IcecoreError, NotFoundError
 from icecore.engine.events import Provenance
 from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.ids import now_ms
@@ -36,6 +30,7 @@ from icecore.engine.joint_commit import (
     provisional_state,
 )
 from icecore.engine.log.read_models import dotted
+from icecore.engine.names_so_far import NamesSoFar
 from icecore.engine.properties import string_properties
 from icecore.engine.register import registration_payload
 from icecore.engine.replace import replaced_table
@@ -86,8 +81,7 @@ class CatalogTransaction(TransactionNames):
         self._parts: dict[str, Part] = {}
         self._tables: dict[str, _Part] = {}
         self._made: list[str] = []
-        # What names mean that were given or taken here so far; None for one that is taken away.
-        self._names: dict[Identifier, str | None] = {}
+        self._names = NamesSoFar(catalog)
         self._outcome: CatalogDryRun | None = None
 
     @property
@@ -103,7 +97,7 @@ class CatalogTransaction(TransactionNames):
         They are made with all others: its own `commit()` and `with` block only end with them. Raises NoSuchTableError.
         """
         name = identifier_tuple(identifier)
-        stream = self._table_stream(name)
+        stream = self._names.table_stream(name)
         if stream not in self._tables:
             part = self._gathering(self._desk.repository.state(stream))
             self._parts[stream] = TableChange(name, stream, part.changes, part.end)
@@ -179,7 +173,7 @@ class CatalogTransaction(TransactionNames):
         self._desk.repository.states.put(state)
         part = self._gathering(state)
         self._made.append(stream)
-        self._names[name] = stream
+        self._names.give(name, stream)
         self._parts[stream] = NewTable(name, state, kind, payload, part.changes, part.end_new)
         return part
 
@@ -190,24 +184,6 @@ class CatalogTransaction(TransactionNames):
     def drop_table(self, identifier: IdentifierLike) -> None:
         """At commit: NoSuchTableError."""
         self._drop(identifier_tuple(identifier), is_view=False)
-
-    def _table_stream(self, name: Identifier) -> str:
-        """The table of that name, as it would be after the changes so far. Raises NoSuchTableError."""
-        if name not in self._names:
-            return self._catalog.load_table(name).state.stream
-        stream = self._names[name]
-        if stream is None or ev.is_view_stream(stream):
-            raise NoSuchTableError(f"there is no table {dotted(name)!r} after what this transaction does before")
-        return stream
-
-    def _view_stream(self, name: Identifier) -> str:
-        """As `_table_stream`, of a view. Raises NoSuchViewError."""
-        if name not in self._names:
-            return self._catalog.load_view(name).state.stream
-        stream = self._names[name]
-        if stream is None or not ev.is_view_stream(stream):
-            raise NoSuchViewError(f"there is no view {dotted(name)!r} after what this transaction does before")
-        return stream
 
     def _gathering(self, state: TableState) -> _Part:
         part = _Part(
@@ -224,7 +200,7 @@ class CatalogTransaction(TransactionNames):
         Raises NoSuchViewError.
         """
         name = identifier_tuple(identifier)
-        stream = self._view_stream(name)
+        stream = self._names.view_stream(name)
         part = self._parts.get(stream)
         if not isinstance(part, ViewChange):
             part = self._parts[stream] = ViewChange(name, stream)
@@ -282,16 +258,13 @@ class CatalogTransaction(TransactionNames):
     def _rename(self, old: Identifier, new: Identifier, *, is_view: bool) -> None:
         kind = ev.VIEW_RENAMED if is_view else ev.TABLE_RENAMED
         payload = {"from": list(old), "to": list(new)}
-        # A name that is not there is for the commit to refuse, as it may be there by then.
-        with contextlib.suppress(NotFoundError):
-            self._names[new] = self._view_stream(old) if is_view else self._table_stream(old)
-            self._names[old] = None
+        self._names.move(old, new, is_view=is_view)
         self._add_name(NameChange(old, kind, payload, _finder(old, is_view=is_view), new, is_view))
 
     def _drop(self, name: Identifier, *, is_view: bool) -> None:
         kind = ev.VIEW_DROPPED if is_view else ev.TABLE_DROPPED
         payload = {"identifier": list(name)}
-        self._names[name] = None
+        self._names.take(name)
         self._add_name(NameChange(name, kind, payload, _finder(name, is_view=is_view), None, is_view))
 
     # The end
@@ -323,7 +296,8 @@ class CatalogTransaction(TransactionNames):
         if self._is_dry:
             for part in self._tables.values():
                 part.forget_files()
-        self._parts, self._tables, self._made, self._names = {}, {}, [], {}
+        self._parts, self._tables, self._made = {}, {}, []
+        self._names.forget()
 
     def __enter__(self) -> CatalogTransaction:
         return self
@@ -373,10 +347,10 @@ class _Lookup:
         return self._catalog.name
 
     def table_exists(self, identifier: Identifier) -> bool:
-        return self._exists(self._transaction._table_stream, identifier)
+        return self._exists(self._transaction._names.table_stream, identifier)
 
     def view_exists(self, identifier: Identifier) -> bool:
-        return self._exists(self._transaction._view_stream, identifier)
+        return self._exists(self._transaction._names.view_stream, identifier)
 
     def _exists(self, find: Callable[[Identifier], str], identifier: Identifier) -> bool:
         with contextlib.suppress(NotFoundError):
@@ -385,14 +359,14 @@ class _Lookup:
 
     def load_table(self, identifier: Identifier) -> Table:
         transaction = self._transaction
-        stream = transaction._table_stream(identifier)
+        stream = transaction._names.table_stream(identifier)
         part = transaction._tables.get(stream)
         state = transaction._desk.repository.state(stream) if part is None else part.latest()
         return Table(transaction._desk.repository, transaction._planner, state, None)
 
     def load_view(self, identifier: Identifier) -> View:
         transaction = self._transaction
-        state = transaction._desk.views.state(transaction._view_stream(identifier))
+        state = transaction._desk.views.state(transaction._names.view_stream(identifier))
         return View(transaction._desk.views, self, state, None)
 
 
