@@ -154,7 +154,7 @@ def test_refs(face: Face) -> None:
     assert [ids_of(table, ref=r) for r in ("main", "dev", "start")] == [[1, 3], [2], [1]]
     calls: list[Callable[[icecore.Table], Any]] = [
         lambda t: t.append(rows(4), branch="start"),
-        lambda t: t.append(rows(4), branch="none"),
+        lambda t: t.append(rows(4), branch=""),
         lambda t: t.manage_snapshots().create_tag(first, "dev").commit(),
         lambda t: t.manage_snapshots().create_tag(12345, "x").commit(),
         lambda t: t.manage_snapshots().remove_branch("main").commit(),
@@ -163,6 +163,9 @@ def test_refs(face: Face) -> None:
     for call in calls:
         with pytest.raises(IcecoreError):
             call(face().load_table("a.t"))
+    face().load_table("a.t").append(rows(4), branch="new")
+    assert ids_of(face().load_table("a.t"), ref="new") == [1, 3, 4]
+    face().load_table("a.t").manage_snapshots().remove_branch("new").commit()
     face().load_table("a.t").manage_snapshots().rollback_to_snapshot(first).commit()
     assert ids_of(face().load_table("a.t")) == [1]
     face().load_table("a.t").manage_snapshots().set_current_snapshot(ref_name="dev").commit()
