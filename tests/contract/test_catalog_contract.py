@@ -197,4 +197,5 @@ def test_sql_sees_what_is_there(face: Face) -> None:
     assert face().sql("SELECT records, data_files FROM tables WHERE name = $name", {"name": "t"}).to_pylist() == [
         {"records": 2, "data_files": 1}
     ]
+    assert face().sql("SELECT records FROM tables WHERE name = ?", ["t"]).to_pylist() == [{"records": 2}]
     assert face().sql("SELECT sum(record_count) AS n FROM files").to_pylist() == [{"n": 2}]
