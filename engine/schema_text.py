@@ -94,7 +94,7 @@ _QUOTED_OR_CRS = re.compile(
 
 
 def _quoted_crs(text: str) -> str:
-    """The text with `srid:4326` and the like in quotes, because SQL takes a number behind a colon for something else."""
+    """The text with `srid:4326` and the like in quotes, because SQL reads a number behind a colon otherwise."""
     return _QUOTED_OR_CRS.sub(lambda m: f"{m[1]}{m[2]}'{m[3]}'" if m[3] else m[0], text)
 
 
