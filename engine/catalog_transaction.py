@@ -125,7 +125,7 @@ class CatalogTransaction(TransactionNames):
             schema,
             partition_spec,
             sort_order,
-            string_properties(properties),
+            properties or {},
             format_version,
         )
         payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}
