@@ -94,6 +94,8 @@ def table_metadata_from_dict(obj: dict[str, Any]) -> TableMetadata:
     current = get(obj, "current-snapshot-id", int, WHERE, None)
     current = None if current == NO_SNAPSHOT else current
     highest_partition_id = max(s.last_assigned_field_id for s in specs)
+    last_sequence_number = _required_from(2, version, obj, "last-sequence-number", int, 0)
+    _check_sequence_numbers(snapshots, last_sequence_number, version)
     return TableMetadata(
         format_version=version,
         table_uuid=_required_from(2, version, obj, "table-uuid", str),
@@ -107,7 +109,7 @@ def table_metadata_from_dict(obj: dict[str, Any]) -> TableMetadata:
         last_partition_id=_required_from(2, version, obj, "last-partition-id", int, highest_partition_id),
         sort_orders=orders,
         default_sort_order_id=default_order_id,
-        last_sequence_number=_required_from(2, version, obj, "last-sequence-number", int, 0),
+        last_sequence_number=last_sequence_number,
         properties=get_str_map(obj, "properties", WHERE, {}),
         current_snapshot_id=current,
         snapshots=snapshots,
@@ -116,8 +118,8 @@ def table_metadata_from_dict(obj: dict[str, Any]) -> TableMetadata:
         refs=_refs(obj, current),
         statistics=_each(obj, "statistics", StatisticsFile.from_dict),
         partition_statistics=_each(obj, "partition-statistics", PartitionStatisticsFile.from_dict),
-        # Early v3 writers left next-row-id out; 0 is what an upgrade starts with (RL7).
-        next_row_id=get(obj, "next-row-id", int, WHERE, 0) if version >= 3 else None,
+        # Early v3 writers left next-row-id out; an upgrade starts with 0 (RL7), and no id is given twice (RL4).
+        next_row_id=get(obj, "next-row-id", int, WHERE, _rows_numbered(snapshots)) if version >= 3 else None,
         encryption_keys=_each(obj, "encryption-keys", EncryptedKey.from_dict),
         extra=unknown(obj, _KNOWN),
     )
@@ -136,6 +138,17 @@ def _check_unique(what: str, ids: list[int]) -> None:
     repeated = {i for i in ids if ids.count(i) > 1} if len(set(ids)) != len(ids) else None
     if repeated:
         raise ValidationError(f"{WHERE}: {what} ids repeat: {sorted(repeated)}")
+
+
+def _rows_numbered(snapshots: tuple[Snapshot, ...]) -> int:
+    return max(((s.first_row_id or 0) + (s.added_rows or 0) for s in snapshots), default=0)
+
+
+def _check_sequence_numbers(snapshots: tuple[Snapshot, ...], last: int, version: int) -> None:
+    """The next snapshot must not have a number that there is: deletes would apply to data they don't mean (M2)."""
+    highest = max((s.sequence_number for s in snapshots), default=0)
+    if version > 1 and highest > last:
+        raise ValidationError(f"{WHERE}: a snapshot has sequence number {highest}, above last-sequence-number {last}")
 
 
 def _schemas(obj: dict[str, Any], version: int) -> tuple[tuple[Schema, ...], int]:

@@ -13,7 +13,7 @@ from attrs import define, evolve, field
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec import single_value
-from icecore.engine.spec.json_reader import get, get_list, unknown
+from icecore.engine.spec.json_reader import get, get_ints, get_list, unknown
 from icecore.engine.spec.types import (
     DoubleType,
     FloatType,
@@ -188,11 +188,10 @@ class Schema:
             raise ValidationError(f"a schema must be of type struct, found {obj['type']!r}")
         struct = type_from_json(obj)
         assert isinstance(struct, StructType)
-        ids = get_list(obj, "identifier-field-ids", "schema", default=[])
         return cls(
             struct.fields,
             get(obj, "schema-id", int, "schema", default_id),
-            tuple(ids),
+            get_ints(obj, "identifier-field-ids", "schema", default=[]),
             unknown(obj, _SCHEMA_KEYS),
         )
 
