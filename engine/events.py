@@ -12,12 +12,12 @@ Kinds and payloads (all JSON objects):
     table.dropped                 identifier
     table.undropped               identifier
     table.materialized            (nothing: metadata is written out as of here)
-    table.adopted                 a commit of another engine: metadata-location, metadata, metadata-file (its bytes),
+    table.adopted                 a commit of another engine: metadata-location, metadata-file (its bytes),
                                   metadata-sha256, updates (what it changed, in words of ours), skipped, set-aside
     table.restored                metadata: the log's state goes on over what another engine committed
     view.created                  identifier, updates, requirements
     view.registered               identifier, metadata-location, metadata, metadata-sha256
-    view.adopted                  a commit of another engine, as table.adopted has it
+    view.adopted                  a commit of another engine, as table.adopted has it, and metadata
     view.committed                updates, requirements
     view.renamed                  from, to
     view.dropped                  identifier

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
+from icecore.engine.adopted_file import kept_file
 from icecore.engine.errors import (
     CorruptFileError,
-    CorruptLogError,
     StorageError,
     UnsupportedFormatVersionError,
     ValidationError,
 )
 from icecore.engine.events import Provenance
-from icecore.engine.formats.metadata_json import table_metadata_to_dict
 from icecore.engine.metadata_difference import metadata_difference
 from icecore.engine.register import metadata_version, parse_metadata_file
 from icecore.engine.spec.metadata import TableMetadata
@@ -112,18 +107,13 @@ def adoption_payload(
 
     `skipped` are files between that are lost; `set_aside` snapshots of the log that the table has no more.
     """
-    metadata = file.metadata
-    if metadata.table_uuid is None:
-        metadata = evolve(metadata, table_uuid=state.metadata.table_uuid)
     payload: dict[str, Any] = {
         "metadata-location": file.location,
         "metadata-version": next_version(state, file.location),
-        "metadata": table_metadata_to_dict(metadata),
-        "metadata-file": base64.b64encode(zlib.compress(file.data, 6)).decode(),
-        "metadata-sha256": hashlib.sha256(file.data).hexdigest(),
-        "metadata-length": len(file.data),
+        "location": file.metadata.location,
+        **kept_file(file.data),
         "previous-metadata-location": state.metadata_location,
-        "updates": metadata_difference(published, metadata),
+        "updates": metadata_difference(published, file.metadata),
     }
     if skipped:
         payload["skipped"] = list(skipped)
@@ -139,9 +129,7 @@ def view_adoption_payload(state: ViewState, location: str, data: bytes, metadata
         "metadata-location": location,
         "metadata-version": found if found > state.metadata_version else state.metadata_version + 1,
         "metadata": metadata.to_dict(),
-        "metadata-file": base64.b64encode(zlib.compress(data, 6)).decode(),
-        "metadata-sha256": hashlib.sha256(data).hexdigest(),
-        "metadata-length": len(data),
+        **kept_file(data),
         "previous-metadata-location": state.metadata_location,
     }
 
@@ -155,18 +143,6 @@ def read_foreign_view(location: str, storage: Storage) -> tuple[bytes, ViewMetad
         raise
     except ValidationError as e:
         raise CorruptFileError(f"{location}: {e}") from e
-
-
-def original_bytes(payload: Mapping[str, Any]) -> bytes:
-    """The bytes of the metadata file that an event adopted. Raises CorruptLogError where they are not there whole."""
-    where = payload["metadata-location"]
-    try:
-        data = zlib.decompress(base64.b64decode(payload["metadata-file"], validate=True))
-    except (zlib.error, binascii.Error, KeyError, TypeError, ValueError) as e:
-        raise CorruptLogError(f"the log's copy of {where} can't be read: {e}") from e
-    if hashlib.sha256(data).hexdigest() != payload["metadata-sha256"]:
-        raise CorruptLogError(f"the log's copy of {where} is not what was adopted")
-    return data
 
 
 def next_version(state: TableState, location: str) -> int:

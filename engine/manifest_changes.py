@@ -84,8 +84,9 @@ class ListedManifest:
         depth = get(obj, "depth", int, WHERE, 1 if sources else 0)
         return cls(manifest, made_at, rows[0], rows[1], sources, first_row_ids, depth)
 
-    def with_length(self, length: int) -> ListedManifest:
-        return evolve(self, manifest=evolve(self.manifest, manifest_length=length))
+    def with_length(self, length: int) -> ManifestFile:
+        """The manifest, with the length of its file."""
+        return evolve(self.manifest, manifest_length=length)
 
 
 @frozen

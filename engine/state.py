@@ -11,6 +11,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from icecore.engine import events as ev
+from icecore.engine.adopted_file import adopted_metadata
 from icecore.engine.errors import CorruptLogError, IcecoreError, ValidationError
 from icecore.engine.events import Event
 from icecore.engine.formats.metadata_json import table_metadata_from_dict, table_metadata_to_dict
@@ -209,7 +210,7 @@ class TableFold:
 
     def _adopted(self, payload: Mapping[str, Any], state: TableState) -> TableState:
         """The table as another engine's metadata file has it."""
-        metadata = table_metadata_from_dict(payload["metadata"])
+        metadata = adopted_metadata(payload, state.metadata.table_uuid)
         self._builder = MetadataBuilder(metadata)
         return evolve(
             state,

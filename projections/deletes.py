@@ -103,7 +103,16 @@ def delete_pairs_between(data: str, deletes: str, columns: Mapping[str, str], ki
 def plain_bounds(columns: Mapping[str, str]) -> str:
     """The bounds on paths of `d` without scheme and authority, and those two alone, to be selected too."""
     found = [(c, f"d.{quote(c)}") for c, _ in _PATH_BOUNDS if c in columns]
-    return "".join(f", {_PLAIN.format(d)} AS plain_{c}, {_ROOT.format(d)} AS root_{c}" for c, d in found)
+    return "".join(f", {_root(d)} AS root_{c}, {_without_root(d, f'root_{c}')} AS plain_{c}" for c, d in found)
+
+
+def _root(path: str) -> str:
+    return f"CASE WHEN starts_with({path}, '/') THEN '/' ELSE {_ROOT.format(path)} END"
+
+
+def _without_root(path: str, root: str) -> str:
+    """A path without scheme and authority, from the slash that its root ends with, if it has one."""
+    return f"CASE WHEN {root} = '' THEN {_PLAIN.format(path)} ELSE substring({path}, length({root})) END"
 
 
 def path_bounds(columns: Mapping[str, str]) -> str:

@@ -124,7 +124,7 @@ class EventFiles:
         assert location is not None, "a snapshot made here has a manifest list"
         manifests = self._models.list_manifests(event.stream, snapshot_id) or ()
         data = write_manifest_list(
-            [m.with_length(self._length(m, storage)).manifest for m in manifests],
+            [m.with_length(self._length(m, storage)) for m in manifests],
             format_version=metadata.format_version,
             snapshot_id=snapshot_id,
             parent_snapshot_id=snapshot.parent_snapshot_id,

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from attrs import define, field, frozen
 
+from icecore.engine.adopted_file import original_bytes
 from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
-from icecore.engine.foreign_metadata import original_bytes
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.state import TableFold, TableState, is_file_system

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from icecore.engine.errors import IcecoreError
@@ -11,6 +12,9 @@ from icecore.engine.reachable import shares_location
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState, is_file_system
 from icecore.projections.version_hint import VERSION_HINT, hint_of
+
+HINT_FOLLOWS_S = 3.0
+"""How long a version hint may stay behind the pointer before that is a problem; its writer may be slow."""
 
 
 def version_problems(repository: Repository, state: TableState) -> Iterator[str]:
@@ -29,14 +33,22 @@ def _hint_problems(repository: Repository, state: TableState, location: str) -> 
     if repository.store.row(MODELS, "get_file", location=location) is None:
         # Another engine wrote this version, and may have left no hint.
         return
-    path, expected = f"{location.rsplit('/', 1)[0]}/{VERSION_HINT}", hint_of(state).encode()
-    try:
-        found = repository.storage_of(state).read_bytes(path)
-    except IcecoreError as e:
-        yield str(e)
-        return
-    if found != expected and not _is_of_another(repository, state, location.rsplit("/", 1)[0], found):
-        yield f"{path}: it says {found[:100]!r}, the log ends at {expected!r}; rebuild"
+    folder, expected = location.rsplit("/", 1)[0], hint_of(state).encode()
+    path, deadline = f"{folder}/{VERSION_HINT}", time.monotonic() + HINT_FOLLOWS_S
+    while True:
+        try:
+            found = repository.storage_of(state).read_bytes(path)
+        except IcecoreError as e:
+            problem = str(e)
+        else:
+            if found == expected or _is_of_another(repository, state, folder, found):
+                return
+            problem = f"{path}: it says {found[:100]!r}, the log ends at {expected!r}; rebuild"
+        if time.monotonic() > deadline:
+            yield problem
+            return
+        # A writer's pointer moves before its hint: it may be about to write it.
+        time.sleep(0.02)
 
 
 def _is_of_another(repository: Repository, state: TableState, folder: str, hint: bytes) -> bool:

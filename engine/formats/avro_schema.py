@@ -7,6 +7,7 @@ Spec: Appendix A, Avro (M7). A *plain* type is a type of a writer's schema with 
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 from typing import Any, assert_never
 
 from attrs import frozen
@@ -122,6 +123,7 @@ def decimal_size(precision: int) -> int:
     return int(10**precision - 1).bit_length() // 8 + 1
 
 
+@lru_cache(maxsize=1024)
 def sanitize(name: str) -> str:
     """A name that Avro allows, the one that Iceberg's Java library makes of it.
 

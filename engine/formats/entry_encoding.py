@@ -99,6 +99,8 @@ def _column(batch: pa.RecordBatch, name: str, required: bool) -> list[pa.Array]:
     column = batch.column(name)
     if required and column.null_count:
         raise ValidationError(f"{name} is required, found null in an entry")
+    if column.null_count == len(batch):
+        return [_tags(column)]
     kind = ENTRY_SCHEMA.field(name).type
     if kind in (COUNTS, BINARIES) or pa.types.is_list(kind):
         data = _arrays(column, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import fastavro
@@ -72,9 +73,9 @@ def write_manifest_list(
     """
     if format_version not in (1, 2, 3):
         raise UnsupportedFormatVersionError(f"manifest lists are written in version 1 to 3, not {format_version}")
-    written = list_avro_schema(format_version)
+    text, parsed = _schema_to_write(format_version)
     metadata: dict[str, str | bytes] = {
-        "avro.schema": orjson.dumps(written),
+        "avro.schema": text,
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
     }
@@ -86,7 +87,7 @@ def write_manifest_list(
         metadata["first-row-id"] = str(first_row_id)
     metadata["format-version"] = str(format_version)
     rows = (_row(m, format_version) for m in manifests)
-    return avro_blocks.write_container(metadata, _blocks(written, rows), codec=codec, sync_marker=sync_marker)
+    return avro_blocks.write_container(metadata, _blocks(parsed, rows), codec=codec, sync_marker=sync_marker)
 
 
 def list_avro_schema(format_version: int) -> dict[str, Any]:
@@ -151,16 +152,23 @@ def read_manifest_list(data: bytes, where: str) -> tuple[ManifestFile, ...]:
     return tuple(out)
 
 
-def _blocks(written: dict[str, Any], rows: Iterable[Any]) -> Iterator[AvroBlock]:
+@cache
+def _schema_to_write(format_version: int) -> tuple[bytes, Any]:
+    """The schema of a list as its header has it, and as the encoder wants it."""
+    written = list_avro_schema(format_version)
+    resolved = avro_schema.resolve(written, "the Avro schema")
+    return orjson.dumps(written), fastavro.parse_schema(Stripper().strip(resolved))
+
+
+def _blocks(parsed: Any, rows: Iterable[Any]) -> Iterator[AvroBlock]:
     """The rows as uncompressed blocks of some 64 KiB."""
-    raw = fastavro.parse_schema(Stripper().strip(avro_schema.resolve(written, "the Avro schema")))
     out = io.BytesIO()
     count = 0
     for row in rows:
         try:
-            fastavro.schemaless_writer(out, raw, row)
+            fastavro.schemaless_writer(out, parsed, row)
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as e:
-            raise ValidationError(f"a record does not fit the Avro schema {written['name']}: {e!r}: {row}") from e
+            raise ValidationError(f"a manifest does not fit the Avro schema of a list: {e!r}: {row}") from e
         count += 1
         if out.tell() >= BLOCK_BYTES:
             yield AvroBlock(count, out.getvalue())

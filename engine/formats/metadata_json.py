@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import orjson
 
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
+from icecore.engine.formats.joined_json import JoinedJson
 from icecore.engine.spec.json_reader import get, get_list, get_str_map, loads, unknown
 from icecore.engine.spec.metadata import SUPPORTED_FORMAT_VERSIONS, TableMetadata
 from icecore.engine.spec.partition import INITIAL_SPEC_ID, PartitionSpec
@@ -60,6 +61,10 @@ _KNOWN = frozenset(
         "encryption-keys",
     }
 )
+
+_SNAPSHOTS_OF_V1: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(False))
+_SNAPSHOTS: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(True))
+_SNAPSHOT_LOGS: JoinedJson[SnapshotLogEntry] = JoinedJson(lambda e: e.json)
 
 T = TypeVar("T")
 
@@ -209,7 +214,8 @@ def table_metadata_to_dict(metadata: TableMetadata) -> dict[str, Any]:
     return _to_dict(metadata, snapshots, [e.to_dict() for e in metadata.snapshot_log])
 
 
-def _to_dict(metadata: TableMetadata, snapshots: list[Any], snapshot_log: list[Any]) -> dict[str, Any]:
+def _to_dict(metadata: TableMetadata, snapshots: Any, snapshot_log: Any) -> dict[str, Any]:
+    """The object, around its two lists that may be in JSON already."""
     v = metadata.format_version
     out: dict[str, Any] = {"format-version": v}
     if metadata.table_uuid is not None:
@@ -251,12 +257,14 @@ def _to_dict(metadata: TableMetadata, snapshots: list[Any], snapshot_log: list[A
 def table_metadata_to_json(metadata: TableMetadata) -> bytes:
     """The bytes of a metadata file; the same value gives the same bytes.
 
-    A long history is nearly all of it, and each snapshot's part never changes: it is put into JSON once.
+    A long history is nearly all of it, and each snapshot's part never changes: it is put into JSON once, and what was
+    joined for the last metadata file of a table is kept for its next.
     """
     try:
-        snapshots = [orjson.Fragment(s.to_json(metadata.format_version > 1)) for s in metadata.snapshots]
-        snapshot_log = [orjson.Fragment(e.json) for e in metadata.snapshot_log]
-        return orjson.dumps(_to_dict(metadata, snapshots, snapshot_log))
+        joined = _SNAPSHOTS_OF_V1 if metadata.format_version == 1 else _SNAPSHOTS
+        snapshots = joined.of(metadata.table_uuid, metadata.snapshots)
+        snapshot_log = _SNAPSHOT_LOGS.of(metadata.table_uuid, metadata.snapshot_log)
+        return orjson.dumps(_to_dict(metadata, orjson.Fragment(snapshots), orjson.Fragment(snapshot_log)))
     except orjson.JSONEncodeError as e:
         raise ValidationError(f"{WHERE} can't be written as JSON: {e}") from e
 

@@ -319,7 +319,7 @@ def _location(kind: str, payload: Mapping[str, Any]) -> str | None:
     """The location that an event gives its table."""
     adopted = (ev.TABLE_REGISTERED, ev.TABLE_ADOPTED, ev.TABLE_RESTORED, ev.VIEW_REGISTERED, ev.VIEW_ADOPTED)
     if kind in adopted:
-        location: str = payload["metadata"]["location"]
+        location: str = payload["location"] if "location" in payload else payload["metadata"]["location"]
         return location
     locations = [u["location"] for u in payload.get("updates", ()) if u["action"] == "set-location"]
     return locations[-1] if locations else None

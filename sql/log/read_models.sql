@@ -101,10 +101,13 @@ UPDATE written_file SET kind = $kind
 WHERE location = $location AND stream = $stream AND kind IN ('metadata', 'metadata-forgotten', 'metadata-deleted');
 
 -- name: files_of_kind
-SELECT location FROM written_file WHERE stream = $stream AND kind = $kind ORDER BY location;
+-- The condition on two kinds is the partial index's own: SQLite uses it where the very words are there.
+SELECT location FROM written_file
+WHERE stream = $stream AND kind = $kind AND kind IN ('metadata-forgotten', 'metadata-deleted') ORDER BY location;
 
 -- name: streams_that_forgot
-SELECT DISTINCT stream FROM written_file WHERE kind = 'metadata-forgotten' ORDER BY stream;
+SELECT DISTINCT stream FROM written_file
+WHERE kind = 'metadata-forgotten' AND kind IN ('metadata-forgotten', 'metadata-deleted') ORDER BY stream;
 
 -- name: is_pointed_at
 SELECT 1 FROM iceberg_tables WHERE metadata_location = $location LIMIT 1;
