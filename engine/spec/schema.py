@@ -373,7 +373,7 @@ def _default(field_type: Type, value: Any, where: str) -> Any:
 
 
 def check_format_version(schema: Schema, format_version: int) -> None:
-    """Raises ValidationError where the schema has what the version doesn't (T1, T9), or a reserved field id (T4)."""
+    """Raises ValidationError where the schema has what the version doesn't (T1, T9), a required unknown (T2), or a reserved id (T4)."""
     for f in walk(schema.fields):
         t: IcebergType = f.field_type
         if f.field_id > MAX_FIELD_ID:
@@ -385,6 +385,8 @@ def check_format_version(schema: Schema, format_version: int) -> None:
                 f"column {schema.name_of(f.field_id)!r} has type {t}, which needs format version "
                 f"{t.min_format_version}; the table has {format_version}"
             )
+        if f.required and isinstance(t, UnknownType):
+            raise ValidationError(f"column {schema.name_of(f.field_id)!r} of type unknown must be optional (T2)")
         if format_version < 3 and f.initial_default is not None:
             raise ValidationError(
                 f"column {schema.name_of(f.field_id)!r} has a default, which needs format version 3; "
