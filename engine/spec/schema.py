@@ -373,7 +373,10 @@ def _default(field_type: Type, value: Any, where: str) -> Any:
 
 
 def check_format_version(schema: Schema, format_version: int) -> None:
-    """Raises ValidationError where the schema has what the version doesn't (T1, T9), a required unknown (T2), or a reserved id (T4)."""
+    """Raises ValidationError where the schema has what the version doesn't (T1, T9), or breaks T2 or T4.
+
+    That is a required column of type unknown, or a reserved field id.
+    """
     for f in walk(schema.fields):
         t: IcebergType = f.field_type
         if f.field_id > MAX_FIELD_ID:
