@@ -120,7 +120,7 @@ class CatalogTransaction:
             schema,
             partition_spec,
             sort_order,
-            dict(properties or {}),
+            properties or {},
             format_version,
         )
         payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}

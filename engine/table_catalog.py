@@ -67,7 +67,7 @@ class CatalogTables:
             schema,
             partition_spec,
             sort_order,
-            string_properties(properties),
+            properties or {},
             format_version,
         )
         payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}

@@ -110,6 +110,10 @@ class Transaction(Rewrites):
             raise
         self.end(result)
 
+    def commit_transaction(self) -> None:
+        """As `commit`; PyIceberg's name for it."""
+        self.commit()
+
     @property
     def has_changes(self) -> bool:
         """Whether there is anything to commit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -21,9 +22,14 @@ _IDS = {
 
 
 def loads(data: bytes | str, what: str) -> dict[str, Any]:
-    """The JSON object in `data`; raises ValidationError naming `what` where it is not one."""
+    """The JSON object in `data`; raises ValidationError naming `what` where it is not one.
+
+    A byte order mark before it is left aside, as Java's parser does.
+    """
+    if not isinstance(data, (bytes, str)):
+        raise ValidationError(f"{what} must be JSON as bytes or text, found {type(data).__name__}")
     try:
-        value = orjson.loads(data)
+        value = orjson.loads(data.removeprefix("\ufeff") if isinstance(data, str) else data.removeprefix(BOM_UTF8))
     except orjson.JSONDecodeError as e:
         raise ValidationError(f"{what} is not valid JSON: {e}") from e
     if not isinstance(value, dict):
