@@ -123,8 +123,8 @@ def table_metadata_from_dict(obj: dict[str, Any]) -> TableMetadata:
         refs=_refs(obj, current),
         statistics=_each(obj, "statistics", StatisticsFile.from_dict),
         partition_statistics=_each(obj, "partition-statistics", PartitionStatisticsFile.from_dict),
-        # Early v3 writers left next-row-id out; 0 is what an upgrade starts with (RL7).
-        next_row_id=get(obj, "next-row-id", int, WHERE, 0) if version >= 3 else None,
+        # Early v3 writers left next-row-id out; an upgrade starts with 0 (RL7), and no id is given twice (RL4).
+        next_row_id=get(obj, "next-row-id", int, WHERE, _rows_numbered(snapshots)) if version >= 3 else None,
         encryption_keys=_each(obj, "encryption-keys", EncryptedKey.from_dict),
         extra=unknown(obj, _KNOWN),
     )
@@ -143,6 +143,10 @@ def _check_unique(what: str, ids: list[int]) -> None:
     repeated = {i for i in ids if ids.count(i) > 1} if len(set(ids)) != len(ids) else None
     if repeated:
         raise ValidationError(f"{WHERE}: {what} ids repeat: {sorted(repeated)}")
+
+
+def _rows_numbered(snapshots: tuple[Snapshot, ...]) -> int:
+    return max(((s.first_row_id or 0) + (s.added_rows or 0) for s in snapshots), default=0)
 
 
 def _check_snapshots(snapshots: tuple[Snapshot, ...], version: int, last: int) -> None:

@@ -218,6 +218,19 @@ def test_rename_and_retention(catalog: icecore.Catalog) -> None:
         table.manage_snapshots().set_max_ref_age_ms("v1", 0).commit()
 
 
+@pytest.mark.parametrize(
+    "settings", [{"min_snapshots_to_keep": 2**31}, {"max_snapshot_age_ms": 2**63}, {"max_ref_age_ms": 2**63}], ids=str
+)
+def test_settings_that_java_could_not_read_are_refused(catalog: icecore.Catalog, settings: dict[str, Any]) -> None:
+    """R1: Iceberg 1.11.0 reads a count as an int and ages as longs, and else refuses the whole table."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    with pytest.raises(ValidationError, match="must be positive and at most"):
+        table.manage_snapshots().create_branch(head(table).snapshot_id, "dev", **settings).commit()
+    at_most = {name: value - 1 for name, value in settings.items()}
+    table.manage_snapshots().create_branch(head(table).snapshot_id, "dev", **at_most).commit()
+
+
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_branch_that_is_not_there_starts_from_main(catalog: icecore.Catalog, version: int) -> None:
     """C1: a commit to a new branch makes it from main's head, as in Java; main stays, and the parent is main's."""
