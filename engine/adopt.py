@@ -115,11 +115,8 @@ class Adopter:
 
         from icecore.engine.foreign_commits import next_version_file
 
+        self.check_row(state.stream)
         name = dotted(state.identifier)
-        if (found := self.rows.of_stream(state.stream)) is not None:
-            raise ForeignCommitError(
-                f"{name}: another engine committed {found.shared} through iceberg_tables; the log ends at {found.known}"
-            )
         if isinstance(state, TableState) and is_file_system(state) and not state.dropped:
             if self.store.connection().in_transaction:
                 self.files.materializer.settle_claim(state.stream)
@@ -127,6 +124,14 @@ class Adopter:
                 return
             if (made := next_version_file(state, self.storage_of(state))) is not None:
                 raise ForeignCommitError(f"{name}: another writer made {made} meanwhile")
+
+    def check_row(self, stream: str) -> None:
+        """Raises ForeignCommitError where another engine moved or took the row of a table or view meanwhile."""
+        if (found := self.rows.of_stream(stream)) is not None:
+            raise ForeignCommitError(
+                f"{dotted(found.identifier)}: another engine committed {found.shared} through iceberg_tables; "
+                f"the log ends at {found.known}"
+            )
 
     def check_namespaces(self) -> None:
         """Raises ForeignCommitError where another engine changed a namespace; inside of the write lock."""

@@ -175,13 +175,18 @@ def aggregate(
 
 
 def _exact(planned: PlannedFiles) -> list[bool]:
-    """Of each planned file, whether all its rows are rows of the scan."""
+    """Of each planned file, whether all its rows are rows of the scan, and it is known how many."""
     deleted: set[tuple[int, int]] = set()
     if planned.pairs.num_rows:
         deleted = set(zip(planned.pairs["m"].to_pylist(), planned.pairs["ordinal"].to_pylist(), strict=True))
     places = zip(planned.files["m"].to_pylist(), planned.files["ordinal"].to_pylist(), strict=True)
     residuals: list[Expression] = planned.residuals()
-    return [left == TRUE and place not in deleted for left, place in zip(residuals, places, strict=True)]
+    # Writers that didn't know a number of records have left -1 behind.
+    is_known = [count >= 0 for count in planned.files["record_count"].to_pylist()]
+    return [
+        known and left == TRUE and place not in deleted
+        for known, left, place in zip(is_known, residuals, places, strict=True)
+    ]
 
 
 def _read_open(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from attrs import evolve
@@ -16,6 +17,7 @@ from icecore.engine.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log_tools import CatalogLogTools
+from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.namespace_catalog import CatalogNamespaces
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
@@ -31,6 +33,7 @@ from icecore.projections.planner import Planner
 
 if TYPE_CHECKING:
     from icecore.engine.catalog_transaction import CatalogTransaction
+    from icecore.engine.dry_run import CatalogDryRun
     from icecore.engine.history import CatalogAt
     from icecore.projections.verify import Verification
 
@@ -133,6 +136,18 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
         return CatalogTransaction(self._repository, self._views, self._planner, who, self, dry_run)
 
+    def _tried(self, commit: Callable[[Self], object], about: object) -> CatalogDryRun:
+        """What a commit would be, made by a copy of this catalog that stores nothing."""
+        from icecore.engine.trial import try_out
+
+        def act(repository: Repository, views: ViewRepository) -> None:
+            trial = copy.copy(self)
+            trial._store, trial._repository, trial._views = repository.store, repository, views
+            commit(trial)
+
+        self._repository.check_writable()
+        return try_out(self._repository, act, about)
+
     def materialize(self, identifier: IdentifierLike | None = None, *, message: str | None = None) -> None:
         """Writes out the files of one table, or of all, whose commits are materialized by hand."""
         if identifier is not None:
@@ -171,8 +186,11 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         )
         return log_table(self._store, events, limit)
 
-    def sql(self, query: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """Runs DuckDB SQL over the log and the metadata of all tables; `icecore sql --tables` lists them."""
+    def sql(self, query: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> pa.Table:
+        """Runs DuckDB SQL over the log and the metadata of all tables; `icecore sql --tables` lists them.
+
+        `parameters` gives the values of `$name` by name, or those of `?` and `$1` by position. Raises ValidationError.
+        """
         from icecore.projections.audit import run_sql
 
         return run_sql(self, query, parameters)
@@ -200,15 +218,26 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
             stream = self._models.stream(identifier_tuple(identifier))
             rebuild_one(self._store, self._repository, self._views, stream)
 
-    def at(self, position: int | None = None, *, timestamp_ms: int | None = None) -> CatalogAt:
-        """The catalog as of a position of the log, or a time in milliseconds since the epoch; for reading."""
+    def at(
+        self,
+        position: int | None = None,
+        *,
+        timestamp: Moment | None = None,
+        timestamp_ms: int | None = None,
+    ) -> CatalogAt:
+        """The catalog as of a position of the log, or a time; for reading.
+
+        A `timestamp` is a datetime, ISO 8601 text or, as `timestamp_ms`, milliseconds since the epoch (see `moments`).
+        Raises ValidationError.
+        """
         from icecore.engine.history import CatalogAt
 
-        if (position is None) == (timestamp_ms is None):
-            raise ValidationError("at() takes a position or a timestamp_ms")
+        if sum(x is not None for x in (position, timestamp, timestamp_ms)) != 1:
+            raise ValidationError("at() takes a position or a timestamp")
         head = self._store.head()[0]
-        at = self._store.position_at(timestamp_ms) if timestamp_ms is not None else position
-        if at is None or not 0 <= at <= head:
+        time = timestamp if timestamp_ms is None else timestamp_ms
+        at = position if time is None else self._store.position_at(milliseconds_of(time, "timestamp"))
+        if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at <= head:
             raise ValidationError(f"there is no position {at}: the log ends at {head}")
         return CatalogAt(self._store, self._repository, self._views, self._planner, at)
 

@@ -1,11 +1,11 @@
-"""Changes to several tables and views, and of their names, as one commit: all or nothing, one transaction id."""
+"""Changes to several tables and views, names and namespaces as one commit: all or nothing, one transaction id."""
 
 from __future__ import annotations
 
 import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from attrs import evolve
@@ -13,7 +13,7 @@ from attrs import evolve
 from icecore.engine import events as ev
 from icecore.engine.create import creation_updates
 from icecore.engine.dry_run import CatalogDryRun
-from icecore.engine.errors import CommitConflictError, IcecoreError
+from icecore.engine.errors import CommitConflictError, IcecoreError, NotFoundError
 from icecore.engine.events import Provenance
 from icecore.engine.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.ids import now_ms
@@ -30,6 +30,10 @@ from icecore.engine.joint_commit import (
     provisional_state,
 )
 from icecore.engine.log.read_models import dotted
+from icecore.engine.names_so_far import NamesSoFar
+from icecore.engine.properties import string_properties
+from icecore.engine.register import registration_payload
+from icecore.engine.replace import replaced_table
 from icecore.engine.repository import CommitResult, Repository, TablePart
 from icecore.engine.requirements import ASSERT_CREATE
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
@@ -38,8 +42,10 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.view import DUCKDB
 from icecore.engine.state import TableState
+from icecore.engine.storage import Storage, to_uri
 from icecore.engine.table import Table
 from icecore.engine.transaction import REFUSED, Transaction
+from icecore.engine.transaction_names import TransactionNames
 from icecore.engine.view import View
 from icecore.engine.view_changes import ViewChanges
 from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
@@ -50,7 +56,7 @@ if TYPE_CHECKING:
     from icecore.engine.catalog import Catalog
 
 
-class CatalogTransaction:
+class CatalogTransaction(TransactionNames):
     """Gathers changes; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
 
     They are made in the order of the calls, those of one table or view together where it was first named. The events
@@ -74,7 +80,8 @@ class CatalogTransaction:
         self._is_dry = dry_run
         self._parts: dict[str, Part] = {}
         self._tables: dict[str, _Part] = {}
-        self._new: dict[Identifier, str] = {}
+        self._made: list[str] = []
+        self._names = NamesSoFar(catalog)
         self._outcome: CatalogDryRun | None = None
 
     @property
@@ -90,13 +97,11 @@ class CatalogTransaction:
         They are made with all others: its own `commit()` and `with` block only end with them. Raises NoSuchTableError.
         """
         name = identifier_tuple(identifier)
-        if name in self._new:
-            return self._tables[self._new[name]]
-        state = self._catalog.load_table(name).state
-        if state.stream not in self._tables:
-            part = self._gathering(state)
-            self._parts[state.stream] = TableChange(name, state.stream, part.changes, part.end)
-        return self._tables[state.stream]
+        stream = self._names.table_stream(name)
+        if stream not in self._tables:
+            part = self._gathering(self._desk.repository.state(stream))
+            self._parts[stream] = TableChange(name, stream, part.changes, part.end)
+        return self._tables[stream]
 
     def create_table(
         self,
@@ -120,16 +125,56 @@ class CatalogTransaction:
             schema,
             partition_spec,
             sort_order,
-            dict(properties or {}),
+            properties or {},
             format_version,
         )
         payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}
-        stream = ev.table_stream(table_uuid)
-        state = provisional_state(stream, ev.TABLE_CREATED, payload, now_ms())
+        return self._new_table(name, ev.table_stream(table_uuid), ev.TABLE_CREATED, payload)
+
+    def replace_table(
+        self,
+        identifier: IdentifierLike,
+        schema: Schema | pa.Schema,
+        *,
+        partition_spec: PartitionSpec | Sequence[str] | None = None,
+        sort_order: SortOrder | Sequence[str] | None = None,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        format_version: int | None = None,
+    ) -> Transaction:
+        """Makes a table empty, as `Catalog.replace_table`; what is done to the returned object is done to it at once.
+
+        Raises NoSuchTableError, ValidationError.
+        """
+        part = self.table(identifier)
+        where = None if location is None else to_uri(location).rstrip("/")
+        new = string_properties(properties)
+        part.add(replaced_table(schema, partition_spec, sort_order, where, new, format_version))
+        return part
+
+    def register_table(
+        self,
+        identifier: IdentifierLike,
+        metadata_location: str,
+        *,
+        location_mapping: Mapping[str, str] | None = None,
+    ) -> Transaction:
+        """Adopts a table, as `Catalog.register_table`; what is done to the returned object is done to it at once.
+
+        Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError; TableAlreadyExistsError and
+        NoSuchNamespaceError come at commit.
+        """
+        name = identifier_tuple(identifier)
+        payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
+        return self._new_table(name, self._unused_stream(ev.table_stream(table_uuid)), ev.TABLE_REGISTERED, payload)
+
+    def _new_table(self, name: Identifier, stream: str, kind: str, payload: Mapping[str, Any]) -> Transaction:
+        state = provisional_state(stream, kind, payload, now_ms())
         self._desk.repository.states.put(state)
         part = self._gathering(state)
-        self._new[name] = stream
-        self._parts[stream] = NewTable(name, state, ev.TABLE_CREATED, payload, part.changes, part.end_new)
+        self._made.append(stream)
+        self._names.give(name, stream)
+        self._parts[stream] = NewTable(name, state, kind, payload, part.changes, part.end_new)
         return part
 
     def rename_table(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
@@ -155,11 +200,11 @@ class CatalogTransaction:
         Raises NoSuchViewError.
         """
         name = identifier_tuple(identifier)
-        state = self._catalog.load_view(name).state
-        part = self._parts.get(state.stream)
+        stream = self._names.view_stream(name)
+        part = self._parts.get(stream)
         if not isinstance(part, ViewChange):
-            part = self._parts[state.stream] = ViewChange(name, state.stream)
-        return ViewChanges(View(self._desk.views, _Lookup(self), state, None), part.changes)
+            part = self._parts[stream] = ViewChange(name, stream)
+        return ViewChanges(View(self._desk.views, _Lookup(self), self._desk.views.state(stream), None), part.changes)
 
     def create_view(
         self,
@@ -213,13 +258,14 @@ class CatalogTransaction:
     def _rename(self, old: Identifier, new: Identifier, *, is_view: bool) -> None:
         kind = ev.VIEW_RENAMED if is_view else ev.TABLE_RENAMED
         payload = {"from": list(old), "to": list(new)}
-        part = NameChange(old, kind, payload, _finder(old, is_view=is_view), new, is_view)
-        self._parts[f"name {len(self._parts)}"] = part
+        self._names.move(old, new, is_view=is_view)
+        self._add_name(NameChange(old, kind, payload, _finder(old, is_view=is_view), new, is_view))
 
     def _drop(self, name: Identifier, *, is_view: bool) -> None:
         kind = ev.VIEW_DROPPED if is_view else ev.TABLE_DROPPED
-        part = NameChange(name, kind, {"identifier": list(name)}, _finder(name, is_view=is_view), None, is_view)
-        self._parts[f"name {len(self._parts)}"] = part
+        payload = {"identifier": list(name)}
+        self._names.take(name)
+        self._add_name(NameChange(name, kind, payload, _finder(name, is_view=is_view), None, is_view))
 
     # The end
 
@@ -233,20 +279,25 @@ class CatalogTransaction:
             elif parts:
                 commit_jointly(self._desk, parts, self._provenance, lambda: made.append(True))
         except REFUSED:
-            for table in () if made else self._tables.values():
-                with contextlib.suppress(IcecoreError):
-                    table.forget_files()
+            if not made:
+                self._forget_files()
             raise
         finally:
             self._forget()
 
+    def _forget_files(self) -> None:
+        for table in self._tables.values():
+            with contextlib.suppress(IcecoreError):
+                table.forget_files()
+
     def _forget(self) -> None:
-        for stream in self._new.values():
+        for stream in self._made:
             self._desk.repository.states.drop(stream)
         if self._is_dry:
             for part in self._tables.values():
                 part.forget_files()
-        self._parts, self._tables, self._new = {}, {}, {}
+        self._parts, self._tables, self._made = {}, {}, []
+        self._names.forget()
 
     def __enter__(self) -> CatalogTransaction:
         return self
@@ -255,6 +306,8 @@ class CatalogTransaction:
         if kind is None:
             self.commit()
         else:
+            # What a commit was tried with is none of this any more.
+            self._forget_files()
             self._forget()
 
 
@@ -294,23 +347,27 @@ class _Lookup:
         return self._catalog.name
 
     def table_exists(self, identifier: Identifier) -> bool:
-        return identifier in self._transaction._new or self._catalog.table_exists(identifier)
+        return self._exists(self._transaction._names.table_stream, identifier)
 
     def view_exists(self, identifier: Identifier) -> bool:
-        return self._catalog.view_exists(identifier)
+        return self._exists(self._transaction._names.view_stream, identifier)
+
+    def _exists(self, find: Callable[[Identifier], str], identifier: Identifier) -> bool:
+        with contextlib.suppress(NotFoundError):
+            return bool(find(identifier))
+        return False
 
     def load_table(self, identifier: Identifier) -> Table:
         transaction = self._transaction
-        stream = transaction._new.get(identifier)
-        if stream is None:
-            stream = self._catalog.load_table(identifier).state.stream
+        stream = transaction._names.table_stream(identifier)
         part = transaction._tables.get(stream)
-        if part is None:
-            return self._catalog.load_table(identifier)
-        return Table(transaction._desk.repository, transaction._planner, part.latest(), None)
+        state = transaction._desk.repository.state(stream) if part is None else part.latest()
+        return Table(transaction._desk.repository, transaction._planner, state, None)
 
     def load_view(self, identifier: Identifier) -> View:
-        return self._catalog.load_view(identifier)
+        transaction = self._transaction
+        state = transaction._desk.views.state(transaction._names.view_stream(identifier))
+        return View(transaction._desk.views, self, state, None)
 
 
 def _finder(name: Identifier, *, is_view: bool) -> Callable[[Repository], str]:

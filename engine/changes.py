@@ -9,7 +9,7 @@ from attrs import evolve
 
 from icecore.engine.decide import ChangeMetadata
 from icecore.engine.errors import ValidationError
-from icecore.engine.properties import string_properties
+from icecore.engine.properties import table_properties
 from icecore.engine.schema_update import SchemaOp, evolve_schema
 from icecore.engine.sort_update import evolve_sort_order
 from icecore.engine.spec.metadata import SUPPORTED_FORMAT_VERSIONS, TableMetadata
@@ -28,16 +28,19 @@ COLUMN_PROPERTIES = (
 
 
 def changed_properties(updates: Mapping[str, str], removals: Iterable[str]) -> ChangeMetadata:
-    """Sets and removes table properties. Raises ValidationError where a value is no string."""
+    """Sets and removes table properties; `format-version` among them is an upgrade.
+
+    Raises ValidationError where a value is no string, or a name is reserved.
+    """
     gone = tuple(sorted(set(removals)))
-    string_properties(updates)
-    if both := sorted(set(gone) & set(updates)):
+    kept, version = table_properties(updates)
+    if both := sorted(set(gone) & set(kept)):
         raise ValidationError(f"the properties {both} are both removed and updated")
 
     def updates_for(metadata: TableMetadata) -> Updates:
-        new = {k: v for k, v in updates.items() if metadata.properties.get(k) != v}
+        new = {k: v for k, v in kept.items() if metadata.properties.get(k) != v}
         old = [k for k in gone if k in metadata.properties]
-        out: Updates = []
+        out: Updates = [] if version is None else upgraded(version).updates_for(metadata)
         if new:
             out.append({"action": "set-properties", "updates": new})
         if old:

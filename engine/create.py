@@ -10,7 +10,8 @@ from attrs import evolve
 
 from icecore.engine.data.arrow_schema import arrow_to_schema, assign_fresh_ids
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
-from icecore.engine.spec.metadata import SUPPORTED_FORMAT_VERSIONS
+from icecore.engine.properties import table_properties
+from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION, SUPPORTED_FORMAT_VERSIONS
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema, check_format_version
 from icecore.engine.spec.sort import SortField, SortOrder
@@ -27,7 +28,14 @@ def creation_updates(
     properties: Mapping[str, str],
     format_version: int,
 ) -> list[dict[str, Any]]:
-    """The updates of a new table, in the order in which they must be applied. Raises ValidationError."""
+    """The updates of a new table, in the order in which they must be applied. Raises ValidationError.
+
+    The property `format-version` wins over the default version.
+    """
+    properties, named = table_properties(properties)
+    if named is not None and format_version not in (named, DEFAULT_FORMAT_VERSION):
+        raise ValidationError(f"format_version is {format_version}, but the property format-version is {named}")
+    format_version = format_version if named is None else named
     if format_version not in SUPPORTED_FORMAT_VERSIONS:
         raise UnsupportedFormatVersionError(f"format version must be 1, 2 or 3, found {format_version}")
     fresh, spec, order = fresh_parts(schema, partition_spec, sort_order, format_version)

@@ -84,7 +84,7 @@ class PartDryRun:
 
 @frozen
 class CatalogDryRun:
-    """A transaction over a catalog that was decided and not made: its events, one after another.
+    """A transaction, or a single call, over a catalog that was decided and not made: its events, one after another.
 
     `is_done` says that an earlier call with the same idempotency key made it already.
     """

@@ -12,6 +12,7 @@ from icecore.engine.data.incoming import to_arrow
 from icecore.engine.data.partition_arrow import partition_batches
 from icecore.engine.data.position_delete_write import write_equality_deletes
 from icecore.engine.errors import ValidationError
+from icecore.engine.identifiers import names_of
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
@@ -29,11 +30,11 @@ def write_key_deletes(
     unpartitioned spec. Raises ValidationError where neither can be, for a v1 table, or keys that can't be compared.
     """
     schema = metadata.schema()
-    names = list(key_columns) or [schema.name_of(i) for i in schema.identifier_field_ids]
+    names = list(names_of(key_columns, "key_columns")) or [schema.name_of(i) for i in schema.identifier_field_ids]
     if not names:
         raise ValidationError("deletes by key need key columns: the table has no identifier fields")
     equality_ids = [schema.find_field(n).field_id for n in names]
-    incoming = to_arrow(data)
+    incoming = to_arrow(data, schema)
     rows = incoming.read_all() if isinstance(incoming, pa.RecordBatchReader) else incoming
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])

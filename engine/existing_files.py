@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.data.add_files import describe_files
+from icecore.engine.data.deletes import same_file
 from icecore.engine.errors import ValidationError
 from icecore.engine.name_mapping import table_name_mapping
 from icecore.engine.repository import Repository
@@ -15,6 +17,7 @@ from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.state import TableState
+from icecore.engine.storage import Storage, local_path, to_uri
 
 
 def describe_existing_files(
@@ -25,32 +28,55 @@ def describe_existing_files(
     branch: str,
     check_duplicate_files: bool,
 ) -> list[ContentFile]:
-    """Descriptions of Parquet files that exist already.
+    """Descriptions of Parquet files that exist already, under locations that say all (G4).
 
     Raises ValidationError where one is given twice, is in the branch already, or does not fit the table.
     """
-    repeated = sorted(p for p, n in Counter(file_paths).items() if n > 1)
+    storage = repository.storage_of(state)
+    places = [_place(storage, p) for p in file_paths]
+    repeated = sorted(p for p, n in Counter(places).items() if n > 1)
     if repeated:
         raise ValidationError(f"files are given twice: {repeated[:5]}")
     if check_duplicate_files:
-        known = _in_branch(repository, state, file_paths, branch)
+        known = _in_branch(repository, state, [s for p in file_paths for s in _spellings(storage, p)], branch)
         if known:
             raise ValidationError(f"files are in the table already: {known[:5]}")
     return describe_files(
-        file_paths,
+        # A path that the table's location mapping knows is one of the table's own.
+        [to_uri(p) if storage.resolve(p) == p else p for p in file_paths],
         schema=metadata.schema(),
         spec=metadata.spec(),
-        storage=repository.storage_of(state),
+        storage=storage,
         properties=metadata.properties,
         name_mapping=table_name_mapping(metadata) or NameMapping.of_fields(metadata.schema().fields),
     )
 
 
-def _in_branch(repository: Repository, state: TableState, file_paths: tuple[str, ...], branch: str) -> list[str]:
+def _spellings(storage: Storage, path: str) -> set[str]:
+    """The ways in which manifests may name a file: with and without `file:`, as s3 and s3a, before a mapping."""
+    place = _place(storage, path)
+    found = {path, storage.resolve(path), place}
+    if local_path(place) is not None:
+        found |= {f"file:{place}", f"file://{place}"}
+    elif place.startswith("s3://"):
+        found |= {f"{scheme}{place.removeprefix('s3')}" for scheme in ("s3a", "s3n")}
+    for old, new in storage.mapping.prefixes:
+        inside = _place(Storage(), new)
+        if place.startswith(inside + "/"):
+            found.add(old + place.removeprefix(inside))
+    return found
+
+
+def _place(storage: Storage, path: str) -> str:
+    place = same_file(storage, path)
+    return place if local_path(place) is None else os.path.abspath(place)
+
+
+def _in_branch(repository: Repository, state: TableState, file_paths: list[str], branch: str) -> list[str]:
     snapshot = state.metadata.snapshot_by_ref(branch)
     if snapshot is None:
         return []
-    wanted = pa.array(list(file_paths), pa.string())
+    wanted = pa.array(file_paths, pa.string())
     for listed in repository.list_manifests(state, snapshot):
         paths = repository.entries.live(state.stream, listed, repository.storage_of(state))["file_path"]
         known: list[str] = paths.filter(pc.is_in(paths, wanted)).to_pylist()

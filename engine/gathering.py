@@ -19,6 +19,7 @@ from icecore.engine.events import Provenance
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.ids import new_snapshot_id
 from icecore.engine.metadata_builder import MetadataBuilder, Update
+from icecore.engine.properties import string_properties
 from icecore.engine.ref_updates import forwarded
 from icecore.engine.repository import Repository
 from icecore.engine.requirements import Requirement, requirements_for
@@ -71,7 +72,7 @@ class Gathering:
         self._planned: set[str] = set()
         self._written_at_once: set[str] = set()
         self._before = WrittenBefore()
-        # Branches that `wap.branch` names, to be made from main by this transaction.
+        # Branches that were not there, to be made from main by this transaction.
         self._audited: set[str] = set()
         self._outcome: DryRun | None = None
 
@@ -168,7 +169,7 @@ class Gathering:
                 storage=self._storage,
             )
         return write_data_files(
-            to_arrow(data),
+            to_arrow(data, metadata.schema()),
             schema=metadata.schema(),
             spec=metadata.spec(),
             location=data_folder(metadata.location, metadata.properties),
@@ -208,9 +209,11 @@ class Gathering:
         return snapshot_id
 
     def _branch(self, branch: str, snapshot_properties: Mapping[str, str] | None) -> str:
-        """The branch that a change of rows goes to; one that `wap.branch` names is made where there is none."""
-        wanted = branch_for(self._metadata, branch, snapshot_properties or {})
-        if wanted != branch and wanted not in self._metadata.refs:
+        """The branch that a change of rows goes to; one that is not there yet is made from main, as Java does."""
+        wanted = branch_for(self._metadata, branch, string_properties(snapshot_properties, "snapshot properties"))
+        if not isinstance(wanted, str) or not wanted:
+            raise ValidationError(f"a branch is named by text that is not empty, found {wanted!r}")
+        if wanted not in self._metadata.refs and MAIN_BRANCH in self._metadata.refs:
             self._audited.add(wanted)
             self.add(
                 ChangeMetadata(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from urllib.parse import quote
 
 from icecore.engine.errors import ValidationError
@@ -16,7 +17,7 @@ MAX_FOLDER_NAME = 200
 
 def namespace_tuple(namespace: IdentifierLike) -> Identifier:
     """A namespace as a tuple. Raises ValidationError for an empty one, or levels that hold a dot."""
-    parts = tuple(namespace.split(".")) if isinstance(namespace, str) else tuple(namespace)
+    parts = _parts(namespace)
     if not parts:
         raise ValidationError("a namespace needs a name")
     for part in parts:
@@ -31,11 +32,19 @@ def identifier_tuple(identifier: IdentifierLike) -> Identifier:
 
     Given as a tuple, the last part may hold dots. Raises ValidationError.
     """
-    parts = tuple(identifier.split(".")) if isinstance(identifier, str) else tuple(identifier)
+    parts = _parts(identifier)
     if len(parts) < 2:
         raise ValidationError(f"{identifier!r} needs a namespace and a name, as in 'namespace.table'")
     _check_part(parts[-1], "table")
     return (*namespace_tuple(parts[:-1]), parts[-1])
+
+
+def _parts(identifier: object) -> tuple[str, ...]:
+    if isinstance(identifier, str):
+        return tuple(identifier.split("."))
+    if not isinstance(identifier, (tuple, list)):
+        raise ValidationError(f"a name must be dotted text or a tuple, found {type(identifier).__name__}")
+    return tuple(identifier)
 
 
 def _check_part(part: object, what: str) -> None:
@@ -63,3 +72,12 @@ def folder_name(part: str) -> str:
         digest = hashlib.sha256(part.encode()).hexdigest()[:16]
         return f"{encoded[: MAX_FOLDER_NAME - len(digest) - 1]}-{digest}"
     return encoded
+
+
+def names_of(names: object, what: str) -> tuple[str, ...]:
+    """Column names or paths as a tuple; a text alone is one of them. Raises ValidationError, calling them `what`."""
+    found = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
+    for name in found:
+        if not isinstance(name, str):
+            raise ValidationError(f"{what} must be text, found {type(name).__name__} {str(name)[:60]!r}")
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from attrs import define, evolve, field, frozen
 
@@ -19,9 +19,8 @@ from icecore.engine.repository import CommitResult, Repository, TablePart
 from icecore.engine.requirements import Requirement
 from icecore.engine.retry import RetryPolicy
 from icecore.engine.state import TableState, fold
-from icecore.engine.storage import Storage
+from icecore.engine.trial import without_files
 from icecore.engine.view_repository import UpdatesAt, ViewRepository
-from icecore.projections.materialize import Advance, Materializer
 
 
 @frozen
@@ -58,18 +57,25 @@ def commit_jointly(
     call with that key made them already. Raises what the parts raise; nothing is changed then.
     """
     tables = [desk.repository.state(p.stream).metadata for p in parts if isinstance(p, TableChange)]
+    foreign: ForeignCommitError | None = None
     for _ in RetryPolicy.of(*(m.properties for m in tables)).attempts():
         desk.repository.foreign.sync_if_changed()
         for part in parts:
             part.prepare(desk)
         try:
             done = _try(desk, parts, provenance)
-        except (StaleRemovals, ForeignCommitError):
+        except StaleRemovals:
+            foreign = None
+            continue
+        except ForeignCommitError as e:
+            foreign = e
             continue
         made()
         for part in parts:
             part.follow(desk)
         return done
+    if foreign is not None:
+        raise foreign
     names = ", ".join(dotted(p.name) for p in parts)
     raise CommitConflictError(f"the branches of {names} kept moving until no retry was left")
 
@@ -101,9 +107,8 @@ def dry_run_jointly(desk: Desk, parts: Sequence[Part], provenance: Provenance) -
     What others would refuse them for is among the outcomes' conflicts; such a part is left out. Raises as a commit
     does for all else.
     """
-    repository = evolve(
-        desk.repository, materializer=_NoFiles(desk.repository.store, desk.repository.models, desk.repository.entries)
-    )
+    desk.repository.foreign.sync_if_changed()
+    repository = without_files(desk.repository)
     dry = Desk(repository, ViewRepository(repository))
     outcomes: list[PartDryRun] = []
     prepared: list[Part] = []
@@ -125,20 +130,6 @@ def dry_run_jointly(desk: Desk, parts: Sequence[Part], provenance: Provenance) -
             outcomes += [part_dry_run(part.name, event, repository.store.content(event.position)) for event in events]
         raise _RolledBack
     return CatalogDryRun(tuple(outcomes), is_done)
-
-
-@define
-class _NoFiles(Materializer):
-    """The materializer of a dry run: it claims no version and writes nothing."""
-
-    is_dry: ClassVar[bool] = True
-
-    def claim_version(self, event: Event, before: TableState | None, state: TableState, storage: Storage) -> None: ...
-
-    def settle_claim(self, stream: str) -> None: ...
-
-    def write(self, stream: str, base: TableState | None, storage: Storage) -> Advance:
-        return Advance(stream, base, None, ())
 
 
 @define
@@ -267,6 +258,7 @@ class NameChange:
 
     def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         self._stream = self.find(desk.repository)
+        desk.repository.foreign.check_row(self._stream)
         if self.to is not None:
             desk.repository.models.check_new_name(self.to)
         return (desk.repository.append_inside(transaction, self._stream, self.kind, self.payload, provenance),)

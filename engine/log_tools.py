@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.events import is_view_stream
@@ -17,9 +17,12 @@ from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState
 from icecore.engine.table import Table
+from icecore.engine.tryable import tryable
 from icecore.engine.view_repository import ViewRepository
 
 if TYPE_CHECKING:
+    from icecore.engine.call_options import Commit, Undrop
+    from icecore.engine.dry_run import CatalogDryRun
     from icecore.engine.log.archive_write import Archived
     from icecore.engine.log.transfer import PathOrFile
     from icecore.engine.view import View
@@ -27,7 +30,10 @@ if TYPE_CHECKING:
 
 
 class CatalogLogTools(ABC):
-    """What `Catalog` can do with its log beyond reading it."""
+    """What `Catalog` can do with its log beyond reading it.
+
+    With `dry_run` nothing is stored, and the result says what the commit would be.
+    """
 
     actor: str | None
     _store: EventStore
@@ -41,6 +47,17 @@ class CatalogLogTools(ABC):
     def load_view(self, identifier: IdentifierLike) -> View:
         """Raises NoSuchViewError."""
 
+    @overload
+    def undrop_table(
+        self, identifier: IdentifierLike, *, dry_run: Literal[False] = False, **options: Unpack[Undrop]
+    ) -> Table: ...
+
+    @overload
+    def undrop_table(
+        self, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
+    ) -> Table | CatalogDryRun: ...
+
+    @tryable
     def undrop_table(
         self,
         identifier: IdentifierLike,
@@ -48,7 +65,8 @@ class CatalogLogTools(ABC):
         position: int | None = None,
         message: str | None = None,
         author: str | None = None,
-    ) -> Table:
+        dry_run: bool = False,
+    ) -> Table | CatalogDryRun:
         """Gives the table that was last dropped under a name its name back, with all it held.
 
         `position` is that of the drop to undo where several tables of that name were dropped. Raises NoSuchTableError,
@@ -63,6 +81,17 @@ class CatalogLogTools(ABC):
         self._repository.files.follow(state)
         return self._table(state)
 
+    @overload
+    def undrop_view(
+        self, identifier: IdentifierLike, *, dry_run: Literal[False] = False, **options: Unpack[Undrop]
+    ) -> View: ...
+
+    @overload
+    def undrop_view(
+        self, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
+    ) -> View | CatalogDryRun: ...
+
+    @tryable
     def undrop_view(
         self,
         identifier: IdentifierLike,
@@ -70,7 +99,8 @@ class CatalogLogTools(ABC):
         position: int | None = None,
         message: str | None = None,
         author: str | None = None,
-    ) -> View:
+        dry_run: bool = False,
+    ) -> View | CatalogDryRun:
         """As `undrop_table`. Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
 
         from icecore.engine.undrop import undrop
@@ -80,9 +110,26 @@ class CatalogLogTools(ABC):
         self._views.follow(undrop(self._repository, "view", name, position, who))
         return self.load_view(name)
 
+    @overload
     def resolve(
-        self, identifier: IdentifierLike, keep: str, *, message: str | None = None, author: str | None = None
-    ) -> Table:
+        self, identifier: IdentifierLike, keep: str, *, dry_run: Literal[False] = False, **options: Unpack[Commit]
+    ) -> Table: ...
+
+    @overload
+    def resolve(
+        self, identifier: IdentifierLike, keep: str, *, dry_run: bool, **options: Unpack[Commit]
+    ) -> Table | CatalogDryRun: ...
+
+    @tryable
+    def resolve(
+        self,
+        identifier: IdentifierLike,
+        keep: str,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> Table | CatalogDryRun:
         """Ends a conflict between the log and a commit of another engine that does not follow it; both stay in the log.
 
         `keep="foreign"` makes theirs the table's state: commits of the log that were never published are left aside,
@@ -108,7 +155,16 @@ class CatalogLogTools(ABC):
         to = self._store.head()[0] if to_position is None else to_position
         return diff(self._store, self._repository, self._views, from_position, to)
 
-    def revert(self, position: int, *, message: str | None = None, author: str | None = None) -> int:
+    @overload
+    def revert(self, position: int, *, dry_run: Literal[False] = False, **options: Unpack[Commit]) -> int: ...
+
+    @overload
+    def revert(self, position: int, *, dry_run: bool, **options: Unpack[Commit]) -> int | CatalogDryRun: ...
+
+    @tryable
+    def revert(
+        self, position: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> int | CatalogDryRun:
         """Undoes the commit at a position by a new one, whose position is returned; its message says which by default.
 
         Properties, refs, the current schema, spec and sort order are set back where they are still as the commit left

@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from icecore.engine import events as ev
-from icecore.engine.errors import ValidationError
 from icecore.engine.identifiers import Identifier, IdentifierLike, namespace_tuple
 from icecore.engine.log.read_models import ReadModels
+from icecore.engine.namespaces import check_namespace_change, updated_properties
 from icecore.engine.properties import string_properties
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
+from icecore.engine.tryable import tryable
+
+if TYPE_CHECKING:
+    from icecore.engine.dry_run import CatalogDryRun
 
 
 class CatalogNamespaces:
-    """What `Catalog` says about namespaces. There is no event for each: all are of the catalog's own stream."""
+    """What `Catalog` says about namespaces. Their events are all of the catalog's own stream.
+
+    With `dry_run` nothing is stored, and the result says what the commit would be.
+    """
 
     actor: str | None
     _models: ReadModels
     _repository: Repository
 
+    @tryable
     def create_namespace(
-        self, namespace: IdentifierLike, properties: Mapping[str, str] | None = None, *, message: str | None = None
-    ) -> None:
+        self,
+        namespace: IdentifierLike,
+        properties: Mapping[str, str] | None = None,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> CatalogDryRun | None:
         """Raises NamespaceAlreadyExistsError."""
         levels = namespace_tuple(namespace)
-        self._catalog_event(
-            ev.NAMESPACE_CREATED,
-            {"namespace": list(levels), "properties": string_properties(properties)},
-            lambda: self._models.check_new_namespace(levels),
-            message,
-        )
+        payload = {"namespace": list(levels), "properties": string_properties(properties)}
+        self._change_namespace(ev.NAMESPACE_CREATED, payload, message, author)
+        return None
 
     def list_namespaces(self, namespace: IdentifierLike = ()) -> list[Identifier]:
         """The namespaces directly inside of one, or at the top. Raises NoSuchNamespaceError."""
@@ -53,6 +64,7 @@ class CatalogNamespaces:
         self._repository.foreign.sync_if_changed()
         return self._models.namespace_properties(namespace_tuple(namespace))
 
+    @tryable
     def update_namespace_properties(
         self,
         namespace: IdentifierLike,
@@ -60,24 +72,32 @@ class CatalogNamespaces:
         updates: Mapping[str, str] | None = None,
         *,
         message: str | None = None,
-    ) -> None:
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> CatalogDryRun | None:
         """Raises NoSuchNamespaceError, ValidationError where a key is both removed and updated."""
-        levels, new = namespace_tuple(namespace), string_properties(updates)
-        if both := sorted(set(removals) & set(new)):
-            raise ValidationError(f"the properties {both} are both removed and updated")
-        payload = {"namespace": list(levels), "updates": new, "removals": sorted(set(removals))}
-        self._catalog_event(
-            ev.NAMESPACE_PROPERTIES_UPDATED, payload, lambda: self._models.namespace_properties(levels), message
-        )
+        payload = updated_properties(namespace_tuple(namespace), removals, updates)
+        self._change_namespace(ev.NAMESPACE_PROPERTIES_UPDATED, payload, message, author)
+        return None
 
-    def drop_namespace(self, namespace: IdentifierLike, *, message: str | None = None) -> None:
+    @tryable
+    def drop_namespace(
+        self,
+        namespace: IdentifierLike,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> CatalogDryRun | None:
         """Raises NamespaceNotEmptyError, NoSuchNamespaceError."""
-        levels = namespace_tuple(namespace)
-        self._catalog_event(
-            ev.NAMESPACE_DROPPED, {"namespace": list(levels)}, lambda: self._models.check_empty(levels), message
-        )
+        payload = {"namespace": list(namespace_tuple(namespace))}
+        self._change_namespace(ev.NAMESPACE_DROPPED, payload, message, author)
+        return None
 
-    def _catalog_event(
-        self, kind: str, payload: dict[str, Any], check: Callable[[], object], message: str | None
-    ) -> None:
-        self._repository.append_simple(ev.CATALOG_STREAM, kind, payload, provenance(self.actor, message=message), check)
+    def _change_namespace(self, kind: str, payload: Mapping[str, Any], message: str | None, author: str | None) -> None:
+        who = provenance(self.actor, message=message, author=author)
+
+        def check() -> None:
+            check_namespace_change(self._models, kind, payload)
+
+        self._repository.append_simple(ev.CATALOG_STREAM, kind, payload, who, check)

@@ -1,11 +1,39 @@
-"""The namespaces that a stream of events amounts to."""
+"""Changes of namespaces: what events of them hold, when they can be made, and what they amount to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from icecore.engine import events as ev
+from icecore.engine.errors import ValidationError
+from icecore.engine.identifiers import Identifier
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.properties import string_properties
+
+
+def updated_properties(
+    namespace: Identifier, removals: Sequence[str], updates: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """The payload of an update of properties. Raises ValidationError where a key is both removed and updated."""
+    if isinstance(removals, str) or not all(isinstance(key, str) for key in removals):
+        raise ValidationError(f"the properties to remove must be a sequence of strings, found {removals!r}")
+    new = string_properties(updates)
+    if both := sorted(set(removals) & set(new)):
+        raise ValidationError(f"the properties {both} are both removed and updated")
+    return {"namespace": list(namespace), "updates": new, "removals": sorted(set(removals))}
+
+
+def check_namespace_change(models: ReadModels, kind: str, payload: Mapping[str, Any]) -> None:
+    """Raises NamespaceAlreadyExistsError, NoSuchNamespaceError, NamespaceNotEmptyError; to be asked in the lock."""
+    name = tuple(payload["namespace"])
+    match kind:
+        case ev.NAMESPACE_CREATED:
+            models.check_new_namespace(name)
+        case ev.NAMESPACE_DROPPED:
+            models.check_empty(name)
+        case _:
+            models.namespace_properties(name)
 
 
 def fold_namespaces(namespaces: dict[tuple[str, ...], dict[str, str]], kind: str, payload: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from icecore.engine.create import fresh_parts
 from icecore.engine.data.arrow_schema import assign_fresh_ids
 from icecore.engine.decide import ChangeMetadata
 from icecore.engine.errors import ValidationError
+from icecore.engine.properties import table_properties
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema, check_format_version
@@ -38,9 +39,13 @@ def replaced_table(
     format_version: int | None,
 ) -> ChangeMetadata:
     """The change that replaces a table. Raises ValidationError where the parts don't fit, or the version is lower."""
+    properties, named = table_properties(properties)
+    if None not in (named, format_version) and named != format_version:
+        raise ValidationError(f"format_version is {format_version}, but the property format-version is {named}")
+    wanted = format_version if named is None else named
 
     def updates_for(metadata: TableMetadata) -> Updates:
-        version = format_version or metadata.format_version
+        version = metadata.format_version if wanted is None else wanted
         if version < metadata.format_version:
             raise ValidationError(f"can't downgrade from format version {metadata.format_version} to {version}")
         given, spec, order = fresh_parts(schema, partition_spec, sort_order, version)

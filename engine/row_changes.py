@@ -16,6 +16,7 @@ from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.file_changes import FileChange, plan_file_change
 from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.gathering import Gathering
+from icecore.engine.identifiers import names_of
 from icecore.engine.removal import FilterRemoval, Target, plan_removal
 from icecore.engine.rewrite_manifests import plan_rewrite
 from icecore.engine.row_delta import RowDelta, check_delete_files, plan_row_delta
@@ -71,7 +72,12 @@ class RowChanges(Gathering):
             mapping = NameMapping.of_fields(self._metadata.schema().fields)
             self.add(changed_properties({DEFAULT_NAME_MAPPING: mapping.to_json()}, ()))
         files = describe_existing_files(
-            self._repository, self._state, self._metadata, tuple(file_paths), branch, check_duplicate_files
+            self._repository,
+            self._state,
+            self._metadata,
+            names_of(file_paths, "file_paths"),
+            branch,
+            check_duplicate_files,
         )
         self.append_files(files, branch=branch, snapshot_properties=snapshot_properties)
 

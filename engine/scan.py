@@ -16,6 +16,7 @@ from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.parse import parse_filter
 from icecore.engine.manifest_changes import ListedManifest
+from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.reserved import select
 from icecore.engine.spec.schema import Schema
@@ -58,7 +59,7 @@ class DataScan:
         selected_fields: tuple[str, ...],
         snapshot_id: int | None,
         ref: str | None,
-        as_of: int | None,
+        as_of: Moment | None,
         case_sensitive: bool,
         limit: int | None,
         parameters: Mapping[str, Any] | Sequence[Any] | None,
@@ -66,6 +67,8 @@ class DataScan:
         """Raises ValidationError where the snapshot is chosen twice, NoSuchSnapshotError, ExpressionError."""
         if sum(x is not None for x in (snapshot_id, ref, as_of)) > 1:
             raise ValidationError("a scan takes one of snapshot_id, ref and as_of")
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
+            raise ValidationError(f"limit must be a whole number, found {type(limit).__name__} {limit!r}")
         if limit is not None and limit < 0:
             raise ValidationError(f"limit must not be negative, found {limit}")
         snapshot, schema = _snapshot_and_schema(state, snapshot_id, ref, as_of)
@@ -137,7 +140,8 @@ class DataScan:
     def count(self) -> int:
         """The number of rows: from metadata alone where no delete and no residual is in the way."""
         tasks = self.plan_files()
-        left = [t for t in tasks if t.delete_files or t.residual != TRUE]
+        # Writers that didn't know a number of records have left -1 behind.
+        left = [t for t in tasks if t.delete_files or t.residual != TRUE or t.file.record_count < 0]
         known = sum(t.file.record_count for t in tasks) - sum(t.file.record_count for t in left)
         if left:
             known += sum(b.num_rows for b in self._read(left, self._narrowest()))
@@ -251,7 +255,7 @@ class DataScan:
 
 
 def _snapshot_and_schema(
-    state: TableState, snapshot_id: int | None, ref: str | None, as_of: int | None
+    state: TableState, snapshot_id: int | None, ref: str | None, as_of: Moment | None
 ) -> tuple[Snapshot | None, Schema]:
     """The snapshot of a scan, and the schema to read it by.
 
@@ -261,7 +265,7 @@ def _snapshot_and_schema(
     if snapshot_id is not None:
         snapshot: Snapshot | None = metadata.find_snapshot(snapshot_id)
     elif as_of is not None:
-        snapshot = metadata.snapshot_as_of(as_of)
+        snapshot = metadata.snapshot_as_of(milliseconds_of(as_of, "as_of"))
     else:
         name = ref or MAIN_BRANCH
         snapshot = metadata.snapshot_by_ref(name)

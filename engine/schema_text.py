@@ -5,6 +5,7 @@ The types are Iceberg's own (T1, T2), the usual SQL names of them are taken too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -77,13 +78,24 @@ _LISTS = (exp.DataType.Type.LIST, exp.DataType.Type.ARRAY)
 
 def _parse(text: str) -> list[Any]:
     try:
-        statements = sqlglot.parse(f"CREATE TABLE t (\n{text}\n)", dialect=_Dialect)
+        statements = sqlglot.parse(f"CREATE TABLE t (\n{_quoted_crs(text)}\n)", dialect=_Dialect)
     except SqlglotError as e:
         raise ValidationError(f"the schema {text!r} can't be understood: {_reason(e)}") from e
     if len(statements) != 1 or not isinstance(statements[0], exp.Create):
         raise ValidationError(f"the schema {text!r} can't be understood")
     columns: list[Any] = statements[0].this.expressions
     return columns
+
+
+# What stands in quotes of any kind, or the reference system of a shape that does not.
+_QUOTED_OR_CRS = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\b(geometry|geography)(\s*\(\s*)(\w+:\w+)""", re.IGNORECASE
+)
+
+
+def _quoted_crs(text: str) -> str:
+    """The text with `srid:4326` and the like in quotes, because SQL reads a number behind a colon otherwise."""
+    return _QUOTED_OR_CRS.sub(lambda m: f"{m[1]}{m[2]}'{m[3]}'" if m[3] else m[0], text)
 
 
 def _reason(error: SqlglotError) -> str:

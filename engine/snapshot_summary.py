@@ -44,17 +44,20 @@ def _counted(entries: pa.Table | None, verb: str) -> dict[str, int]:
     data = entries.filter(pc.equal(content, int(DataFileContent.DATA)))
     positions = entries.filter(pc.equal(content, int(DataFileContent.POSITION_DELETES)))
     equality = entries.filter(pc.equal(content, int(DataFileContent.EQUALITY_DELETES)))
-    vectors = positions.filter(pc.equal(pc.utf8_upper(positions["file_format"]), str(FileFormat.PUFFIN)))
+    are_vectors = pc.equal(pc.utf8_upper(positions["file_format"]), str(FileFormat.PUFFIN))
+    vectors, files = positions.filter(are_vectors), positions.filter(pc.invert(are_vectors))
     return {
         f"{'added' if added else 'deleted'}-data-files": data.num_rows,
         f"{'added' if added else 'deleted'}-records": _sum(data, "record_count"),
         f"{verb}-delete-files": positions.num_rows + equality.num_rows,
-        f"{verb}-position-delete-files": positions.num_rows - vectors.num_rows,
+        f"{verb}-position-delete-files": files.num_rows,
         f"{verb}-dvs": vectors.num_rows,
         f"{verb}-position-deletes": _sum(positions, "record_count"),
         f"{verb}-equality-delete-files": equality.num_rows,
         f"{verb}-equality-deletes": _sum(equality, "record_count"),
-        f"{verb}-files-size": _sum(entries, "file_size_in_bytes"),
+        # Of a deletion vector only its part of the Puffin file, which may have those of other data files too.
+        f"{verb}-files-size": _sum(vectors, "content_size_in_bytes")
+        + sum(_sum(e, "file_size_in_bytes") for e in (data, files, equality)),
     }
 
 

@@ -42,8 +42,8 @@ def sketched_columns(schema: Schema, columns: Iterable[str] | None) -> tuple[str
     return tuple(schema.name_of(field_id) for field_id in ids)
 
 
-def write_statistics(scan: DataScan, columns: Iterable[str], storage: Storage, folder: str) -> StatisticsFile:
-    """Computes the statistics of columns from the rows of a scan, and writes them to a new file in a folder.
+def computed_statistics(scan: DataScan, columns: Iterable[str], folder: str) -> tuple[StatisticsFile, bytes]:
+    """The statistics of columns from the rows of a scan: a new file in a folder, and the bytes that go into it.
 
     The scan is of one snapshot and selects the columns. Raises MissingDependencyError, StorageError, and
     NoSuchSnapshotError where the scan has no snapshot.
@@ -70,14 +70,14 @@ def write_statistics(scan: DataScan, columns: Iterable[str], storage: Storage, f
     ]
     puffin = write_puffin(blobs)
     location = f"{folder}/{snapshot.snapshot_id}-{uuid.uuid4()}.stats"
-    storage.create(location, puffin.data)
-    return StatisticsFile(
+    file = StatisticsFile(
         snapshot.snapshot_id,
         location,
         puffin.footer.file_size_in_bytes,
         puffin.footer.footer_size_in_bytes,
         tuple(_recorded(b) for b in puffin.footer.blobs),
     )
+    return file, puffin.data
 
 
 def distinct_values(metadata: TableMetadata, storage: Storage, snapshot_id: int | None = None) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import pyarrow as pa
 
@@ -24,11 +24,19 @@ from icecore.engine.spec.sort import SortOrder
 from icecore.engine.state import TableState
 from icecore.engine.storage import Storage, to_uri
 from icecore.engine.table import Table
+from icecore.engine.tryable import tryable
 from icecore.projections.planner import Planner
+
+if TYPE_CHECKING:
+    from icecore.engine.call_options import CreateTable, Message, RegisterTable, ReplaceTable
+    from icecore.engine.dry_run import CatalogDryRun
 
 
 class CatalogTables:
-    """What `Catalog` says about tables. Tables and views share their names."""
+    """What `Catalog` says about tables. Tables and views share their names.
+
+    With `dry_run` nothing is stored, and the result says what the commit would be.
+    """
 
     path: Path
     actor: str | None
@@ -36,6 +44,22 @@ class CatalogTables:
     _repository: Repository
     _planner: Planner
 
+    @overload
+    def create_table(
+        self,
+        identifier: IdentifierLike,
+        schema: Schema | pa.Schema,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[CreateTable],
+    ) -> Table: ...
+
+    @overload
+    def create_table(
+        self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool, **options: Unpack[CreateTable]
+    ) -> Table | CatalogDryRun: ...
+
+    @tryable
     def create_table(
         self,
         identifier: IdentifierLike,
@@ -48,7 +72,8 @@ class CatalogTables:
         format_version: int = DEFAULT_FORMAT_VERSION,
         message: str | None = None,
         author: str | None = None,
-    ) -> Table:
+        dry_run: bool = False,
+    ) -> Table | CatalogDryRun:
         """Makes an empty table. Field ids are assigned anew; spec and order may be terms, as in `bucket(8, id)`.
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError.
@@ -67,7 +92,7 @@ class CatalogTables:
             schema,
             partition_spec,
             sort_order,
-            string_properties(properties),
+            properties or {},
             format_version,
         )
         payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}
@@ -80,6 +105,22 @@ class CatalogTables:
         )
         return self._table(state)
 
+    @overload
+    def replace_table(
+        self,
+        identifier: IdentifierLike,
+        schema: Schema | pa.Schema,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[ReplaceTable],
+    ) -> Table: ...
+
+    @overload
+    def replace_table(
+        self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool, **options: Unpack[ReplaceTable]
+    ) -> Table | CatalogDryRun: ...
+
+    @tryable
     def replace_table(
         self,
         identifier: IdentifierLike,
@@ -92,7 +133,8 @@ class CatalogTables:
         format_version: int | None = None,
         message: str | None = None,
         author: str | None = None,
-    ) -> Table:
+        dry_run: bool = False,
+    ) -> Table | CatalogDryRun:
         """Makes a table empty under a new schema, spec and order; its uuid, snapshots and properties stay.
 
         Columns that keep their name and type keep their id. Raises NoSuchTableError, ValidationError.
@@ -109,13 +151,32 @@ class CatalogTables:
             transaction.add(change)
         return table
 
-    def create_or_replace_table(self, identifier: IdentifierLike, schema: Schema | pa.Schema, **options: Any) -> Table:
+    @overload
+    def create_or_replace_table(
+        self,
+        identifier: IdentifierLike,
+        schema: Schema | pa.Schema,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[CreateTable],
+    ) -> Table: ...
+
+    @overload
+    def create_or_replace_table(
+        self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool, **options: Unpack[CreateTable]
+    ) -> Table | CatalogDryRun: ...
+
+    @tryable
+    def create_or_replace_table(
+        self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool = False, **options: Any
+    ) -> Table | CatalogDryRun:
         """Replaces the table where there is one, else makes it; with the options of both.
 
         Raises NoSuchNamespaceError, ValidationError, TableAlreadyExistsError where a view has the name.
         """
         exists = self.table_exists(identifier)
-        return (self.replace_table if exists else self.create_table)(identifier, schema, **options)
+        table: Table = (self.replace_table if exists else self.create_table)(identifier, schema, **options)
+        return table
 
     def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
         """Where a new table or view goes that is given no location: a folder of its own."""
@@ -154,9 +215,35 @@ class CatalogTables:
             if kind == "table":
                 yield self._table(self._repository.state(stream))
 
+    @overload
     def rename_table(
-        self, from_identifier: IdentifierLike, to_identifier: IdentifierLike, *, message: str | None = None
-    ) -> Table:
+        self,
+        from_identifier: IdentifierLike,
+        to_identifier: IdentifierLike,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[Message],
+    ) -> Table: ...
+
+    @overload
+    def rename_table(
+        self,
+        from_identifier: IdentifierLike,
+        to_identifier: IdentifierLike,
+        *,
+        dry_run: bool,
+        **options: Unpack[Message],
+    ) -> Table | CatalogDryRun: ...
+
+    @tryable
+    def rename_table(
+        self,
+        from_identifier: IdentifierLike,
+        to_identifier: IdentifierLike,
+        *,
+        message: str | None = None,
+        dry_run: bool = False,
+    ) -> Table | CatalogDryRun:
         """Raises NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
         old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
         self._repository.foreign.sync_if_changed()
@@ -177,7 +264,10 @@ class CatalogTables:
         self._repository.files.follow(state)
         return self._table(state)
 
-    def drop_table(self, identifier: IdentifierLike, *, message: str | None = None) -> None:
+    @tryable
+    def drop_table(
+        self, identifier: IdentifierLike, *, message: str | None = None, dry_run: bool = False
+    ) -> CatalogDryRun | None:
         """Takes the name away; the log keeps the table, and its files stay. Raises NoSuchTableError."""
         name = identifier_tuple(identifier)
         self._repository.foreign.look_for(name)
@@ -190,7 +280,24 @@ class CatalogTables:
             lambda: _same(self._models.table_stream(name), stream, name),
         )
         self._repository.files.follow(self._repository.state(stream))
+        return None
 
+    @overload
+    def register_table(
+        self,
+        identifier: IdentifierLike,
+        metadata_location: str,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[RegisterTable],
+    ) -> Table: ...
+
+    @overload
+    def register_table(
+        self, identifier: IdentifierLike, metadata_location: str, *, dry_run: bool, **options: Unpack[RegisterTable]
+    ) -> Table | CatalogDryRun: ...
+
+    @tryable
     def register_table(
         self,
         identifier: IdentifierLike,
@@ -199,7 +306,8 @@ class CatalogTables:
         location_mapping: Mapping[str, str] | None = None,
         message: str | None = None,
         author: str | None = None,
-    ) -> Table:
+        dry_run: bool = False,
+    ) -> Table | CatalogDryRun:
         """Adopts a table by its metadata file, written by any engine; nothing of it is copied or changed.
 
         `location_mapping` maps location prefixes in its metadata to where the files lie now. Raises

@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.parse import parse_filter
+from icecore.engine.identifiers import names_of
 from icecore.engine.manifest_changes import ListedManifest
+from icecore.engine.moments import Moment
 from icecore.engine.scan import DataScan
 from icecore.engine.table_handle import TableHandle
 
@@ -31,12 +33,12 @@ class TableReads(TableHandle):
         selected_fields: Sequence[str] = ("*",),
         snapshot_id: int | None = None,
         ref: str | None = None,
-        as_of: int | None = None,
+        as_of: Moment | None = None,
         case_sensitive: bool = True,
         limit: int | None = None,
         parameters: Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> DataScan:
-        """A scan of the current snapshot, of one by id, a branch or tag, or a time (`as_of`, ms since the epoch).
+        """A scan of the current snapshot, of one by id, a branch or tag, or a time (`as_of`, see `moments`).
 
         Raises ExpressionError, NoSuchSnapshotError, ValidationError.
         """
@@ -44,7 +46,7 @@ class TableReads(TableHandle):
             self._planner,
             self._state,
             row_filter,
-            selected_fields=tuple(selected_fields),
+            selected_fields=names_of(selected_fields, "selected_fields"),
             snapshot_id=snapshot_id,
             ref=ref,
             as_of=as_of,
@@ -87,7 +89,7 @@ class TableReads(TableHandle):
             self._state,
             snapshots,
             row_filter,
-            selected_fields=tuple(selected_fields),
+            selected_fields=names_of(selected_fields, "selected_fields"),
             case_sensitive=case_sensitive,
             limit=limit,
             parameters=parameters,
@@ -130,7 +132,7 @@ class TableReads(TableHandle):
             self._state,
             snapshots,
             row_filter,
-            selected_fields=tuple(selected_fields),
+            selected_fields=names_of(selected_fields, "selected_fields"),
             case_sensitive=case_sensitive,
             compute_updates=compute_updates,
             identifier_columns=identifier_columns,

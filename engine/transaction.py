@@ -9,7 +9,15 @@ from icecore.engine.changes import changed_properties, evolved_schema, evolved_s
 from icecore.engine.cherry_pick import plan_cherry_pick
 from icecore.engine.decide import ChangeMetadata
 from icecore.engine.dry_run import DryRun
-from icecore.engine.errors import CommitConflictError, IcecoreError, MissingFileError, NotFoundError, ValidationError
+from icecore.engine.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    IcecoreError,
+    MissingFileError,
+    NamespaceNotEmptyError,
+    NotFoundError,
+    ValidationError,
+)
 from icecore.engine.manage_snapshots import CherryPick, ManageSnapshots, RefChange
 from icecore.engine.repository import CommitResult, TablePart
 from icecore.engine.rewrites import Rewrites
@@ -20,7 +28,7 @@ from icecore.engine.terms import SortTerm
 from icecore.engine.update_statistics import UpdateStatistics
 
 # What says for sure that a commit was not made.
-REFUSED = (CommitConflictError, ValidationError, NotFoundError)
+REFUSED = (CommitConflictError, ValidationError, NotFoundError, AlreadyExistsError, NamespaceNotEmptyError)
 
 
 class Transaction(Rewrites):
@@ -109,6 +117,10 @@ class Transaction(Rewrites):
             self.keep_planned()
             raise
         self.end(result)
+
+    def commit_transaction(self) -> None:
+        """As `commit`; PyIceberg's name for it."""
+        self.commit()
 
     @property
     def has_changes(self) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from icecore.engine import events as ev
 from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.events import Event, Provenance
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository import Repository
 
 _DROPS = {"table": ev.TABLE_DROPPED, "view": ev.VIEW_DROPPED}
@@ -25,19 +27,33 @@ def undrop(
     """
     repository.check_writable()
     repository.foreign.sync_if_changed()
-    drop = _find(repository, kind, identifier, position)
+    drop = dropped_at(repository, kind, identifier, position)
     payload = {"identifier": list(identifier)}
-
-    def check() -> None:
-        repository.models.check_new_name(identifier)
-        if not _stands(repository, drop):
-            raise ValidationError(f"the {kind} {dotted(identifier)!r} dropped at {drop.position} was undropped already")
-
+    check = partial(_check, repository, kind, drop)
     return repository.append_simple(drop.stream, _UNDROPS[kind], payload, provenance, check).stream
 
 
-def _find(repository: Repository, kind: str, identifier: Identifier, position: int | None) -> Event:
-    """The drop to undo: the one at a position, or the latest of the name that stands."""
+def undrop_inside(
+    repository: Repository, transaction: WriteTransaction, kind: str, drop: Event, provenance: Provenance
+) -> Event:
+    """As `undrop`, inside of a write transaction that the caller holds."""
+    _check(repository, kind, drop)
+    payload = {"identifier": drop.payload["identifier"]}
+    return repository.append_inside(transaction, drop.stream, _UNDROPS[kind], payload, provenance)
+
+
+def _check(repository: Repository, kind: str, drop: Event) -> None:
+    identifier = tuple(drop.payload["identifier"])
+    repository.models.check_new_name(identifier)
+    if not _stands(repository, drop):
+        raise ValidationError(f"the {kind} {dotted(identifier)!r} dropped at {drop.position} was undropped already")
+
+
+def dropped_at(repository: Repository, kind: str, identifier: Identifier, position: int | None) -> Event:
+    """The drop to undo: the one at a position, or the latest of the name that stands.
+
+    Raises NoSuchTableError, NoSuchViewError.
+    """
     drops = list(_drops_of(repository, kind, identifier))
     for drop in reversed(drops):
         if position == drop.position:

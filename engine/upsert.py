@@ -28,6 +28,7 @@ from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
+from icecore.engine.identifiers import names_of
 from icecore.engine.merge_on_read import UPDATE_MODE, merges_on_read
 from icecore.engine.removal import Effects, Target, discarding_on_error, produce, read_snapshot
 from icecore.engine.repository import Repository
@@ -82,8 +83,8 @@ class Upsert:
         """Raises ValidationError where the keys can't be told, or one comes twice."""
         if not updates and not inserts:
             raise ValidationError("an upsert must update, insert or both")
-        rows = _as_table(data)
-        keys = tuple(join_cols) if join_cols is not None else _identifier_names(schema)
+        rows = _as_table(data, schema)
+        keys = _identifier_names(schema) if join_cols is None else names_of(join_cols, "join_cols")
         if not keys:
             raise ValidationError("an upsert needs join_cols: the table has no identifier fields")
         for key in keys:
@@ -289,10 +290,10 @@ def _counts(result: UpsertResult) -> dict[str, str]:
     return {k: str(v) for k, v in counts.items() if v}
 
 
-def _as_table(data: Any) -> pa.Table:
+def _as_table(data: Any, schema: Schema) -> pa.Table:
     if hasattr(data, "toArrow"):
         data = data.toArrow()
-    incoming = to_arrow(data)
+    incoming = to_arrow(data, schema)
     if isinstance(incoming, pa.RecordBatchReader):
         return incoming.read_all()
     return pa.Table.from_batches([incoming]) if isinstance(incoming, pa.RecordBatch) else incoming

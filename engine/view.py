@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import duckdb
 import pyarrow as pa
@@ -26,6 +26,9 @@ from icecore.engine.view_state import ViewState
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
+
+    from icecore.engine.call_options import Commit, ReplaceView
+    from icecore.engine.dry_run import ViewDryRun
 
 
 class View:
@@ -150,7 +153,17 @@ class View:
 
         return SparkViews(session, self._lookup).frame(self)
 
-    # Changing it
+    # Changing it; with `dry_run` nothing is stored, and the result says what the commit would be
+
+    @overload
+    def replace(
+        self, sql: str | None = None, *, dry_run: Literal[False] = False, **options: Unpack[ReplaceView]
+    ) -> View: ...
+
+    @overload
+    def replace(
+        self, sql: str | None = None, *, dry_run: bool, **options: Unpack[ReplaceView]
+    ) -> View | ViewDryRun: ...
 
     def replace(
         self,
@@ -167,13 +180,14 @@ class View:
         location: str | None = None,
         message: str | None = None,
         author: str | None = None,
-    ) -> View:
+        dry_run: bool = False,
+    ) -> View | ViewDryRun:
         """Gives the view another definition, as a new version; one that it had before becomes the current one again.
 
         Namespace and catalog stay as they are unless given, properties are added. Raises ValidationError where the SQL
         can't be run while no schema is given, or a dialect would be lost (`replace.drop-dialect.allowed`).
         """
-        with self.transaction(message=message, author=author) as transaction:
+        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
             transaction.replace(
                 sql,
                 dialect=dialect,
@@ -186,32 +200,75 @@ class View:
                 summary=summary,
                 location=location,
             )
-        return self
+        return transaction.outcome or self
 
-    def set_current_version(self, version_id: int, *, message: str | None = None, author: str | None = None) -> View:
+    @overload
+    def set_current_version(
+        self, version_id: int, *, dry_run: Literal[False] = False, **options: Unpack[Commit]
+    ) -> View: ...
+
+    @overload
+    def set_current_version(
+        self, version_id: int, *, dry_run: bool, **options: Unpack[Commit]
+    ) -> View | ViewDryRun: ...
+
+    def set_current_version(
+        self, version_id: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> View | ViewDryRun:
         """Makes a kept version the current one again. Raises ValidationError for one that the view doesn't have."""
-        with self.transaction(message=message, author=author) as transaction:
+        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
             transaction.set_current_version(version_id)
-        return self
+        return transaction.outcome or self
+
+    @overload
+    def set_properties(
+        self, updates: Mapping[str, str], *, dry_run: Literal[False] = False, **options: Unpack[Commit]
+    ) -> View: ...
+
+    @overload
+    def set_properties(
+        self, updates: Mapping[str, str], *, dry_run: bool, **options: Unpack[Commit]
+    ) -> View | ViewDryRun: ...
 
     def set_properties(
-        self, updates: Mapping[str, str], *, message: str | None = None, author: str | None = None
-    ) -> View:
-        with self.transaction(message=message, author=author) as transaction:
+        self,
+        updates: Mapping[str, str],
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> View | ViewDryRun:
+        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
             transaction.set_properties(updates)
-        return self
+        return transaction.outcome or self
 
-    def remove_properties(self, *keys: str, message: str | None = None, author: str | None = None) -> View:
+    @overload
+    def remove_properties(self, *keys: str, dry_run: Literal[False] = False, **options: Unpack[Commit]) -> View: ...
+
+    @overload
+    def remove_properties(self, *keys: str, dry_run: bool, **options: Unpack[Commit]) -> View | ViewDryRun: ...
+
+    def remove_properties(
+        self, *keys: str, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> View | ViewDryRun:
         """Takes properties away; those that are not there are left out of account."""
-        with self.transaction(message=message, author=author) as transaction:
+        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
             transaction.remove_properties(*keys)
-        return self
+        return transaction.outcome or self
 
-    def set_location(self, location: str, *, message: str | None = None, author: str | None = None) -> View:
+    @overload
+    def set_location(self, location: str, *, dry_run: Literal[False] = False, **options: Unpack[Commit]) -> View: ...
+
+    @overload
+    def set_location(self, location: str, *, dry_run: bool, **options: Unpack[Commit]) -> View | ViewDryRun: ...
+
+    def set_location(
+        self, location: str, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> View | ViewDryRun:
         """Moves where the next metadata files go; those that there are stay where they are."""
-        with self.transaction(message=message, author=author) as transaction:
+        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
             transaction.set_location(location)
-        return self
+        return transaction.outcome or self
 
     def transaction(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 import pyarrow as pa
 
@@ -16,17 +16,23 @@ from icecore.engine.provenance import provenance
 from icecore.engine.register import view_registration_payload
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
+from icecore.engine.tryable import tryable
 from icecore.engine.view_repository import ViewRepository
 from icecore.engine.view_state import ViewState
 
 if TYPE_CHECKING:
+    from icecore.engine.call_options import Commit, CreateView, Message
+    from icecore.engine.dry_run import CatalogDryRun
     from icecore.engine.table import Table
     from icecore.engine.view import View
     from icecore.engine.view_builder import Update
 
 
 class CatalogViews(ABC):
-    """What `Catalog` says about views. Tables and views share their names."""
+    """What `Catalog` says about views. Tables and views share their names.
+
+    With `dry_run` nothing is stored, and the result says what the commit would be.
+    """
 
     actor: str | None
     _models: ReadModels
@@ -49,6 +55,22 @@ class CatalogViews(ABC):
     def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
         """Where a new table or view goes."""
 
+    @overload
+    def create_view(
+        self,
+        identifier: IdentifierLike,
+        sql: str | None = None,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[CreateView],
+    ) -> View: ...
+
+    @overload
+    def create_view(
+        self, identifier: IdentifierLike, sql: str | None = None, *, dry_run: bool, **options: Unpack[CreateView]
+    ) -> View | CatalogDryRun: ...
+
+    @tryable
     def create_view(
         self,
         identifier: IdentifierLike,
@@ -66,7 +88,8 @@ class CatalogViews(ABC):
         replace: bool = False,
         message: str | None = None,
         author: str | None = None,
-    ) -> View:
+        dry_run: bool = False,
+    ) -> View | CatalogDryRun:
         """Makes a view of a query, in one dialect or in several by `representations` (dialect to SQL).
 
         Without a schema the query is run in DuckDB over empty tables to learn it. Short names in the SQL are looked for
@@ -120,6 +143,22 @@ class CatalogViews(ABC):
 
         return self._view(self._views.create(view_stream(view_uuid), name, updates, who))
 
+    @overload
+    def register_view(
+        self,
+        identifier: IdentifierLike,
+        metadata_location: str,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[Commit],
+    ) -> View: ...
+
+    @overload
+    def register_view(
+        self, identifier: IdentifierLike, metadata_location: str, *, dry_run: bool, **options: Unpack[Commit]
+    ) -> View | CatalogDryRun: ...
+
+    @tryable
     def register_view(
         self,
         identifier: IdentifierLike,
@@ -127,7 +166,8 @@ class CatalogViews(ABC):
         *,
         message: str | None = None,
         author: str | None = None,
-    ) -> View:
+        dry_run: bool = False,
+    ) -> View | CatalogDryRun:
         """Adopts a view by its metadata file, written by any engine; the file stays as it is until the first commit.
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, MissingFileError, CorruptFileError,
@@ -170,15 +210,45 @@ class CatalogViews(ABC):
             if kind == "view":
                 yield self._view(self._views.state(stream))
 
+    @overload
     def rename_view(
-        self, from_identifier: IdentifierLike, to_identifier: IdentifierLike, *, message: str | None = None
-    ) -> View:
+        self,
+        from_identifier: IdentifierLike,
+        to_identifier: IdentifierLike,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[Message],
+    ) -> View: ...
+
+    @overload
+    def rename_view(
+        self,
+        from_identifier: IdentifierLike,
+        to_identifier: IdentifierLike,
+        *,
+        dry_run: bool,
+        **options: Unpack[Message],
+    ) -> View | CatalogDryRun: ...
+
+    @tryable
+    def rename_view(
+        self,
+        from_identifier: IdentifierLike,
+        to_identifier: IdentifierLike,
+        *,
+        message: str | None = None,
+        dry_run: bool = False,
+    ) -> View | CatalogDryRun:
         """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
         old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
         self._views.repository.foreign.sync_if_changed()
         return self._view(self._views.rename(old, new, provenance(self.actor, message=message)))
 
-    def drop_view(self, identifier: IdentifierLike, *, message: str | None = None) -> None:
+    @tryable
+    def drop_view(
+        self, identifier: IdentifierLike, *, message: str | None = None, dry_run: bool = False
+    ) -> CatalogDryRun | None:
         """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
         self._views.repository.foreign.sync_if_changed()
         self._views.drop(identifier_tuple(identifier), provenance(self.actor, message=message))
+        return None

@@ -275,6 +275,8 @@ class ViewRepository:
 
     def materialize(self, stream: str) -> None:
         """Writes the files of a view up to its latest event. Raises StorageError."""
+        if self.repository.materializer.is_dry:
+            return
         store = self.repository.store
         head = store.row(MODELS, "get_head", stream=stream)
         if head is None:

@@ -16,7 +16,7 @@ Only the tables that a query names are loaded. They are:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -39,7 +39,7 @@ _TEXT_MAP = pa.map_(pa.string(), pa.string())
 _AT = pa.timestamp("ms", "UTC")
 
 
-def run_sql(catalog: Catalog, query: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+def run_sql(catalog: Catalog, query: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> pa.Table:
     """The result of a query as Arrow. Raises ValidationError with DuckDB's words where the query is wrong."""
     names = _named_tables(query)
     con = duckdb.connect(":memory:")
@@ -48,12 +48,21 @@ def run_sql(catalog: Catalog, query: str, parameters: Mapping[str, Any] | None =
         for name in sorted(names & AUDIT_TABLES.keys()):
             con.register(name, AUDIT_TABLES[name](catalog))
         duck.rows(con, "SET enable_external_access = false")
-        return duck.arrow(con, query, parameters)
+        return duck.arrow(con, query, _by_name(parameters))
     except duckdb.Error as e:
         known = ", ".join(AUDIT_TABLES)
         raise ValidationError(f"the query can't be run: {e}\nthe tables are: {known}") from e
     finally:
         con.close()
+
+
+def _by_name(parameters: Mapping[str, Any] | Sequence[Any] | None) -> Mapping[str, Any] | None:
+    """DuckDB calls what is given by position `1`, `2` and so on."""
+    if parameters is None or isinstance(parameters, Mapping):
+        return parameters
+    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Sequence):
+        raise ValidationError(f"parameters must be a mapping or a list, found {type(parameters).__name__}")
+    return {str(i): value for i, value in enumerate(parameters, 1)}
 
 
 def _named_tables(query: str) -> set[str]:

@@ -99,7 +99,7 @@ def delete_pairs(
     """
     sql = delete_pairs_sql(data, deletes, kinds, conjunction(entries, predicate.where_sql))
     pairs = _arrow(connection, sql, {**predicate.parameters, "unpartitioned": unpartitioned})
-    _check_partitions(pairs)
+    _check_partitions(connection, data, deletes, pairs)
     return pairs
 
 
@@ -148,10 +148,12 @@ def _used(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in parameters.items() if k in names}
 
 
-def _check_partitions(pairs: pa.Table) -> None:
-    wrong = pairs.filter(pc.invert(pairs["same_partition"]))
-    for pair in wrong.slice(0, 1).to_pylist():
-        raise CorruptFileError(
-            "a delete file that names a data file has another partition than that file "
-            f"(manifest {pair['dm']}, entry {pair['dordinal']}; SP7)"
-        )
+def _check_partitions(connection: duckdb.DuckDBPyConnection, data: Scope, deletes: Scope, pairs: pa.Table) -> None:
+    wrong = pairs.filter(pc.invert(pairs["same_partition"])).slice(0, 1)
+    if wrong.num_rows:
+        named = [
+            columns_of_files(connection, scope, wrong.select(place).rename_columns(["m", "ordinal"]), ["file_path"])
+            for scope, place in ((deletes, ["dm", "dordinal"]), (data, ["m", "ordinal"]))
+        ]
+        delete, file = (n["file_path"][0].as_py() for n in named)
+        raise CorruptFileError(f"{delete} deletes rows of {file}, which is in another partition (SP7)")

@@ -160,7 +160,7 @@ def might_match(p: Predicate, b: Bounds, values: Values) -> str:
         case _Op.NOT_NULL | _Op.NOT_LIKE:
             return b.may_have_values
         case _Op.IS_NAN:
-            return b.may_have_nans
+            return conjunction(b.may_have_nans, b.may_have_values)
         case _Op.NOT_NAN:
             return some
         case _Op.LT | _Op.LT_EQ:

@@ -123,8 +123,10 @@ def compute_partition_stats(planner: Planner, state: TableState, snapshot: Snaps
     return pa.Table.from_arrays([c.cast(t) for c, t in zip(columns, arrow.types, strict=True)], schema=arrow)
 
 
-def write_partition_stats(planner: Planner, state: TableState, snapshot: Snapshot) -> PartitionStatisticsFile | None:
-    """Writes the partition statistics of a snapshot to a new Parquet file; None where it has no partition at all.
+def computed_partition_stats(
+    planner: Planner, state: TableState, snapshot: Snapshot
+) -> tuple[PartitionStatisticsFile, bytes] | None:
+    """The partition statistics of a snapshot as a new Parquet file, and its bytes; None where it has no partition.
 
     The file's name is random, and it is not rebuilt with metadata files: one that is lost is computed again.
     """
@@ -140,8 +142,7 @@ def write_partition_stats(planner: Planner, state: TableState, snapshot: Snapsho
     data = sink.getvalue().to_pybytes()
     folder = metadata_folder(metadata.location, metadata.properties)
     location = f"{folder}/partition-stats-{snapshot.snapshot_id}-{uuid.uuid4()}.parquet"
-    planner.repository.storage_of(state).create(location, data)
-    return PartitionStatisticsFile(snapshot.snapshot_id, location, len(data))
+    return PartitionStatisticsFile(snapshot.snapshot_id, location, len(data)), data
 
 
 def read_partition_stats(file: PartitionStatisticsFile, metadata: TableMetadata, storage: Storage) -> pa.Table:

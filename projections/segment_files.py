@@ -26,7 +26,7 @@ from icecore.projections.entry_typing import EntryTyping, Typed, duckdb_type
 
 FILE = "plan/segments.sql"
 # Part of each file's name: to be raised when what a segment holds changes.
-SEGMENT_VERSION = 1
+SEGMENT_VERSION = 2
 SUFFIX = ".segment"
 _PREFIX = f"v{SEGMENT_VERSION}-{duckdb.__version__}-"
 _UNFINISHED = "unfinished-"

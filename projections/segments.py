@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.formats.binary_columns import Ints, from_matrix, list_positions, little_endian, select
@@ -193,6 +193,15 @@ def _entries(column: pa.MapArray) -> _Entries:
     return _Entries(column.items, dict(_by_key(keys, rows, positions, len(column))), len(column))
 
 
+def _known_counts(entries: _Entries) -> _Entries:
+    """Some writers have -1 for a count that they don't know; it must not be reckoned with (SP1)."""
+    smallest = pc.min(entries.items).as_py()
+    if smallest is None or smallest >= 0:
+        return entries
+    unknown = pc.less(entries.items, 0)
+    return evolve(entries, items=pc.if_else(unknown, pa.scalar(None, entries.items.type), entries.items))
+
+
 def _by_key(keys: Ints, rows: Ints, positions: Ints, count: int) -> Iterator[tuple[int, tuple[Ints, Ints]]]:
     if not len(keys):
         return
@@ -239,7 +248,8 @@ def _are_numbers(iceberg_type: PrimitiveType, raw: pa.BinaryArray) -> bool:
 
 
 def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: Schema) -> None:
-    maps = {name: _entries(columns[name]) for name in (*BOUND_MAPS.values(), *COUNT_MAPS.values())}
+    maps = {name: _entries(columns[name]) for name in BOUND_MAPS.values()}
+    maps |= {name: _known_counts(_entries(columns[name])) for name in COUNT_MAPS.values()}
     for field_id in sorted({key for entries in maps.values() for key in entries.by_key}):
         found = schema.get_field(field_id)
         if found is None:

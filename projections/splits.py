@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.scan_task import FileScanTask
-from icecore.engine.spec.content_file import FileFormat
+from icecore.engine.spec.content_file import ContentFile, FileFormat
 
 TARGET_SIZE = "read.split.target-size"
 LOOKBACK = "read.split.planning-lookback"
@@ -79,11 +79,15 @@ def split_tasks(tasks: Iterable[FileScanTask], splitting: Splitting) -> Iterator
 
 def _usable_offsets(task: FileScanTask) -> tuple[int, ...]:
     """The split offsets, if they are ascending and inside of the file, and the task is whole; else none can be used."""
-    offsets = task.file.split_offsets or ()
-    ascending = all(a < b for a, b in itertools.pairwise(offsets))
-    inside = bool(offsets) and offsets[0] >= 0 and offsets[-1] < task.file.file_size_in_bytes
     whole = task.start == 0 and task.length == task.file.file_size_in_bytes
-    return offsets if ascending and inside and whole else ()
+    return _sound_offsets(task.file) if whole else ()
+
+
+def _sound_offsets(file: ContentFile) -> tuple[int, ...]:
+    offsets = file.split_offsets or ()
+    ascending = all(a < b for a, b in itertools.pairwise(offsets))
+    inside = bool(offsets) and offsets[0] >= 0 and offsets[-1] < file.file_size_in_bytes
+    return offsets if ascending and inside else ()
 
 
 def _at_offsets(task: FileScanTask, offsets: Sequence[int]) -> Iterator[FileScanTask]:
@@ -99,13 +103,18 @@ def _evenly(task: FileScanTask, splitting: Splitting) -> Iterator[FileScanTask]:
 
 
 def weight(task: FileScanTask, splitting: Splitting) -> int:
-    """What a task counts in a bin: its bytes and those of its deletes, at least the cost of opening these files."""
+    """What a task counts in a bin: its bytes and those of its deletes, at least the cost of opening these files.
+
+    What is before the first split offset, as the magic bytes of Parquet are, does not count, nor does it in Java.
+    """
+    offsets = () if task.start else _sound_offsets(task.file)
+    counted = task.length - min(offsets[0], task.length) if offsets else task.length
     if not task.delete_files:
-        return max(task.length, splitting.open_file_cost)
+        return max(counted, splitting.open_file_cost)
     deletes = sum(
         d.file_size_in_bytes if d.content_size_in_bytes is None else d.content_size_in_bytes for d in task.delete_files
     )
-    return max(task.length + deletes, (1 + len(task.delete_files)) * splitting.open_file_cost)
+    return max(counted + deletes, (1 + len(task.delete_files)) * splitting.open_file_cost)
 
 
 def combine(tasks: Iterable[FileScanTask], splitting: Splitting) -> list[CombinedTask]:

@@ -22,7 +22,8 @@ def rows(*ids: int) -> pa.Table:
 
 
 def make_table(catalog: icecore.Catalog, name: str = "t", **options: Any) -> icecore.Table:
-    return catalog.create_table(("ns", name), SCHEMA, **options)
+    table: icecore.Table = catalog.create_table(("ns", name), SCHEMA, **options)
+    return table
 
 
 def ids_of(table: icecore.Table, **scan: Any) -> list[int]:

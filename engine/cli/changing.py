@@ -8,11 +8,19 @@ import click
 
 from icecore.engine.cli.inputs import read_files
 from icecore.engine.cli.output import counted, print_json, print_text, waiting
-from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
+from icecore.engine.cli.settings import (
+    Settings,
+    commit_options,
+    common_options,
+    make_namespace,
+    namespace_option,
+    pass_settings,
+)
 from icecore.engine.cli.table_text import TableText
 from icecore.engine.cli.texts import pairs
 from icecore.engine.resolve import KEEPS, LOG
-from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
+from icecore.engine.table import Table
 
 
 @click.command()
@@ -38,10 +46,10 @@ def append(
     """
     with settings.write() as catalog:
         target = catalog.load_table(table)
-        before = target.metadata.snapshot_by_ref(branch)
+        before = _head(target, branch)
         with waiting(f"appending to {table}"):
             target.append(read_files(files, target.schema(), nulls), message=message, author=author, branch=branch)
-        snapshot = target.metadata.snapshot_by_ref(branch)
+        snapshot = _head(target, branch)
         # Files without rows make no commit.
         new = None if snapshot is None or snapshot == before else snapshot
         summary = (new.summary or {}) if new else {}
@@ -68,6 +76,7 @@ def append(
     callback=pairs,
     help="Where files under the location OLD of its metadata lie now; may be repeated.",
 )
+@namespace_option
 @commit_options
 @common_options
 @pass_settings
@@ -76,6 +85,7 @@ def register(
     table: str,
     metadata_location: str,
     mapping: dict[str, str],
+    create_namespace: bool,
     message: str | None,
     author: str | None,
 ) -> None:
@@ -84,6 +94,8 @@ def register(
     METADATA_LOCATION is its metadata file. Nothing of it is copied or changed.
     """
     with settings.write() as catalog:
+        if create_namespace:
+            make_namespace(catalog, table)
         found = catalog.register_table(
             table, metadata_location, location_mapping=mapping or None, message=message, author=author
         )
@@ -115,3 +127,9 @@ def resolve(settings: Settings, table: str, keep: str, message: str | None, auth
             print_json(text.as_dict())
         else:
             print_text(f"resolved {text.name}: it goes on from {'the log' if keep == LOG else 'the other engine'}")
+
+
+def _head(table: Table, branch: str) -> Snapshot | None:
+    """The branch's head; of one that is to be made by the commit, that of main, from which it starts."""
+    metadata = table.metadata
+    return metadata.snapshot_by_ref(branch if branch in metadata.refs else MAIN_BRANCH)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import math
 import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,6 +131,9 @@ def plain(value: Any) -> Any:
             return int(value) if exact else str(value)
         case int() if value not in _INT64:
             return str(value)
+        case float() if not math.isfinite(value):
+            # JSON has no number for it, and null would say that there is no value.
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case dt.timedelta() | uuid.UUID():
             return str(value)
         case _:

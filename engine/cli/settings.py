@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,6 +12,8 @@ from click.core import ParameterSource
 
 import icecore
 from icecore.engine.catalog import Catalog
+from icecore.engine.errors import NamespaceAlreadyExistsError
+from icecore.engine.identifiers import identifier_tuple
 
 WAREHOUSE_VARIABLE = "ICECORE_WAREHOUSE"
 OUTPUT_VARIABLE = "ICECORE_OUTPUT"
@@ -65,6 +68,17 @@ def commit_options(command: Command) -> Command:
         command
     )
     return click.option("--message", "-m", metavar="TEXT", help="Why: what the log will say.")(command)
+
+
+def namespace_option(command: Command) -> Command:
+    """`--create-namespace` of a command that makes something with a name."""
+    return click.option("--create-namespace", is_flag=True, help="Make the namespace too where it is missing.")(command)
+
+
+def make_namespace(catalog: Catalog, identifier: str) -> None:
+    """Makes the namespace of a name, if it is not there."""
+    with contextlib.suppress(NamespaceAlreadyExistsError):
+        catalog.create_namespace(identifier_tuple(identifier)[:-1])
 
 
 def _options(command: Command, warehouse_variable: str | None, output_variable: str | None) -> Command:

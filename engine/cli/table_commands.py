@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 from pathlib import Path
 
 import click
 import pyarrow as pa
 
-from icecore.engine.catalog import Catalog
 from icecore.engine.cli.inputs import file_schema
 from icecore.engine.cli.output import counted, print_json, print_pairs, print_rows, print_text
-from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
+from icecore.engine.cli.settings import (
+    Settings,
+    commit_options,
+    common_options,
+    make_namespace,
+    namespace_option,
+    pass_settings,
+)
 from icecore.engine.cli.table_text import TableText
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.view_text import ViewText
-from icecore.engine.errors import NamespaceAlreadyExistsError
-from icecore.engine.identifiers import identifier_tuple
 from icecore.engine.schema_text import parse_schema
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
@@ -37,7 +40,7 @@ _Row = tuple[str, str, int, int | None, int | None, dt.datetime]
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True, callback=pairs, help="May be repeated.")
 @click.option("--format-version", type=click.IntRange(1, 3), default=2, show_default=True)
 @click.option("--location", metavar="URI", help="Where its files go; a folder of the warehouse else.")
-@click.option("--create-namespace", is_flag=True, help="Make the namespace too where it is missing.")
+@namespace_option
 @commit_options
 @common_options
 @pass_settings
@@ -59,7 +62,7 @@ def create(
     columns = _columns(schema, like)
     with settings.write() as catalog:
         if create_namespace:
-            _make_namespace(catalog, identifier_tuple(table)[:-1])
+            make_namespace(catalog, table)
         made = catalog.create_table(
             table,
             columns,
@@ -83,17 +86,27 @@ def create(
 @click.option("--sql", metavar="QUERY", required=True, help="What its rows are.")
 @click.option("--dialect", default=DUCKDB, show_default=True, help="Whose SQL that is, as spark or trino.")
 @click.option("--replace", is_flag=True, help="Give a view that is there this query, as a new version.")
+@namespace_option
 @commit_options
 @common_options
 @pass_settings
 def create_view(
-    settings: Settings, view: str, sql: str, dialect: str, replace: bool, message: str | None, author: str | None
+    settings: Settings,
+    view: str,
+    sql: str,
+    dialect: str,
+    replace: bool,
+    create_namespace: bool,
+    message: str | None,
+    author: str | None,
 ) -> None:
     """Make a view of a query.
 
     Names without a namespace in the query are those of the view's own.
     """
     with settings.write() as catalog:
+        if create_namespace:
+            make_namespace(catalog, view)
         made = catalog.create_view(view, sql, dialect=dialect, replace=replace, message=message, author=author)
         text = ViewText(made)
         if settings.as_json:
@@ -160,8 +173,3 @@ def _columns(schema: str | None, like: Path | None) -> Schema | pa.Schema:
         return parse_schema(schema)
     assert like is not None, "one of both was given"
     return file_schema(like)
-
-
-def _make_namespace(catalog: Catalog, levels: tuple[str, ...]) -> None:
-    with contextlib.suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(levels)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable
 
 import click
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.moments import milliseconds_of
 
 
 def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -15,14 +17,12 @@ def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None)
     if text.lstrip("-").isdecimal():
         return int(text)
     try:
-        time = dt.datetime.fromisoformat(text)
-    except ValueError as e:
+        return milliseconds_of(text, "time")
+    except ValidationError as e:
         raise click.BadParameter(
             f"{text!r} is no time; write '2013-05-01', '2013-05-01T12:00:00Z' or milliseconds since 1970",
             param=parameter,
         ) from e
-    time = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
-    return (time - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
 
 
 def pairs(_: click.Context, parameter: click.Parameter, texts: Iterable[str]) -> dict[str, str]:

@@ -67,6 +67,8 @@ class DeleteCache:
         Raises MissingFileError or CorruptFileError naming the delete file.
         """
         path = same_file(storage, data_file)
+        if len(vectors := [d for d in deletes if d.is_deletion_vector]) > 1:
+            raise CorruptFileError(f"{data_file} has {len(vectors)} deletion vectors, of which there can be one (D2)")
         with self._lock:
             found = [self._of_file(storage, d, path) for d in deletes if d.content is _POSITION_DELETES]
         found = [f for f in found if len(f)]
@@ -82,7 +84,13 @@ class DeleteCache:
     def _vector(self, storage: Storage, d: ContentFile) -> Positions:
         key = (d.file_path, d.content_offset)
         if key not in self._vectors:
-            self._vectors[key] = decode_deletion_vector(_blob(storage, d), d.file_path)
+            found = decode_deletion_vector(_blob(storage, d), d.file_path)
+            if len(found) != d.record_count:
+                raise CorruptFileError(
+                    f"{d.file_path}: the deletion vector of {d.referenced_data_file} should hold {d.record_count} "
+                    f"positions, found {len(found)}"
+                )
+            self._vectors[key] = found
         return self._vectors[key]
 
     def _position_file(self, storage: Storage, d: ContentFile) -> Mapping[str, Positions]:

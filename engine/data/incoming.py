@@ -7,11 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from icecore.engine.errors import ValidationError
+from icecore.engine.data.python_rows import rows_to_arrow
+from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.spec.schema import Schema
 
 
-def to_arrow(data: Any) -> pa.Table | pa.RecordBatch | pa.RecordBatchReader:
-    """Arrow, DuckDB relations, polars and pandas frames, and lists of dicts, as Arrow. Raises ValidationError."""
+def to_arrow(data: Any, schema: Schema) -> pa.Table | pa.RecordBatch | pa.RecordBatchReader:
+    """Arrow, DuckDB relations, polars and pandas frames, and lists of dicts, as Arrow. Raises ValidationError.
+
+    What comes out is yet to be made to fit the schema.
+    """
     if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         return data
     try:
@@ -20,8 +25,10 @@ def to_arrow(data: Any) -> pa.Table | pa.RecordBatch | pa.RecordBatchReader:
         if type(data).__module__.startswith("pandas"):
             return pa.Table.from_pandas(data, preserve_index=False)
         if isinstance(data, Sequence) and not isinstance(data, str) and all(isinstance(r, Mapping) for r in data):
-            return pa.Table.from_pylist(list(data))
-    except (pa.ArrowException, TypeError, ValueError) as e:
+            return rows_to_arrow(data, schema)
+    except IcecoreError:
+        raise
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
         raise ValidationError(f"the data can't be made into Arrow: {e}") from e
     raise ValidationError(
         f"rows must be Arrow, pandas, polars, a DuckDB relation, a Spark DataFrame or a list of dicts, "

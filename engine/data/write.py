@@ -145,7 +145,8 @@ def _pieces(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa
     if isinstance(data, pa.Table):
         rows = max(1, int(_TABLE_PIECE_BYTES * data.num_rows / max(1, data.nbytes)))
         for start in range(0, max(1, data.num_rows), rows):
-            yield data.slice(start, rows)
+            # A table without columns does not know where it ends.
+            yield data.slice(start, min(rows, data.num_rows - start))
         return
     if isinstance(data, pa.RecordBatchReader):
         yield pa.Table.from_batches([], schema=data.schema)

@@ -46,6 +46,8 @@ from icecore.engine.spec.types import (
     FixedType,
     IntegerType,
     PrimitiveType,
+    TimestampNanoType,
+    TimestamptzNanoType,
     TimeType,
     parse_primitive,
 )
@@ -230,6 +232,9 @@ def _transformed(transform: Transform, inner: Term) -> Term:
 def _typed(result_type: PrimitiveType | None, value: Any) -> Any:
     """A JSON value that needs its column's type to be understood."""
     whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole and isinstance(result_type, (TimestampNanoType, TimestamptzNanoType)):
+        # Microseconds, as for the other timestamps: Java's literal is the same long for both.
+        return TypedValue(result_type, value * 1000)
     if whole and isinstance(result_type, (DateType, TimeType, *TIMESTAMP_TYPES)):
         return TypedValue(result_type, value)
     if isinstance(value, str) and isinstance(result_type, (FixedType, BinaryType)):

@@ -95,8 +95,8 @@ def _inclusive(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression |
             return _among(_Op.IN, part, _transformed(p, f))
         case TruncateTransform(width=width) if isinstance(_source(p), (StringType, BinaryType)):
             return _inclusive_prefix(p, f, part, width)
-        case TruncateTransform():
-            return _inclusive_order(p, f, part)
+        case TruncateTransform(width=width):
+            return _including_wrapped(_inclusive_order(p, f, part), _wrapped(_source(p), width))
         case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
             return _including_old_times(_inclusive_order(p, f, part), p)
         case _:
@@ -109,8 +109,8 @@ def _strict(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression | No
             return _among(_Op.NOT_IN, part, _transformed(p, f))
         case TruncateTransform(width=width) if isinstance(_source(p), (StringType, BinaryType)):
             return _strict_prefix(p, f, part, width)
-        case TruncateTransform():
-            return _strict_order(p, f, part)
+        case TruncateTransform(width=width):
+            return _excluding_wrapped(_strict_order(p, f, part), _wrapped(_source(p), width))
         case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
             return _excluding_old_times(_strict_order(p, f, part), p)
         case _:
@@ -233,6 +233,35 @@ def _not_starting(part: BoundTerm, prefix: str, width: int) -> Expression | None
     if len(prefix) >= width:
         return Predicate(_Op.NOT_EQ, part, (prefix[:width],))
     return Predicate(_Op.NOT_STARTS_WITH, part, (prefix,)) if prefix else None
+
+
+def _wrapped(source: PrimitiveType, width: int) -> int | None:
+    """What Java truncates the least values of int or long to, where the result lies below the type's range.
+
+    It comes in again at the other end: with a width of 10 Java's partition of -2147483648 is 2147483646.
+    """
+    if not isinstance(source, (IntegerType, LongType)):
+        return None
+    least = source.min // width * width
+    return None if least == source.min else least - 2 * source.min
+
+
+def _including_wrapped(projected: Expression | None, wrapped: int | None) -> Expression | None:
+    """Makes room for the least values, which Java's files have in a high partition."""
+    if wrapped is None or not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
+        return projected
+    if projected.op is not _Op.LT_EQ or not _fits(projected):
+        return projected
+    return or_(projected, Predicate(_Op.EQ, projected.term, (wrapped,)))
+
+
+def _excluding_wrapped(projected: Expression | None, wrapped: int | None) -> Expression | None:
+    """The strict side of the same: a high partition may be that of the least values."""
+    if wrapped is None or not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
+        return projected
+    if projected.op is not _Op.GT or not _fits(projected):
+        return projected
+    return and_(projected, Predicate(_Op.NOT_EQ, projected.term, (wrapped,)))
 
 
 def _has_old_times(p: Predicate, part: BoundTerm) -> bool:

@@ -33,6 +33,7 @@ from icecore.engine.spec.partition import PartitionField, PartitionSpec, fields_
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import PrimitiveType
 
+_FORMATS = frozenset(map(str, FileFormat))
 CONTENT_NAMES = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
 
 
@@ -147,6 +148,9 @@ def check_entries(table: pa.Table, where: str) -> pa.Table:
         found = set(table[name].unique().to_pylist()) - set(known)
         if found:
             raise CorruptFileError(f"{where}: {name} must be one of {[int(k) for k in known]}, found {sorted(found)}")
+    formats = set(table["file_format"].unique().to_pylist())
+    if strange := sorted(f for f in formats if f.upper() not in _FORMATS):
+        raise CorruptFileError(f"{where}: file_format must be one of {', '.join(sorted(_FORMATS))}, found {strange}")
     return table
 
 

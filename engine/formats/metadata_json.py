@@ -79,7 +79,7 @@ def table_metadata_from_json(data: bytes | str) -> TableMetadata:
 
 def decompress(data: bytes | str) -> bytes | str:
     """The JSON text of a metadata file, whichever way its name says that it is stored."""
-    if isinstance(data, str) or not data.startswith(GZIP_MAGIC):
+    if not isinstance(data, bytes) or not data.startswith(GZIP_MAGIC):
         return data
     try:
         return gzip.decompress(data)
@@ -96,6 +96,8 @@ def table_metadata_from_dict(obj: dict[str, Any]) -> TableMetadata:
     orders, default_order_id = _sort_orders(obj, version)
     snapshots = _each(obj, "snapshots", Snapshot.from_dict)
     _check_unique("snapshot", [s.snapshot_id for s in snapshots])
+    last_sequence_number = _required_from(2, version, obj, "last-sequence-number", int, 0)
+    _check_snapshots(snapshots, version, last_sequence_number)
     current = get(obj, "current-snapshot-id", int, WHERE, None)
     current = None if current == NO_SNAPSHOT else current
     highest_partition_id = max(s.last_assigned_field_id for s in specs)
@@ -112,7 +114,7 @@ def table_metadata_from_dict(obj: dict[str, Any]) -> TableMetadata:
         last_partition_id=_required_from(2, version, obj, "last-partition-id", int, highest_partition_id),
         sort_orders=orders,
         default_sort_order_id=default_order_id,
-        last_sequence_number=_required_from(2, version, obj, "last-sequence-number", int, 0),
+        last_sequence_number=last_sequence_number,
         properties=get_str_map(obj, "properties", WHERE, {}),
         current_snapshot_id=current,
         snapshots=snapshots,
@@ -121,8 +123,8 @@ def table_metadata_from_dict(obj: dict[str, Any]) -> TableMetadata:
         refs=_refs(obj, current),
         statistics=_each(obj, "statistics", StatisticsFile.from_dict),
         partition_statistics=_each(obj, "partition-statistics", PartitionStatisticsFile.from_dict),
-        # Early v3 writers left next-row-id out; 0 is what an upgrade starts with (RL7).
-        next_row_id=get(obj, "next-row-id", int, WHERE, 0) if version >= 3 else None,
+        # Early v3 writers left next-row-id out; an upgrade starts with 0 (RL7), and no id is given twice (RL4).
+        next_row_id=get(obj, "next-row-id", int, WHERE, _rows_numbered(snapshots)) if version >= 3 else None,
         encryption_keys=_each(obj, "encryption-keys", EncryptedKey.from_dict),
         extra=unknown(obj, _KNOWN),
     )
@@ -141,6 +143,25 @@ def _check_unique(what: str, ids: list[int]) -> None:
     repeated = {i for i in ids if ids.count(i) > 1} if len(set(ids)) != len(ids) else None
     if repeated:
         raise ValidationError(f"{WHERE}: {what} ids repeat: {sorted(repeated)}")
+
+
+def _rows_numbered(snapshots: tuple[Snapshot, ...]) -> int:
+    return max(((s.first_row_id or 0) + (s.added_rows or 0) for s in snapshots), default=0)
+
+
+def _check_snapshots(snapshots: tuple[Snapshot, ...], version: int, last: int) -> None:
+    """Raises ValidationError for a snapshot without manifests, or one beyond the table (L3).
+
+    It would be empty by mistake; the next one would be numbered as it, or before it.
+    """
+    for s in snapshots:
+        if s.manifest_list is None and s.manifests is None:
+            raise ValidationError(f"{WHERE}: snapshot {s.snapshot_id} has neither manifest-list nor manifests")
+        if version > 1 and s.sequence_number > last:
+            raise ValidationError(
+                f"{WHERE}: snapshot {s.snapshot_id} has sequence number {s.sequence_number}, above the "
+                f"last-sequence-number {last}"
+            )
 
 
 def _schemas(obj: dict[str, Any], version: int) -> tuple[tuple[Schema, ...], int]:
@@ -178,6 +199,7 @@ def _sort_orders(obj: dict[str, Any], version: int) -> tuple[tuple[SortOrder, ..
     if version == 1 and obj.get("sort-orders") is None:
         return (UNSORTED,), UNSORTED.order_id
     orders = _each(obj, "sort-orders", SortOrder.from_dict) if "sort-orders" in obj else None
+    _check_unique("sort order", [o.order_id for o in orders or ()])
     if orders is None:
         raise ValidationError(f"{WHERE} lacks the required field 'sort-orders'")
     default = get(obj, "default-sort-order-id", int, WHERE, 0 if version == 1 else ...)

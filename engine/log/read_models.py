@@ -160,6 +160,12 @@ class ReadModels:
         if names or inner:
             inside = names[0][0] if names else dotted(inner[0])
             raise NamespaceNotEmptyError(f"the namespace {dotted(namespace)!r} is not empty: it holds {inside!r}")
+        name = dotted(namespace)
+        below = name + SEPARATOR
+        shared = self._store.row(MODELS, "iceberg_table_below", catalog=self.catalog_name, namespace=name, below=below)
+        if shared is not None:
+            found = f"{shared['table_namespace']}.{shared['table_name']}"
+            raise NamespaceNotEmptyError(f"the namespace {name!r} is not empty: another engine made {found!r} in it")
 
     def names_in(self, namespace: tuple[str, ...], kind: str | None = None) -> list[tuple[str, str]]:
         """(name, stream) of the tables or views directly in a namespace."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -12,12 +13,23 @@ from icecore.engine.errors import ValidationError
 T = TypeVar("T")
 
 _MISSING = object()
+_IDS = {
+    *("id", "element-id", "key-id", "value-id", "schema-id", "current-schema-id", "last-column-id", "spec-id"),
+    *("field-id", "source-id", "default-spec-id", "last-partition-id", "order-id", "default-sort-order-id"),
+    *("version-id", "current-version-id"),
+}
+"""Where a number is an int of 32 bits in every format; others are longs."""
 
 
 def loads(data: bytes | str, what: str) -> dict[str, Any]:
-    """The JSON object in `data`; raises ValidationError naming `what` where it is not one."""
+    """The JSON object in `data`; raises ValidationError naming `what` where it is not one.
+
+    A byte order mark before it is left aside, as Java's parser does.
+    """
+    if not isinstance(data, (bytes, str)):
+        raise ValidationError(f"{what} must be JSON as bytes or text, found {type(data).__name__}")
     try:
-        value = orjson.loads(data)
+        value = orjson.loads(data.removeprefix("\ufeff") if isinstance(data, str) else data.removeprefix(BOM_UTF8))
     except orjson.JSONDecodeError as e:
         raise ValidationError(f"{what} is not valid JSON: {e}") from e
     if not isinstance(value, dict):
@@ -40,7 +52,27 @@ def get(obj: Any, key: str, kind: type[T] | tuple[type[T], ...], where: str, def
         raise ValidationError(
             f"{where}: field {key!r} must be {names}, found {type(value).__name__} {str(value)[:60]!r}"
         )
+    return _within_range(value, key, where) if isinstance(value, int) else value
+
+
+def _within_range(value: int, key: str, where: str) -> int:
+    if key.endswith("snapshot-id"):
+        # There are tables with one that has 64 bits without a sign.
+        return value
+    bits = 31 if key in _IDS else 63
+    if not -(2**bits) <= value < 2**bits:
+        raise ValidationError(f"{where}: field {key!r} must have {bits + 1} bits at most, found {value}")
     return value
+
+
+def get_ints(obj: Any, key: str, where: str, default: Any = _MISSING) -> tuple[int, ...]:
+    """A JSON array of ids."""
+    values = get_list(obj, key, where, default)
+    for v in values:
+        if not isinstance(v, int) or isinstance(v, bool):
+            raise ValidationError(f"{where}: {key!r} must hold whole numbers, found {type(v).__name__} {str(v)[:60]!r}")
+        _within_range(v, "id", where)
+    return tuple(values)
 
 
 def get_list(obj: Any, key: str, where: str, default: Any = _MISSING) -> list[Any]:

@@ -13,7 +13,7 @@ from attrs import define, evolve, field
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec import single_value
-from icecore.engine.spec.json_reader import get, get_list, unknown
+from icecore.engine.spec.json_reader import get, get_ints, get_list, unknown
 from icecore.engine.spec.types import (
     DoubleType,
     FloatType,
@@ -188,11 +188,10 @@ class Schema:
             raise ValidationError(f"a schema must be of type struct, found {obj['type']!r}")
         struct = type_from_json(obj)
         assert isinstance(struct, StructType)
-        ids = get_list(obj, "identifier-field-ids", "schema", default=[])
         return cls(
             struct.fields,
             get(obj, "schema-id", int, "schema", default_id),
-            tuple(ids),
+            get_ints(obj, "identifier-field-ids", "schema", default=[]),
             unknown(obj, _SCHEMA_KEYS),
         )
 
@@ -374,7 +373,10 @@ def _default(field_type: Type, value: Any, where: str) -> Any:
 
 
 def check_format_version(schema: Schema, format_version: int) -> None:
-    """Raises ValidationError where the schema has what the version doesn't (T1, T9), or a reserved field id (T4)."""
+    """Raises ValidationError where the schema has what the version doesn't (T1, T9), or breaks T2 or T4.
+
+    That is a required column of type unknown, or a reserved field id.
+    """
     for f in walk(schema.fields):
         t: IcebergType = f.field_type
         if f.field_id > MAX_FIELD_ID:
@@ -386,6 +388,8 @@ def check_format_version(schema: Schema, format_version: int) -> None:
                 f"column {schema.name_of(f.field_id)!r} has type {t}, which needs format version "
                 f"{t.min_format_version}; the table has {format_version}"
             )
+        if f.required and isinstance(t, UnknownType):
+            raise ValidationError(f"column {schema.name_of(f.field_id)!r} of type unknown must be optional (T2)")
         if format_version < 3 and f.initial_default is not None:
             raise ValidationError(
                 f"column {schema.name_of(f.field_id)!r} has a default, which needs format version 3; "

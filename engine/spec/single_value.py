@@ -282,7 +282,7 @@ def from_json(iceberg_type: Type, value: Any) -> Any:
         return None
     try:
         return _from_json(iceberg_type, value)
-    except (InvalidOperation, ValueError, AttributeError, TypeError, KeyError) as e:
+    except (InvalidOperation, ValueError, AttributeError, TypeError, KeyError, OverflowError) as e:
         if isinstance(e, ValidationError):
             raise
         raise ValidationError(f"{value!r} is not a JSON value of type {iceberg_type}: {e}") from e
@@ -299,7 +299,8 @@ def _from_json(iceberg_type: Type, value: Any) -> Any:
             return value
         case FloatType() | DoubleType():
             _expect(isinstance(value, (int, float)) and not isinstance(value, bool), iceberg_type, value)
-            return float(value)
+            # Java writes a float with as few digits as tell it from other floats: the nearest double is another number.
+            return _FLOAT.unpack(_FLOAT.pack(float(value)))[0] if isinstance(iceberg_type, FloatType) else float(value)
         case DecimalType(scale=scale):
             _expect(isinstance(value, str), iceberg_type, value)
             return unscaled_to_decimal(decimal_to_unscaled(Decimal(value), scale), scale)

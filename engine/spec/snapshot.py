@@ -158,8 +158,11 @@ class SnapshotRef:
             raise ValidationError("a tag can't have min-snapshots-to-keep or max-snapshot-age-ms")
         for name in ("min_snapshots_to_keep", "max_snapshot_age_ms", "max_ref_age_ms"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValidationError(f"{name.replace('_', '-')} must be positive, found {value}")
+            bits = 31 if name == "min_snapshots_to_keep" else 63
+            if value is not None and not 0 < value < 2**bits:
+                raise ValidationError(
+                    f"{name.replace('_', '-')} must be positive and at most {2**bits - 1}, found {value}"
+                )
 
     def to_dict(self) -> dict[str, Any]:
         out: dict[str, Any] = {"snapshot-id": self.snapshot_id, "type": str(self.type)}

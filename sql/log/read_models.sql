@@ -158,6 +158,13 @@ SELECT stream, stream_version, position, event_hash, state FROM checkpoint ORDER
 SELECT metadata_location FROM iceberg_tables
 WHERE catalog_name = $catalog AND table_namespace = $namespace AND table_name = $name;
 
+-- name: iceberg_table_below
+-- One of the tables and views that other engines see in a namespace, or in one inside of it: `below` ends in a dot.
+SELECT table_namespace, table_name FROM iceberg_tables
+WHERE catalog_name = $catalog
+  AND (table_namespace = $namespace OR substr(table_namespace, 1, length($below)) = $below)
+LIMIT 1;
+
 -- name: put_iceberg_table
 INSERT INTO iceberg_tables
     (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)

@@ -154,7 +154,7 @@ def test_refs(face: Face) -> None:
     assert [ids_of(table, ref=r) for r in ("main", "dev", "start")] == [[1, 3], [2], [1]]
     calls: list[Callable[[icecore.Table], Any]] = [
         lambda t: t.append(rows(4), branch="start"),
-        lambda t: t.append(rows(4), branch="none"),
+        lambda t: t.append(rows(4), branch=""),
         lambda t: t.manage_snapshots().create_tag(first, "dev").commit(),
         lambda t: t.manage_snapshots().create_tag(12345, "x").commit(),
         lambda t: t.manage_snapshots().remove_branch("main").commit(),
@@ -163,6 +163,9 @@ def test_refs(face: Face) -> None:
     for call in calls:
         with pytest.raises(IcecoreError):
             call(face().load_table("a.t"))
+    face().load_table("a.t").append(rows(4), branch="new")
+    assert ids_of(face().load_table("a.t"), ref="new") == [1, 3, 4]
+    face().load_table("a.t").manage_snapshots().remove_branch("new").commit()
     face().load_table("a.t").manage_snapshots().rollback_to_snapshot(first).commit()
     assert ids_of(face().load_table("a.t")) == [1]
     face().load_table("a.t").manage_snapshots().set_current_snapshot(ref_name="dev").commit()
@@ -194,4 +197,5 @@ def test_sql_sees_what_is_there(face: Face) -> None:
     assert face().sql("SELECT records, data_files FROM tables WHERE name = $name", {"name": "t"}).to_pylist() == [
         {"records": 2, "data_files": 1}
     ]
+    assert face().sql("SELECT records FROM tables WHERE name = ?", ["t"]).to_pylist() == [{"records": 2}]
     assert face().sql("SELECT sum(record_count) AS n FROM files").to_pylist() == [{"n": 2}]

@@ -41,7 +41,7 @@ def check(counts: Counts, at_least: int) -> None:
 
 
 @pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)
-@pytest.mark.parametrize("operation", ["append", "transaction over two tables"])
+@pytest.mark.parametrize("operation", ["append", "transaction over two tables", "transaction that makes a namespace"])
 def test_killed_at_steps_of_a_commit(place: Path, counts: Counts, setting: Setting, operation: str) -> None:
     """SIGKILL at steps of a commit and of writing its files: all is there, once, or nothing is."""
     kills.kill_at_each_step(place, counts, setting, every=9, names=(operation,))

@@ -13,16 +13,22 @@ from icecore.engine.schema_text import parse_schema
     [
         "boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "timestamp_ns",
         "timestamptz_ns", "string", "uuid", "binary", "unknown", "variant", "geometry", "geography", "fixed[16]",
-        "decimal(9, 2)", "geography(OGC:CRS84, karney)",
+        "decimal(9, 2)", "geography(OGC:CRS84, karney)", "geometry(srid:4326)", "geography(srid:4326, vincenty)",
     ],
 )  # fmt: skip
 def test_every_primitive_type_by_its_own_name(text: str) -> None:
-    """At the top, in a list and in a struct."""
-    written = text.replace("OGC:CRS84", "'OGC:CRS84'").replace("karney", "'karney'")
-    schema = parse_schema(f"a {written}, b list<{written}>, c struct<x: {written}>")
-    assert str(schema.find_field("a").field_type) == text
-    assert str(schema.find_field("b.element").field_type) == text
-    assert str(schema.find_field("c.x").field_type) == text
+    """T6: at the top, in a list and in a struct; a reference system may stand in quotes."""
+    for written in (text, text.replace("OGC:CRS84", "'OGC:CRS84'").replace("karney", "'karney'")):
+        schema = parse_schema(f"a {written}, b list<{written}>, c struct<x: {written}>")
+        assert str(schema.find_field("a").field_type) == text
+        assert str(schema.find_field("b.element").field_type) == text
+        assert str(schema.find_field("c.x").field_type) == text
+
+
+def test_a_reference_system_in_quotes_of_others_stays() -> None:
+    """In a comment, or in a column's name."""
+    schema = parse_schema("g geometry(srid:1) comment 'not geometry(srid:2)', \"geometry(srid:3\" long")
+    assert [(f.name, f.doc) for f in schema.fields] == [("g", "not geometry(srid:2)"), ("geometry(srid:3", None)]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import icecore
 from icecore.engine.file_follower import MaterializationWarning
 
 from .children import FAILED, Say, in_child
-from .model import Model, difference, observe
+from .model import Model, difference, full_name, observe
 from .operations import Operation
 
 BEFORE, AFTER = "before", "after"
@@ -98,7 +98,7 @@ def peer_problems(folder: str, expected: Model) -> list[str]:
     out = []
     try:
         for name, table in expected.tables:
-            ids = sorted(peer.load_table(("ns", name)).scan().to_arrow()["id"].to_pylist())
+            ids = sorted(peer.load_table(full_name(name)).scan().to_arrow()["id"].to_pylist())
             if tuple(ids) != table.ids:
                 out.append(f"PyIceberg reads {ids} of {name}, expected {list(table.ids)}")
     finally:

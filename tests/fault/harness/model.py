@@ -31,7 +31,7 @@ Named: TypeAlias = "tuple[tuple[str, TableModel], ...]"
 
 @frozen
 class Model:
-    """All tables and views by name, and the namespaces."""
+    """All tables and views by name, and the namespaces. What lies in `ns` is named without it, all else in full."""
 
     tables: Named = ()
     views: tuple[tuple[str, str], ...] = ()
@@ -57,10 +57,20 @@ def observe(catalog: icecore.Catalog) -> Model:
         found = table.scan(selected_fields=("id", "name")).to_arrow()
         ids = [i if n == f"n{i}" else -1 for i, n in zip(*(c.to_pylist() for c in found.columns), strict=True)]
         columns = tuple(f.name for f in table.schema().fields)
-        tables[table.name()[-1]] = TableModel(tuple(sorted(ids)), columns, table.properties.get(MARK))
+        tables[short_name(table.name())] = TableModel(tuple(sorted(ids)), columns, table.properties.get(MARK))
     views = {v.name()[-1]: v.sql_for("duckdb").sql for v in catalog.views()}
     namespaces = tuple(".".join(n) for n in catalog.all_namespaces())
     return Model(tuple(sorted(tables.items())), tuple(sorted(views.items())), namespaces)
+
+
+def short_name(identifier: tuple[str, ...]) -> str:
+    """How the model calls a table."""
+    return ".".join(identifier[1:] if identifier[0] == "ns" else identifier)
+
+
+def full_name(name: str) -> tuple[str, ...]:
+    """The other way round."""
+    return tuple(name.split(".")) if "." in name else ("ns", name)
 
 
 def difference(expected: Model, found: Model) -> str:

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 
 import icecore
 
-from .model import MARK, Model, TableModel
+from .model import MARK, Model, TableModel, full_name
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 SCHEMES = ("metastore", "filesystem")
@@ -156,7 +156,7 @@ def _create(model: Model, number: int, key: str) -> Operation:
 
 
 def _extras(model: Model) -> list[str]:
-    return [name for name, _ in model.tables if name not in ("t", "u")]
+    return [name for name, _ in model.tables if name not in ("t", "u") and "." not in name]
 
 
 def _drop(model: Model, number: int, key: str) -> Operation:
@@ -221,6 +221,39 @@ def _namespace(model: Model, number: int, key: str) -> Operation:
     return Operation("create namespace", lambda c: c.create_namespace(name), after)
 
 
+def _joint_namespace(model: Model, number: int, key: str) -> Operation:
+    """A namespace is made with a table in it; where there is one, the table is moved out and the namespace dropped."""
+    elsewhere = [name for name, _ in model.tables if "." in name]
+    if not elsewhere:
+        return _namespace_with_table(model, number, key)
+    old, new = elsewhere[0], f"m{number}"
+    left = tuple(n for n in model.namespaces if n != old.split(".")[0])
+    after = evolve(model.put(old, None).put(new, model.table(old)), namespaces=left)
+
+    def run(catalog: icecore.Catalog) -> None:
+        with catalog.transaction(idempotency_key=key) as transaction:
+            transaction.rename_table(full_name(old), ("ns", new))
+            transaction.drop_namespace(full_name(old)[:-1])
+
+    return Operation("transaction that drops a namespace", run, after, (2,), key)
+
+
+def _namespace_with_table(model: Model, number: int, key: str) -> Operation:
+    namespace = f"ns{number}"
+    after = model.put(f"{namespace}.x", TableModel((number,))).put("t", model.table("t").plus(number))
+    after = evolve(after, namespaces=tuple(sorted((*model.namespaces, namespace))))
+
+    def run(catalog: icecore.Catalog) -> None:
+        with catalog.transaction(idempotency_key=key) as transaction:
+            transaction.create_namespace(namespace, {"owner": "harness"})
+            new = transaction.create_table((namespace, "x"), SCHEMA, properties=dict(_common(catalog)))
+            new.append(rows(number))
+            transaction.update_namespace_properties(namespace, updates={"tables": "1"})
+            transaction.table("ns.t").append(rows(number))
+
+    return Operation("transaction that makes a namespace", run, after, (5,), key)
+
+
 def _materialize(model: Model, number: int, key: str) -> Operation:
     return Operation("materialize", lambda c: c.materialize(), model, tuple(range(20)))
 
@@ -252,12 +285,13 @@ MAKERS: tuple[Maker, ...] = (
     _view,
     _new_view,
     _namespace,
+    _joint_namespace,
     _materialize,
     _checkpoint,
     _rebuild,
 )
 # Most of what is done to a warehouse is appends and deletes; those that only follow the log are rare.
-WEIGHTS = (6, 3, 3, 2, 2, 1, 1, 3, 1, 1, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1)
+WEIGHTS = (6, 3, 3, 2, 2, 1, 1, 3, 1, 1, 1, 2, 1, 1, 1, 1, 1, 2, 2, 1, 1)
 APPEND = MAKERS[0]
 
 

@@ -368,3 +368,25 @@ def test_resolve_ends_a_conflict(run: Run, run_json: RunJson, warehouse: Path, o
     assert "goes on from the log" in run("resolve", orders, "--keep", "log", "-m", "ours is right").stdout
     with icecore.open(warehouse) as catalog:
         assert catalog.load_table(orders).properties["a"] == "ours"
+
+
+def test_namespaces_can_be_made_by_every_command_that_names_something(
+    run: Run, run_json: RunJson, tmp_path: Path
+) -> None:
+    """Without the library: a warehouse can be filled from the shell alone."""
+    run("init")
+    made = run_json("create", "a.t", "--schema", "id long", "--create-namespace")
+    run("create-view", "b.v", "--sql", "SELECT 1 AS x", "--create-namespace")
+    run("register", "c.d.t", made["metadata_location"], "--create-namespace")
+    assert "no namespace 'e'" in run("register", "e.t", made["metadata_location"], code=1).stderr
+    assert {row["name"] for row in run_json("ls")} == {"a.t", "b.v", "c.d.t"}
+
+
+def test_append_makes_a_branch(run: Run, orders: str, run_json: RunJson, tmp_path: Path) -> None:
+    """From main; a file without rows appends nothing to it."""
+    file = tmp_path / "more.json"
+    file.write_text('{"id": 7}\n{"id": 8, "note": "new"}\n')
+    before = len(run_json("show", orders))
+    assert run_json("append", orders, str(file), "--branch", "dev")["rows"] == 2
+    assert len(run_json("show", orders)) == before
+    assert len(run_json("show", orders, "--ref", "dev")) == before + 2

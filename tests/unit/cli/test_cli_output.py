@@ -46,6 +46,12 @@ def test_numbers_too_long_for_json_are_text() -> None:
     assert plain(Decimal("NaN")) == "NaN"
 
 
+def test_numbers_that_json_lacks_are_text() -> None:
+    """Null would say that there is no value."""
+    assert plain([float("nan"), float("inf"), {"x": float("-inf")}]) == ["NaN", "Infinity", {"x": "-Infinity"}]
+    assert cell({"x": float("inf")}) == '{"x":"Infinity"}'
+
+
 def test_json_of_every_kind_of_column(capsys: pytest.CaptureFixture[str]) -> None:
     """Times in ISO 8601, maps as objects, times that Python has no value for as text."""
     table = pa.table(
@@ -65,7 +71,7 @@ def test_json_of_every_kind_of_column(capsys: pytest.CaptureFixture[str]) -> Non
     assert str(2**62) in row["far"]
     assert row["m"] == {"1": "02"}
     assert row["l"] == [{"a": {"k": "v"}}]
-    assert row["f"] is None
+    assert row["f"] == "NaN"
 
 
 def test_text_says_what_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,9 @@ def content_file(path: Path, content: DataFileContent = DataFileContent.DATA, **
     size = path.stat().st_size if path.exists() else 0
     file_format = FileFormat(more.pop("file_format", "PARQUET"))
     location = more.pop("location", f"file://{path}")
-    return ContentFile(content, location, file_format, 0, more.pop("partition", ()), 0, size, **more)
+    return ContentFile(
+        content, location, file_format, 0, more.pop("partition", ()), more.pop("record_count", 0), size, **more
+    )
 
 
 def data_file(path: Path, table: pa.Table, *, rows_per_group: int = 1000, **more: Any) -> ContentFile:
@@ -57,6 +59,7 @@ def deletion_vector(path: Path, positions: Sequence[int], before: bytes = b"PFA1
         path,
         DataFileContent.POSITION_DELETES,
         file_format="PUFFIN",
+        record_count=len(positions),
         content_offset=len(before),
         content_size_in_bytes=len(blob),
     )

@@ -124,6 +124,22 @@ def test_d5_broken_vectors_are_named(tmp_path: Path) -> None:
         left(file, vector)
 
 
+def test_d5_a_vector_has_as_many_positions_as_its_entry_says(tmp_path: Path) -> None:
+    """Java refuses another number too: one of both is wrong, and counts from metadata would be."""
+    file = numbered(tmp_path / "f.parquet")
+    vector = deletion_vector(tmp_path / "v.puffin", [0, 3, 9])
+    with pytest.raises(CorruptFileError, match=r"v\.puffin.* should hold 4 positions, found 3"):
+        left(file, evolve(vector, record_count=4))
+
+
+def test_d2_a_file_has_one_vector(tmp_path: Path) -> None:
+    """Which of two counts can't be told, so neither is applied by guessing."""
+    file = numbered(tmp_path / "f.parquet")
+    two = [deletion_vector(tmp_path / f"{n}.puffin", [n]) for n in range(2)]
+    with pytest.raises(CorruptFileError, match=r"f\.parquet has 2 deletion vectors"):
+        left(file, *two)
+
+
 def keys(schema: Schema, **columns: list[Any]) -> pa.Table:
     fields = [f for f in schema_to_arrow(schema) if f.name in columns]
     return pa.table([pa.array(columns[f.name], f.type) for f in fields], schema=pa.schema(fields))

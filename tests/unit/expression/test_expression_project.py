@@ -154,3 +154,28 @@ def test_a_partition_value_beyond_its_type_is_no_reason_to_prune() -> None:
     """Truncating the least int leaves the range of int."""
     schema, spec = Schema((NestedField(1, "c", IntegerType()),)), spec_of("truncate[10]")
     assert project("c = -2147483647", schema, spec) == (TRUE, FALSE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "transform", "value", "partition"),
+    [
+        ("int", "truncate[10]", -(2**31), 2147483646),
+        ("int", "truncate[3]", -(2**31) + 1, 2147483647),
+        ("long", "truncate[10]", -(2**63) + 3, 9223372036854775806),
+        ("long", "truncate[3]", -(2**63) + 1, 9223372036854775807),
+    ],
+)
+def test_the_least_numbers_may_be_in_a_high_partition(kind: str, transform: str, value: int, partition: int) -> None:
+    """PT5, SP1, SP8: the partitions are those of Iceberg 1.11.0, whose truncation leaves the range and wraps around."""
+    source = TYPES[kind]
+    schema, spec = Schema((NestedField(1, "c", source),)), spec_of(transform)
+    for name, other in itertools.product(COMPARISONS, (value, value + 1, -21, 0, 11, 2**31 - 1)):
+        bound = bind(getattr(mine, name)("c", TypedValue(source, other)), schema)
+        inclusive, strict = project_inclusive(bound, spec, schema), project_strict(bound, spec, schema)
+        if evaluate(bound, lambda _: value):
+            assert evaluate(inclusive, lambda _: partition), (name, other)
+        elif evaluate(strict, lambda _: partition):
+            raise AssertionError((name, other))
+    below, above = project("c < 0", schema, spec)[0], project("c > 0", schema, spec)[1]
+    assert evaluate(below, lambda _: -30) and not evaluate(below, lambda _: 30)
+    assert evaluate(above, lambda _: 30) and not evaluate(above, lambda _: -30)

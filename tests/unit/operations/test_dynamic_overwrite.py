@@ -20,7 +20,8 @@ def data(*given: tuple[Any, ...]) -> pa.Table:
 
 
 def make(catalog: icecore.Catalog, *spec: str, **options: Any) -> icecore.Table:
-    return catalog.create_table("ns.t", SCHEMA, partition_spec=spec, **options)
+    table: icecore.Table = catalog.create_table("ns.t", SCHEMA, partition_spec=spec, **options)
+    return table
 
 
 def found(table: icecore.Table) -> list[tuple[Any, ...]]:

@@ -216,3 +216,50 @@ def test_rename_and_retention(catalog: icecore.Catalog) -> None:
         table.manage_snapshots().set_min_snapshots_to_keep("v1", 1).commit()
     with pytest.raises(ValidationError, match="positive"):
         table.manage_snapshots().set_max_ref_age_ms("v1", 0).commit()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"min_snapshots_to_keep": 2**31}, {"max_snapshot_age_ms": 2**63}, {"max_ref_age_ms": 2**63}], ids=str
+)
+def test_settings_that_java_could_not_read_are_refused(catalog: icecore.Catalog, settings: dict[str, Any]) -> None:
+    """R1: Iceberg 1.11.0 reads a count as an int and ages as longs, and else refuses the whole table."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    with pytest.raises(ValidationError, match="must be positive and at most"):
+        table.manage_snapshots().create_branch(head(table).snapshot_id, "dev", **settings).commit()
+    at_most = {name: value - 1 for name, value in settings.items()}
+    table.manage_snapshots().create_branch(head(table).snapshot_id, "dev", **at_most).commit()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_branch_that_is_not_there_starts_from_main(catalog: icecore.Catalog, version: int) -> None:
+    """C1: a commit to a new branch makes it from main's head, as in Java; main stays, and the parent is main's."""
+    table = make_table(catalog, format_version=version)
+    table.append(rows(1, 2))
+    before = head(table)
+    table.append(rows(3), branch="dev")
+    assert (ids_of(table), ids_of(table, ref="dev")) == ([1, 2], [1, 2, 3])
+    made = table.metadata.snapshot_by_ref("dev")
+    assert made is not None and made.parent_snapshot_id == before.snapshot_id == head(table).snapshot_id
+    table.delete("id = 1", branch="dev")
+    table.delete("id = 2", branch="other")
+    assert [ids_of(table, ref=r) for r in ("main", "dev", "other")] == [[1, 2], [2, 3], [1]]
+    with table.transaction() as change:
+        change.append(rows(4), branch="third")
+        change.append(rows(5), branch="third")
+    assert ids_of(table, ref="third") == [1, 2, 4, 5]
+    assert catalog.verify().ok
+
+
+@pytest.mark.parametrize("name", ["", 5, None, b"x"])
+def test_a_branch_has_a_name(catalog: icecore.Catalog, name: Any) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    with pytest.raises(ValidationError, match="a branch is named by text"):
+        table.append(rows(2), branch=name)
+
+
+def test_a_branch_of_an_empty_table_can_not_be_made(catalog: icecore.Catalog) -> None:
+    """There is no snapshot that it could start from."""
+    with pytest.raises(NoSuchSnapshotError, match="no branch or tag 'dev'"):
+        make_table(catalog).append(rows(1), branch="dev")

@@ -448,3 +448,12 @@ def test_SP5_partition_keys_outlive_promotions() -> None:
     assert key_of(IntegerType(), struct.pack("<i", -5)) == key_of(LongType(), struct.pack("<q", -5))
     assert key_of(FloatType(), struct.pack("<f", 0.1)) == key_of(DoubleType(), struct.pack("<f", 0.1))
     assert key_of(DecimalType(4, 2), b"\x05") == key_of(DecimalType(9, 2), b"\x05")
+
+
+def test_SP1_a_count_below_zero_is_unknown() -> None:
+    """Some writers have -1 for what they did not count; equal ones would say that a column is null throughout."""
+    counts = {"value_counts": [(1, -1)], "null_value_counts": [(1, -1)], "nan_value_counts": [(1, -1)]}
+    known = {"value_counts": [(1, 3)], "null_value_counts": [(1, 0)], "nan_value_counts": [(1, 1)]}
+    made = widen(entries(counts, known), schema=SCHEMA, specs={0: UNPARTITIONED}).table
+    found = [made[f"{name}_1"].to_pylist() for name in ("values", "nulls", "nans")]
+    assert found == [[None, 3], [None, 0], [None, 1]]

@@ -5,7 +5,11 @@ JSON has no checksum, so a changed digit can be another valid value; `verify` fi
 
 from __future__ import annotations
 
+import copy
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -41,9 +45,74 @@ def test_cut_files(metadata: bytes) -> None:
             icecore.TableMetadata.from_json(metadata[:end])
 
 
+ODD: tuple[Any, ...] = (None, "x", "", "12", -1, 0, 99, 1.5, True, [], {}, [None], 2**31, 2**63, -(2**63) - 1, 10**30)
+
+
+def test_every_value_replaced(metadata: bytes) -> None:
+    """Each value by one of another kind, or of the same kind and out of range."""
+    whole = json.loads(metadata)
+    whole["schemas"][0]["fields"][0]["required"] = True
+    whole["schemas"][0]["identifier-field-ids"] = [1]
+    check(json.dumps(whole).encode())
+    for path in paths(whole):
+        for value in ODD:
+            changed = copy.deepcopy(whole)
+            parent = changed
+            for key in path[:-1]:
+                parent = parent[key]
+            parent[path[-1]] = value
+            check(json.dumps(changed).encode())
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in parts:
+        yield (*path, key)
+        yield from paths(inner, (*path, key))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("last-column-id",), 2**31),
+        (("last-partition-id",), 2**31),
+        (("last-updated-ms",), 2**63),
+        (("last-sequence-number",), 2**63),
+        (("last-sequence-number",), 0),
+        (("schemas", 0, "schema-id"), 2**31),
+        (("schemas", 0, "fields", 0, "id"), 2**31),
+        (("partition-specs", 0, "spec-id"), 2**31),
+        (("partition-specs", 0, "fields", 0, "field-id"), 2**31),
+        (("sort-orders", 0, "order-id"), 2**31),
+        (("snapshots", 0, "sequence-number"), 99),
+        (("snapshots", 0, "timestamp-ms"), 2**63),
+        (("snapshots", 0, "schema-id"), 2**31),
+    ],
+    ids=str,
+)
+def test_numbers_that_java_refuses_are_refused(metadata: bytes, path: tuple[Any, ...], value: int) -> None:
+    """MD1, M2: Iceberg 1.11.0's TableMetadataParser refuses each of these; the ids would fit no manifest."""
+    changed = json.loads(metadata)
+    parent = changed
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = value
+    with pytest.raises(icecore.IcecoreError, match=str(value)):
+        icecore.TableMetadata.from_json(json.dumps(changed).encode())
+
+
 def check(data: bytes) -> None:
     try:
         value = icecore.TableMetadata.from_json(data)
     except icecore.IcecoreError:
         return
     assert icecore.TableMetadata.from_json(value.to_json()) == value
+
+
+def test_row_ids_go_on_above_those_that_were_given(metadata: bytes) -> None:
+    """RL4: where an early writer left next-row-id out."""
+    changed = json.loads(metadata)
+    changed["snapshots"][0] |= {"first-row-id": 40, "added-rows": 2}
+    assert icecore.TableMetadata.from_json(json.dumps(changed).encode()).next_row_id == 1
+    del changed["next-row-id"]
+    assert icecore.TableMetadata.from_json(json.dumps(changed).encode()).next_row_id == 42

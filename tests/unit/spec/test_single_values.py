@@ -204,6 +204,20 @@ def test_values_that_do_not_fit_are_refused(kind: PrimitiveType, value: Any) -> 
         single_value.to_bytes(kind, value)
 
 
+@pytest.mark.parametrize("value", [1e-30, 0.1, 3e38, 16777217])
+def test_a_float_from_json_is_the_nearest_float(value: float) -> None:
+    """MD9: Java writes `0.1` where the float is 0.100000001490116; both must be one partition value (SP5)."""
+    read = single_value.from_json(FloatType(), value)
+    assert single_value.from_bytes(FloatType(), single_value.to_bytes(FloatType(), read)) == read
+    assert single_value.from_json(FloatType(), read) == read
+
+
+@pytest.mark.parametrize("value", [1e39, -1e300, 10**400])
+def test_a_float_from_json_that_no_float_holds_is_refused(value: float) -> None:
+    with pytest.raises(ValidationError):
+        single_value.from_json(FloatType(), value)
+
+
 STRUCT = StructType((NestedField(1, "a", IntegerType()), NestedField(2, "b", StringType())))
 JSON: list[tuple[Type, Any, Any]] = [
     (BooleanType(), True, True),

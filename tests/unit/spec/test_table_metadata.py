@@ -424,3 +424,44 @@ def test_a_builder_leaves_its_base_alone() -> None:
     builder.apply([set_main(1), {"action": "set-properties", "updates": {"c": "d"}}], 5000)
     builder.build()
     assert base == before
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_byte_order_mark_is_left_aside(compressed: bool) -> None:
+    """MD7: some editors put one there; Java's parser reads over it."""
+    plain = json.dumps(metadata(2)).encode()
+    data = b"\xef\xbb\xbf" + plain
+    assert TableMetadata.from_json(gzip.compress(data) if compressed else data) == TableMetadata.from_json(plain)
+    assert TableMetadata.from_json(data.decode()) == TableMetadata.from_json(plain)
+
+
+@pytest.mark.parametrize("given", [None, 5, {}, [], bytearray(b"{}")])
+def test_metadata_is_parsed_from_text_or_bytes_only(given: Any) -> None:
+    """Anything else is the caller's mistake, and named as such."""
+    with pytest.raises(ValidationError, match="must be JSON as bytes or text"):
+        TableMetadata.from_json(given)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_l3_no_snapshot_is_beyond_the_table(version: int) -> None:
+    """Java refuses it too: the next snapshot would take a sequence number that deletes were given already."""
+    wrong = metadata(version)
+    wrong["last-sequence-number"] = 1
+    with pytest.raises(ValidationError, match="snapshot 2 has sequence number 2, above the last-sequence-number 1"):
+        parse(wrong)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_l3_a_snapshot_names_its_manifests(version: int) -> None:
+    """One that names none would read as an empty table."""
+    wrong = metadata(version)
+    del wrong["snapshots"][0]["manifest-list"]
+    with pytest.raises(ValidationError, match="snapshot 1 has neither manifest-list nor manifests"):
+        parse(wrong)
+
+
+def test_so1_sort_orders_have_ids_of_their_own() -> None:
+    wrong = metadata(2)
+    wrong["sort-orders"].append(wrong["sort-orders"][-1])
+    with pytest.raises(ValidationError, match="sort order ids repeat"):
+        parse(wrong)

@@ -251,3 +251,19 @@ def test_p2_name_mappings() -> None:
 def test_integer_is_int_everywhere() -> None:
     """`int` is the type's only name."""
     assert str(IntegerType()) == "int"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        NestedField(1, "u", UnknownType(), required=True),
+        NestedField(1, "s", StructType((NestedField(2, "u", UnknownType(), required=True),))),
+        NestedField(1, "l", ListType(2, UnknownType(), element_required=True)),
+        NestedField(1, "m", MapType(2, UnknownType(), 3, StringType())),
+    ],
+    ids=lambda f: f.name,
+)
+def test_a_required_unknown_is_not_written(field: NestedField) -> None:
+    """T2: Iceberg 1.11.0 refuses to read such a schema, and with it the table."""
+    with pytest.raises(ValidationError, match="must be optional"):
+        check_format_version(Schema((field,)), 3)

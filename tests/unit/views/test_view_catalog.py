@@ -222,7 +222,7 @@ def test_v1_what_is_no_view_is_refused(
     catalog: icecore.Catalog, sql: str | None, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ValidationError, match=message):
-        catalog.create_view("ns.v", sql, **options)  # type: ignore[arg-type]
+        catalog.create_view("ns.v", sql, **options)  # type: ignore[call-overload]
     assert not catalog.view_exists("ns.v")
 
 

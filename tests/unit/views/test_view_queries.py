@@ -26,7 +26,7 @@ def events(catalog: icecore.Catalog) -> icecore.Table:
 
 def values(catalog: icecore.Catalog, sql: str, **options: object) -> list[object]:
     """The first column of a view of this query, sorted."""
-    view = catalog.create_view("ns.v", sql, replace=True, **options)  # type: ignore[arg-type]
+    view = catalog.create_view("ns.v", sql, replace=True, **options)  # type: ignore[call-overload]
     return sorted(view.to_arrow().column(0).to_pylist())
 
 

@@ -1,0 +1,37 @@
+"""Gives commits of a catalog their `dry_run`: the same call, made on a copy of the catalog that stores nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
+
+if TYPE_CHECKING:
+    from icecore.engine.dry_run import CatalogDryRun
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Tries(Protocol):
+    """What can make a commit on a copy of itself."""
+
+    def _tried(self, commit: Callable[[Any], object], about: object) -> CatalogDryRun: ...
+
+
+def tryable(method: Callable[P, R]) -> Callable[P, R]:
+    """A method that has a `dry_run`, and makes one commit: where it is true, gives the CatalogDryRun of the call.
+
+    The method itself is never called with it, so that it can't do anything else then.
+    """
+
+    @functools.wraps(method)
+    def tried(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not kwargs.pop("dry_run", False):
+            return method(*args, **kwargs)
+        catalog, *arguments = cast("tuple[Tries, ...]", args)
+        call = functools.partial(cast("Callable[..., object]", method), **kwargs)
+        about = next(iter((*arguments, *kwargs.values())), None)
+        return cast(R, catalog._tried(lambda trial: call(trial, *arguments), about))
+
+    return tried

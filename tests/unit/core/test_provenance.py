@@ -1,0 +1,46 @@
+"""Who, why and under which key: only text gets into the envelope of an event."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from core_tables import ids_of, make_table, rows
+
+import icecore
+from icecore.engine.errors import ValidationError
+
+NO_TEXT = [5, 1.5, True, b"x", ["x"], dt.date(2024, 1, 1), "\ud800"]
+
+
+@pytest.mark.parametrize("name", ["message", "author", "idempotency_key"])
+@pytest.mark.parametrize("value", NO_TEXT)
+def test_what_is_no_text_is_refused(catalog: icecore.Catalog, name: str, value: Any) -> None:
+    """SQLite would store it as text, and the event would not have its hash: the log could not be trusted again."""
+    table = make_table(catalog)
+    before = catalog.position
+    with pytest.raises(ValidationError, match=name):
+        table.append(rows(1), **{name: value})
+    assert catalog.position == before
+    table.append(rows(2))
+    assert ids_of(table) == [2]
+    assert catalog.verify().ok
+
+
+@pytest.mark.parametrize("value", NO_TEXT)
+def test_an_actor_that_is_no_text_commits_nothing(catalog: icecore.Catalog, value: Any) -> None:
+    """A catalog may be opened so, but no event gets its name."""
+    with icecore.open(catalog.path, actor=value) as other, pytest.raises(ValidationError, match="actor"):
+        other.create_namespace("more")
+    assert catalog.verify().ok
+
+
+def test_namespaces_and_views_too(catalog: icecore.Catalog) -> None:
+    """Every kind of event goes through the same gate."""
+    five: Any = 5
+    with pytest.raises(ValidationError, match="message must be text, found int"):
+        catalog.create_namespace("more", message=five)
+    with pytest.raises(ValidationError, match="author must be text, found int"):
+        catalog.create_view("ns.v", "SELECT 1 AS x", author=five)
+    assert catalog.verify().ok

@@ -1,0 +1,90 @@
+"""Rows given as dicts: none of their values is lost, whichever row has it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from core_tables import ids_of, make_table
+
+import icecore
+from icecore.engine.errors import ValidationError
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("tags", pa.map_(pa.string(), pa.float64())),
+        ("deep", pa.list_(pa.struct([("at", pa.map_(pa.string(), pa.int32())), ("x", pa.int32())]))),
+    ]
+)
+
+
+@pytest.fixture
+def table(catalog: icecore.Catalog) -> icecore.Table:
+    return catalog.create_table("ns.dicts", SCHEMA)
+
+
+def test_keys_that_the_first_row_lacks_are_columns_too(table: icecore.Table) -> None:
+    """Arrow by itself goes by the first row, and leaves out what others have beside."""
+    table.append([{"id": 1}, {"name": "b", "id": 2}, {}])
+    found = table.scan(selected_fields=("id", "name")).to_arrow().to_pylist()
+    assert found == [{"id": 1, "name": None}, {"id": 2, "name": "b"}, {"id": None, "name": None}]
+
+
+def test_an_unknown_key_of_a_later_row_is_an_error(table: icecore.Table) -> None:
+    with pytest.raises(ValidationError, match="no column 'nmae'"):
+        table.append([{"id": 1}, {"id": 2, "nmae": "b"}])
+    assert table.scan().count() == 0
+
+
+def test_rows_without_any_value_are_rows(table: icecore.Table) -> None:
+    """As dicts, and as an Arrow table that has no columns."""
+    table.append([{}, {}])
+    table.append(pa.table({"x": pa.nulls(3)}).select([]))
+    assert table.scan().count() == 5
+
+
+def test_maps_are_dicts_or_pairs_at_any_depth(table: icecore.Table) -> None:
+    tags = [{"a": 1.5, "b": None}, [("a", 1.5), ("b", None)], [{"key": "a", "value": 1.5}, ("b", None)]]
+    table.append([{"tags": t, "deep": [{"at": {"k": 1}}, None, {"x": 2}]} for t in tags] + [{"id": 4}])
+    found = table.scan().to_arrow().to_pylist()
+    assert [r["tags"] for r in found] == [[("a", 1.5), ("b", None)]] * 3 + [None]
+    assert found[0]["deep"] == [{"at": [("k", 1)], "x": None}, None, {"at": None, "x": 2}]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"tags": [("a",)]}, "column 'tags': a map is a dict or a list of pairs"),
+        ({"tags": 5}, "can't be made into Arrow"),
+        ({"tags": {"a": "much"}}, "can't be made into Arrow"),
+        ({"deep": [{"at": {}, "y": 1}]}, "no column 'deep.element.y' in the schema"),
+        ({"id": 10**30}, "can't be made into Arrow"),
+        ({5: 1}, "a column is named by text, found 5"),
+    ],
+)
+def test_what_does_not_fit_is_named(table: icecore.Table, row: Any, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        table.append([{"id": 1}, row])
+    assert table.scan().count() == 0
+
+
+def test_upserts_and_deletes_by_key_take_such_rows(catalog: icecore.Catalog) -> None:
+    """A name given alone is one column, not one for each of its letters."""
+    other = make_table(catalog)
+    other.append([{"id": 1}, {"id": 2, "name": "b"}])
+    other.upsert([{"id": 2}, {"id": 3, "name": "c"}], "id")
+    other.delete_keys([{"id": 1}], "id")
+    assert ids_of(other) == [2, 3]
+    assert other.scan("id = 3", selected_fields="name").to_arrow().to_pylist() == [{"name": "c"}]
+
+
+def test_uuids(catalog: icecore.Catalog) -> None:
+    """Columns without maps go by their values, as before."""
+    made = catalog.create_table("ns.u", pa.schema([("u", pa.uuid())]))
+    value = uuid.uuid4()
+    made.append([{}, {"u": value}])
+    assert made.scan().to_arrow()["u"].to_pylist() == [None, value]

@@ -1,0 +1,71 @@
+"""Files that lie somewhere already: one is taken in once, however it is spelled (G4, M6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from core_tables import ids_of, make_table, rows
+
+import icecore
+from icecore.engine.errors import ValidationError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "there before.parquet"
+    pq.write_table(rows(1, 2), path)
+    return path
+
+
+def spelled(path: Path) -> list[str]:
+    return [str(path), f"file:{path}", f"file://{path}", f"{path.parent}/../{path.parent.name}/{path.name}"]
+
+
+@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize("second", range(4))
+def test_no_other_spelling_takes_a_file_in_again(catalog: icecore.Catalog, file: Path, first: int, second: int) -> None:
+    """Its rows would be there twice."""
+    table = make_table(catalog)
+    table.add_files([spelled(file)[first]])
+    with pytest.raises(ValidationError, match="in the table already"):
+        table.add_files([spelled(file)[second]])
+    with pytest.raises(ValidationError, match="given twice"):
+        table.add_files([spelled(file)[first], spelled(file)[second]], check_duplicate_files=False)
+    assert ids_of(table) == [1, 2]
+
+
+def test_a_relative_path_is_kept_whole(
+    catalog: icecore.Catalog, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is read from any folder; a path alone is one file."""
+    table = make_table(catalog)
+    monkeypatch.chdir(file.parent)
+    table.add_files(file.name)
+    monkeypatch.chdir(tmp_path.parent)
+    assert [t.file.file_path for t in table.scan().plan_files()] == [f"file://{file}"]
+    assert ids_of(table) == [1, 2]
+    assert catalog.verify().ok
+
+
+def test_a_file_of_a_mapped_table_is_known_by_where_it_lies(
+    catalog: icecore.Catalog, tmp_path: Path, warehouse: Path
+) -> None:
+    """Both by the location that the table names and by the folder where its files lie now."""
+    other = make_table(catalog, "other")
+    other.append(rows(1))
+    [task] = other.scan().plan_files()
+    folder = other.location()
+    # The same metadata under a location that is elsewhere.
+    moved = Path(str(other.metadata_location).removeprefix("file://"))
+    text = moved.read_text()
+    copied = tmp_path / "v1.metadata.json"
+    copied.write_text(text.replace(other.metadata.table_uuid or "", "9c12d441-03fe-4693-9a96-a0705ddf69c1"))
+    lake = tmp_path / "linked"
+    lake.symlink_to(folder.removeprefix("file://"))
+    adopted = catalog.register_table("ns.adopted", str(copied), location_mapping={folder: str(lake)})
+    name = task.file.file_path.removeprefix(folder)
+    for path in (f"{folder}{name}", f"{lake}{name}", f"file://{lake}{name}"):
+        with pytest.raises(ValidationError, match="in the table already"):
+            adopted.add_files([path])

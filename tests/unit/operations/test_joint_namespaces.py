@@ -1,0 +1,452 @@
+"""Namespaces in one transaction with what is in them: all or nothing, also where others change them meanwhile."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core_tables import SCHEMA, ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
+
+import icecore
+from icecore.engine import joint_commit
+from icecore.engine.adopt import ForeignCommitWarning
+from icecore.engine.catalog_transaction import CatalogTransaction
+from icecore.engine.errors import (
+    CommitConflictError,
+    ForeignCommitError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    NoSuchViewError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
+
+Open = Callable[[], icecore.Catalog]
+
+
+def files_below(folder: Path) -> set[Path]:
+    return {p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("icecore.db")}
+
+
+def shared_properties(catalog: icecore.Catalog) -> dict[str, dict[str, str]]:
+    """What PyIceberg says of all namespaces."""
+    peer = pyiceberg_catalog(catalog.path)
+    try:
+        return {".".join(n): dict(peer.load_namespace_properties(n)) for n in peer.list_namespaces()}
+    finally:
+        peer.close()
+
+
+@pytest.mark.parametrize("scheme", ["metastore", "filesystem"])
+def test_a_namespace_comes_with_its_table_and_view(catalog: icecore.Catalog, open_again: Open, scheme: str) -> None:
+    """All events have one transaction id, and PyIceberg sees namespace and table."""
+    position = catalog.position
+    with catalog.transaction(message="new", author="ann", idempotency_key="k") as transaction:
+        transaction.create_namespace("shop", {"owner": "ann"})
+        new = transaction.create_table("shop.t", SCHEMA, properties={"icecore.commit-scheme": scheme})
+        new.append(rows(1, 2))
+        transaction.create_view("shop.v", "SELECT id FROM t")
+        transaction.update_namespace_properties("shop", ["owner"], {"team": "data"})
+        assert catalog.position == position and ("shop",) not in catalog.all_namespaces()
+    events = list(store_of(catalog).events(position))
+    kinds = ["namespace.created", "table.created", "table.committed", "view.created", "namespace.properties-updated"]
+    assert [e.kind for e in events] == kinds
+    assert {e.transaction_id for e in events} == {events[0].event_id}
+    assert [e.provenance.idempotency_key for e in events] == ["k", *[None] * 4]
+    for seen in (catalog, open_again()):
+        assert seen.load_namespace_properties("shop") == {"team": "data"}
+        assert ids_of(seen.load_table("shop.t")) == [1, 2]
+        assert sorted(seen.load_view("shop.v").to_arrow()["id"].to_pylist()) == [1, 2]
+    assert peer_ids(catalog.path, "shop.t") == [1, 2]
+    assert shared_properties(catalog)["shop"] == {"exists": "true", "team": "data"}
+    with catalog.transaction(idempotency_key="k") as transaction:
+        transaction.create_namespace("shop")
+    assert catalog.position == position + 5
+    before = files_below(catalog.path)
+    catalog.rebuild()
+    assert catalog.verify().ok and files_below(catalog.path) == before
+
+
+def test_a_namespace_goes_with_what_was_in_it(catalog: icecore.Catalog) -> None:
+    """Dropped and moved out first, in the order of the calls; the new name's pointer is the one that others read."""
+    catalog.create_namespace("old")
+    for name in ("t", "moved"):
+        catalog.create_table(("old", name), SCHEMA).append(rows(1))
+    catalog.create_view("old.v", "SELECT id FROM t")
+    with catalog.transaction() as transaction:
+        transaction.table("old.moved").append(rows(2))
+        transaction.drop_table("old.t")
+        transaction.drop_view("old.v")
+        transaction.rename_table("old.moved", "ns.moved")
+        transaction.drop_namespace("old")
+    assert catalog.all_namespaces() == [("ns",)] and peer_ids(catalog.path, "ns.moved") == [1, 2]
+    assert list(shared_properties(catalog)) == ["ns"]
+    with catalog.transaction() as transaction:
+        transaction.create_namespace("old")
+        transaction.undrop_table("old.t")
+        transaction.undrop_view("old.v")
+    assert catalog.load_view("old.v").to_arrow()["id"].to_pylist() == [1]
+    assert peer_ids(catalog.path, "old.t") == [1] and catalog.verify().ok
+
+
+def test_inner_namespaces_in_the_order_of_the_calls(catalog: icecore.Catalog) -> None:
+    with catalog.transaction() as transaction:
+        transaction.create_namespace("a")
+        transaction.create_namespace("a.b")
+        transaction.create_table("a.b.t", SCHEMA)
+    with pytest.raises(NamespaceNotEmptyError, match=r"'a\.b'"), catalog.transaction() as transaction:
+        transaction.drop_table("a.b.t")
+        transaction.drop_namespace("a")
+        transaction.drop_namespace("a.b")
+    with catalog.transaction() as transaction:
+        transaction.drop_table("a.b.t")
+        transaction.drop_namespace("a.b")
+        transaction.drop_namespace("a")
+    assert catalog.all_namespaces() == [("ns",)] and catalog.verify().ok
+
+
+def test_a_name_made_renamed_and_dropped_at_once(catalog: icecore.Catalog) -> None:
+    """What never had a name outside leaves no row that others read, and can come back."""
+    with catalog.transaction() as transaction:
+        transaction.create_namespace("short")
+        transaction.create_table("short.t", SCHEMA).append(rows(1))
+        transaction.rename_table("short.t", "short.u")
+        transaction.drop_table("short.u")
+        transaction.drop_namespace("short")
+    assert catalog.all_namespaces() == [("ns",)] and catalog.verify().ok
+    catalog.create_namespace("short")
+    assert ids_of(catalog.undrop_table("short.u")) == [1] and peer_ids(catalog.path, "short.u") == [1]
+
+
+Wrong = Callable[[CatalogTransaction], object]
+REFUSED: dict[str, tuple[Wrong, type[Exception]]] = {
+    "it is there": (lambda t: t.create_namespace("ns"), NamespaceAlreadyExistsError),
+    "it is made twice": (lambda t: t.create_namespace("new"), NamespaceAlreadyExistsError),
+    "it is not empty": (lambda t: t.drop_namespace("new"), NamespaceNotEmptyError),
+    "it is not there": (lambda t: t.drop_namespace("nobody"), NoSuchNamespaceError),
+    "none has these properties": (
+        lambda t: t.update_namespace_properties("nobody", updates={"a": "b"}),
+        NoSuchNamespaceError,
+    ),
+    "a table in none": (lambda t: t.create_table("nobody.t", SCHEMA), NoSuchNamespaceError),
+    "a table that never was": (lambda t: t.undrop_table("ns.nobody"), NoSuchTableError),
+    "a name with a NUL": (lambda t: t.create_namespace("a\0b"), ValidationError),
+    "both removed and updated": (lambda t: t.update_namespace_properties("ns", ["a"], {"a": "b"}), ValidationError),
+    "removals that are a string": (lambda t: t.update_namespace_properties("ns", "ab"), ValidationError),
+}
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_a_refused_namespace_refuses_all(catalog: icecore.Catalog, wrong: str, dry_run: bool) -> None:
+    """An error of ours that names it, and nothing of the transaction is there: no event, file or row."""
+    make_table(catalog, "t")
+    change, error = REFUSED[wrong]
+    position, files, shared = catalog.position, files_below(catalog.path), shared_properties(catalog)
+    with pytest.raises(error), catalog.transaction(dry_run=dry_run) as transaction:
+        transaction.create_namespace("new", {"k": "v"})
+        transaction.create_table("new.t", SCHEMA).append(rows(1))
+        transaction.table("ns.t").append(rows(1))
+        change(transaction)
+    assert catalog.position == position and shared_properties(catalog) == shared
+    assert files_below(catalog.path) == files and catalog.all_namespaces() == [("ns",)]
+    assert catalog.verify().ok
+
+
+def test_a_refused_namespace_leaves_no_data_file(catalog: icecore.Catalog) -> None:
+    """The rows that were written for it are deleted where the end says that it can't be."""
+    files = files_below(catalog.path)
+    with pytest.raises(NoSuchNamespaceError), catalog.transaction() as transaction:
+        transaction.create_table("nobody.t", SCHEMA).append(rows(1))
+    assert files_below(catalog.path) == files
+
+
+MEANWHILE: dict[str, tuple[Callable[[icecore.Catalog], object], Wrong, type[Exception]]] = {
+    "made": (lambda c: c.create_namespace("new"), lambda t: t.create_namespace("new"), NamespaceAlreadyExistsError),
+    "filled": (
+        lambda c: c.create_table("other.t", SCHEMA),
+        lambda t: t.drop_namespace("other"),
+        NamespaceNotEmptyError,
+    ),
+    "dropped": (
+        lambda c: c.drop_namespace("other"),
+        lambda t: t.create_table("other.t", SCHEMA),
+        NoSuchNamespaceError,
+    ),
+    "dropped, and to be changed": (
+        lambda c: c.drop_namespace("other"),
+        lambda t: t.update_namespace_properties("other", updates={"a": "b"}),
+        NoSuchNamespaceError,
+    ),
+    "undropped": (
+        lambda c: c.undrop_table("ns.gone"),
+        lambda t: t.undrop_table("ns.gone"),
+        NoSuchTableError,
+    ),
+    "its name taken": (
+        lambda c: c.create_table("ns.gone", SCHEMA),
+        lambda t: t.undrop_table("ns.gone"),
+        TableAlreadyExistsError,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+def test_changed_by_another_process_between_begin_and_commit(
+    catalog: icecore.Catalog, open_again: Open, what: str
+) -> None:
+    """The commit is refused, whatever was true when the transaction was begun, and leaves nothing."""
+    catalog.create_namespace("other")
+    table = make_table(catalog, "t")
+    make_table(catalog, "gone")
+    catalog.drop_table("ns.gone")
+    theirs, ours, error = MEANWHILE[what]
+    transaction = catalog.transaction()
+    transaction.table("ns.t").append(rows(1))
+    ours(transaction)
+    theirs(open_again())
+    position, shared = catalog.position, shared_properties(catalog)
+    with pytest.raises(error):
+        transaction.commit()
+    assert catalog.position == position and shared_properties(catalog) == shared
+    assert ids_of(table.refresh()) == [] and catalog.verify().ok
+
+
+def raced(monkeypatch: pytest.MonkeyPatch, race: Callable[[], object]) -> list[int]:
+    """Another engine is quicker between the preparation and the write lock of the first attempt."""
+    attempts: list[int] = []
+    try_all = joint_commit._try
+
+    def racing(*arguments: Any) -> bool:
+        attempts.append(1)
+        if len(attempts) == 1:
+            race()
+        return try_all(*arguments)
+
+    monkeypatch.setattr(joint_commit, "_try", racing)
+    return attempts
+
+
+def test_another_engine_changes_the_namespace_meanwhile(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it did is taken in, and the transaction made on top: neither change is lost."""
+    peer = pyiceberg_catalog(catalog.path)
+    attempts = raced(monkeypatch, lambda: peer.update_namespace_properties("ns", updates={"theirs": "1"}))
+    with catalog.transaction() as transaction:
+        transaction.update_namespace_properties("ns", updates={"ours": "2"})
+        transaction.create_table("ns.t", SCHEMA)
+    peer.close()
+    assert len(attempts) == 2 and catalog.load_namespace_properties("ns") == {"theirs": "1", "ours": "2"}
+    assert shared_properties(catalog)["ns"] == {"exists": "true", "theirs": "1", "ours": "2"}
+    assert catalog.verify().ok
+
+
+def test_another_engine_makes_the_namespace_meanwhile(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = pyiceberg_catalog(catalog.path)
+    raced(monkeypatch, lambda: peer.create_namespace("new", {"theirs": "1"}))
+    with pytest.raises(NamespaceAlreadyExistsError), catalog.transaction() as transaction:
+        transaction.create_namespace("new")
+        transaction.create_table("new.t", SCHEMA)
+    peer.close()
+    assert catalog.load_namespace_properties("new") == {"theirs": "1"} and catalog.verify().ok
+    assert catalog.list_tables("new") == []
+
+
+@pytest.mark.parametrize("ours", ["rename", "drop"])
+def test_another_engine_commits_to_what_gets_another_name_meanwhile(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, ours: str
+) -> None:
+    """Its commit is taken in before the name goes: it is in the table that was renamed, or dropped."""
+    make_table(catalog, "t").append(rows(1))
+    peer = pyiceberg_catalog(catalog.path)
+    theirs = peer.load_table("ns.t")
+    attempts = raced(monkeypatch, lambda: theirs.append(rows(2)))
+    with catalog.transaction() as transaction:
+        transaction.create_namespace("new")
+        if ours == "rename":
+            transaction.rename_table("ns.t", "new.t")
+        else:
+            transaction.drop_table("ns.t")
+    peer.close()
+    assert len(attempts) == 2 and catalog.list_tables("ns") == []
+    table = catalog.load_table("new.t") if ours == "rename" else catalog.undrop_table("ns.t")
+    assert ids_of(table) == peer_ids(catalog.path, ".".join(table.name())) == [1, 2]
+    assert catalog.verify().ok
+
+
+def test_a_conflict_with_another_engine_is_named_when_no_retry_helps(catalog: icecore.Catalog) -> None:
+    """A commit that does not follow the log stays where it is, and nothing of the transaction is made."""
+    table = make_table(catalog, "t", properties={"icecore.materialize": "manual"})
+    table.append(rows(1))
+    catalog.materialize("ns.t")
+    table.append(rows(2))
+    peer = pyiceberg_catalog(catalog.path)
+    peer.load_table("ns.t").append(rows(3))
+    peer.close()
+    position = catalog.position
+    transaction = catalog.transaction()
+    transaction.create_namespace("new")
+    with pytest.warns(ForeignCommitWarning):
+        transaction.rename_table("ns.t", "new.t")
+    with pytest.raises(ForeignCommitError, match=r"ns\.t"):
+        transaction.commit()
+    assert catalog.position == position and peer_ids(catalog.path) == [1, 3]
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_namespace_with_a_table_of_another_engine_is_not_empty(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, joint: bool
+) -> None:
+    """Also where nobody looked since it was made."""
+    catalog.create_namespace("shared")
+    peer = pyiceberg_catalog(catalog.path)
+    with pytest.raises(NamespaceNotEmptyError, match=r"shared\.t"):
+        if joint:
+            raced(monkeypatch, lambda: peer.create_table("shared.t", SCHEMA))
+            with catalog.transaction() as transaction:
+                transaction.drop_namespace("shared")
+        else:
+            peer.create_table("shared.t", SCHEMA)
+            catalog.drop_namespace("shared")
+    peer.close()
+    assert catalog.list_tables("shared") == [("shared", "t")] and catalog.verify().ok
+
+
+def test_a_failure_at_the_last_statement_leaves_nothing(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of the namespace in both tables go with the events, where SQLite fails after all were appended."""
+    shared, position = shared_properties(catalog), catalog.position
+    store = store_of(catalog)
+    execute = store.execute
+
+    def failing(file: str, query_name: str, /, **parameters: Any) -> sqlite3.Cursor:
+        if query_name == "put_materialized":
+            raise sqlite3.OperationalError("disk I/O error")
+        return execute(file, query_name, **parameters)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "execute", failing)
+        with pytest.raises(icecore.IcecoreError), catalog.transaction() as transaction:
+            transaction.create_namespace("new", {"k": "v"})
+            transaction.create_table("new.t", SCHEMA, properties={"icecore.commit-scheme": "filesystem"})
+    assert (shared_properties(catalog), catalog.position) == (shared, position)
+    assert catalog.all_namespaces() == [("ns",)] and catalog.verify().ok
+    assert not [p for p in files_below(catalog.path) if p.name.endswith(".metadata.json")]
+
+
+def test_a_dry_run_tells_of_namespaces_too(catalog: icecore.Catalog) -> None:
+    position, files, shared = catalog.position, files_below(catalog.path), shared_properties(catalog)
+    with catalog.transaction(dry_run=True) as transaction:
+        transaction.create_namespace("new", {"k": "v"})
+        transaction.create_table("new.t", SCHEMA).append(rows(1, 2))
+        transaction.update_namespace_properties("ns", updates={"a": "b"})
+    outcome = transaction.outcome
+    assert outcome is not None and outcome.conflicts == ()
+    assert [p.kind for p in outcome.parts] == [
+        "namespace.created",
+        "table.created",
+        "table.committed",
+        "namespace.properties-updated",
+    ]
+    assert [p.identifier for p in outcome.parts] == [("new",), ("new", "t"), ("new", "t"), ("ns",)]
+    assert outcome.parts[0].payload["properties"] == {"k": "v"} and outcome.parts[2].totals["total-records"] == 2
+    assert (catalog.position, files_below(catalog.path), shared_properties(catalog)) == (position, files, shared)
+
+
+def test_a_registered_table_in_a_new_namespace_is_changed_at_once(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Its file stays as it is, and the commit on top of it is published with it."""
+    with icecore.open(tmp_path / "elsewhere") as other:
+        other.create_namespace("ns")
+        table = other.create_table("ns.t", SCHEMA)
+        table.append(rows(1))
+        location = table.metadata_location
+        view = other.create_view("ns.v", "SELECT 1 AS x").metadata_location
+    assert location is not None
+    data = local(location).read_bytes()
+    with catalog.transaction() as transaction:
+        transaction.create_namespace("adopted")
+        transaction.register_table("adopted.t", location).append(rows(2))
+        transaction.register_table("adopted.again", location)
+        transaction.register_view("adopted.v", view)
+    assert ids_of(catalog.load_table("adopted.t")) == [1, 2] and peer_ids(catalog.path, "adopted.t") == [1, 2]
+    assert ids_of(catalog.load_table("adopted.again")) == [1]
+    assert catalog.load_view("adopted.v").to_arrow()["x"].to_pylist() == [1]
+    assert local(location).read_bytes() == data and catalog.verify().ok
+
+
+def test_a_table_is_replaced_with_another_change(catalog: icecore.Catalog) -> None:
+    table, other = make_table(catalog, "t"), make_table(catalog, "other")
+    table.append(rows(1))
+    with catalog.transaction() as transaction:
+        transaction.replace_table("ns.t", SCHEMA, properties={"k": "v"}).append(rows(5))
+        transaction.table("ns.other").append(rows(6))
+    assert ids_of(table.refresh()) == [5] and table.properties["k"] == "v" and ids_of(other.refresh()) == [6]
+    assert len(table.snapshots()) == 2 and catalog.verify().ok
+
+
+def test_a_lost_race_of_a_table_makes_the_namespace_once(
+    catalog: icecore.Catalog, open_again: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that has to be planned again takes the namespace back with it, and both are made in the second attempt."""
+    table = make_table(catalog, "t")
+    table.append(rows(1, 2))
+    other = open_again().load_table("ns.t")
+    attempts = raced(monkeypatch, lambda: other.append(rows(1, 3)))
+    with catalog.transaction() as transaction:
+        transaction.create_namespace("new")
+        transaction.table("ns.t").delete("id = 1")
+    assert len(attempts) == 2 and ids_of(table.refresh()) == [2, 3]
+    assert ("new",) in catalog.all_namespaces() and catalog.verify().ok
+
+
+def test_a_conflict_of_a_table_leaves_no_namespace(catalog: icecore.Catalog, open_again: Open) -> None:
+    make_table(catalog, "t")
+    transaction = catalog.transaction()
+    transaction.create_namespace("new")
+    changing = transaction.table("ns.t")
+    changing.update_schema().add_column("x", "long").commit()
+    changing.append(rows(2))
+    open_again().load_table("ns.t").update_schema().add_column("y", "long").commit()
+    with pytest.raises(CommitConflictError):
+        transaction.commit()
+    assert catalog.all_namespaces() == [("ns",)] and list(shared_properties(catalog)) == ["ns"]
+
+
+def test_names_mean_what_they_mean_after_the_changes_so_far(catalog: icecore.Catalog) -> None:
+    """What was renamed here is found under its new name, by changes and by a view's SQL, and not under the old one."""
+    make_table(catalog, "t").append(rows(1))
+    catalog.create_view("ns.v", "SELECT id FROM t")
+    with catalog.transaction() as transaction:
+        transaction.create_namespace("new")
+        transaction.rename_table("ns.t", "new.u")
+        with pytest.raises(NoSuchTableError, match=r"ns\.t"):
+            transaction.table("ns.t")
+        transaction.table("new.u").append(rows(2))
+        transaction.create_table("ns.made", SCHEMA).append(rows(8))
+        transaction.rename_table("ns.made", "ns.t")
+        transaction.table("ns.t").append(rows(9))
+        transaction.rename_view("ns.v", "new.v")
+        transaction.view("new.v").replace("SELECT id FROM u", default_namespace="new")
+        transaction.create_view("new.w", "SELECT id FROM ns.t")
+        transaction.create_table("ns.x", SCHEMA)
+        transaction.drop_table("ns.x")
+        with pytest.raises(NoSuchTableError, match=r"ns\.x"):
+            transaction.table("ns.x")
+        with pytest.raises(NoSuchTableError):
+            transaction.create_view("ns.y", "SELECT id FROM ns.x")
+        with pytest.raises(NoSuchViewError, match=r"ns\.v"):
+            transaction.view("ns.v")
+    assert ids_of(catalog.load_table("new.u")) == [1, 2] and ids_of(catalog.load_table("ns.t")) == [8, 9]
+    assert sorted(catalog.load_view("new.v").to_arrow()["id"].to_pylist()) == [1, 2]
+    assert sorted(catalog.load_view("new.w").to_arrow()["id"].to_pylist()) == [8, 9]
+    assert peer_ids(catalog.path, "ns.t") == [8, 9] and peer_ids(catalog.path, "new.u") == [1, 2]
+    assert not catalog.view_exists("ns.y") and catalog.verify().ok
