@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from branching_histories import Branching, condition, history, texts
+from branching_histories import Branching, history
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rows_by_id import condition, texts
 
 import icecore
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
