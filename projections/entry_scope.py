@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,11 @@ class Scope:
         return frozenset(i for segment, _ in self.parts for i in segment.info.typed.specs)
 
     def columns(self) -> dict[str, str]:
-        """The columns that some segment has, with their DuckDB types."""
+        """The columns that some segment has, with their DuckDB types; not to be changed."""
+        return self._columns
+
+    @cached_property
+    def _columns(self) -> dict[str, str]:
         out: dict[str, str] = {}
         for segment, _ in self.parts:
             out = {**segment.usable_columns(self.typing), **out}

@@ -72,7 +72,7 @@ def data_files(connection: duckdb.DuckDBPyConnection, scope: Scope, predicate: P
     """The data files that may hold a row, with the leaves of the filter that each might satisfy and surely does."""
     where = conjunction(entries, predicate.where_sql)
     parameters = dict(predicate.parameters)
-    might = bit_columns("might", predicate.leaf_might, parameters)
+    might = bit_columns("might", predicate.might_of_planned, parameters)
     surely = bit_columns("all", predicate.leaf_all, parameters)
     names = used_columns((where, might, surely), scope.columns())
     sql = query(FILES, "data_files").format(

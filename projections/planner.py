@@ -34,7 +34,6 @@ from icecore.projections.deletes import DeleteKinds
 from icecore.projections.entry_scope import Scope
 from icecore.projections.entry_table import EntryTable
 from icecore.projections.entry_tables import EntryTables
-from icecore.projections.file_order import in_list_order
 from icecore.projections.file_queries import (
     columns_of_files,
     count_files,
@@ -218,13 +217,13 @@ class Planner:
             metadata = state.metadata
             predicate = plan_predicate(bound, metadata.specs, schema, data.columns(), data.spec_ids)
             connection = self._tables.connection
-            files = in_list_order(data_files(connection, data, predicate, entries), manifests.data, table.numbers)
+            of_data, of_deletes = manifests.orders_in(table)
+            files = of_data.sorted(data_files(connection, data, predicate, entries))
             if deletes.parts and files.num_rows:
                 kinds = self._delete_kinds.of(deletes, partial(DeleteKinds.of, connection))
                 unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
                 pairs = delete_pairs(connection, data, deletes, kinds, predicate, entries, unpartitioned)
-                found = delete_files(connection, deletes)
-                deleting = in_list_order(found, manifests.deletes, table.numbers)
+                deleting = of_deletes.sorted(delete_files(connection, deletes))
 
         def count(planned: PlannedFiles) -> PlanCounts:
             return self._trusting(state, lambda: self._counts(planned, manifests, entries))

@@ -68,6 +68,14 @@ class PlanPredicate:
     leaf_might: tuple[str, ...]
     leaf_all: tuple[str, ...]
     leaves: tuple[Predicate, ...]
+    needed: frozenset[Predicate]
+    """The leaves that each row of the filter satisfies."""
+
+    @property
+    def might_of_planned(self) -> tuple[str, ...]:
+        """`leaf_might` where `where_sql` holds: of what is needed nothing is left to ask."""
+        pairs = zip(self.leaves, self.leaf_might, strict=True)
+        return tuple("TRUE" if leaf in self.needed else sql for leaf, sql in pairs)
 
     def parameters_of(self, *conditions: str) -> dict[str, Any]:
         """The parameters of some of the conditions alone: DuckDB refuses a statement more than it has."""
@@ -95,7 +103,21 @@ def plan_predicate(
     by_leaf = dict(zip(leaves, might, strict=True))
     where = _tree(bound, by_leaf.__getitem__, values)
     surely = tuple(_leaf_all(p, specs, schema, columns, values, everywhere) for p in leaves)
-    return PlanPredicate(where, _used(values.parameters, (where, *might, *surely)), might, surely, leaves)
+    parameters = _used(values.parameters, (where, *might, *surely))
+    return PlanPredicate(where, parameters, might, surely, leaves, _needed(bound))
+
+
+def _needed(bound: Expression) -> frozenset[Predicate]:
+    out, waiting = set[Predicate](), [bound]
+    while waiting:
+        match waiting.pop():
+            case Predicate() as leaf:
+                out.add(leaf)
+            case And(children=children):
+                waiting.extend(children)
+            case _:
+                pass
+    return frozenset(out)
 
 
 def manifest_predicate(bound: Expression, spec: PartitionSpec, schema: Schema) -> tuple[str, dict[str, Any]]:

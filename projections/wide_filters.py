@@ -39,16 +39,19 @@ def bit_columns(name: str, conditions: Sequence[str], parameters: dict[str, Any]
     """Conditions as numbers of LEAVES_PER_NUMBER bits each, the first condition in the lowest bit."""
     columns = []
     for start in range(0, max(len(conditions), 1), LEAVES_PER_NUMBER):
-        bits = {i: c for i, c in enumerate(conditions[start : start + LEAVES_PER_NUMBER]) if c != "FALSE"}
+        part = conditions[start : start + LEAVES_PER_NUMBER]
+        known = sum(1 << i for i, c in enumerate(part) if c == "TRUE")
+        bits = {i: c for i, c in enumerate(part) if c not in ("TRUE", "FALSE")}
         groups, rest = _grouped(list(bits.values())) if len(bits) >= WIDE else ([], range(len(bits)))
         places, texts = list(bits), list(bits.values())
-        terms = [f"CASE WHEN {texts[i]} THEN {1 << places[i]}::BIGINT ELSE 0 END" for i in rest]
+        terms = [f"{known}::BIGINT"] if known or not bits else []
+        terms += [f"CASE WHEN {texts[i]} THEN {1 << places[i]}::BIGINT ELSE 0 END" for i in rest]
         for group in groups:
             numbers = [1 << places[i] for i in group.members]
             lists = [*group.lists(parameters, "w"), f"{add_parameter(parameters, numbers, 'w')}::BIGINT[]"]
             each = f"CASE WHEN {group.template} THEN {_EACH}[{len(lists)}] ELSE 0 END"
             terms.append(f"list_sum(list_transform(list_zip({', '.join(lists)}), lambda {_EACH}: {each}))::BIGINT")
-        columns.append(f"({' + '.join(terms) if terms else '0::BIGINT'}) AS {name}_{start // LEAVES_PER_NUMBER}")
+        columns.append(f"({' + '.join(terms)}) AS {name}_{start // LEAVES_PER_NUMBER}")
     return ", ".join(columns)
 
 

@@ -100,13 +100,17 @@ def test_no_plan_loses_a_row_and_no_residual_adds_one(case: Case, connection: du
 
     columns = load_files(connection, case)
     plan = plan_predicate(bound, {case.spec.spec_id: case.spec}, case.schema, columns)
-    select = ", ".join(f"({sql})" for sql in (plan.where_sql, *plan.leaf_might, *plan.leaf_all))
+    assert plan.needed <= set(plan.leaves)
+    told = (plan.where_sql, *plan.leaf_might, *plan.leaf_all, *plan.might_of_planned)
+    select = ", ".join(f"({sql})" for sql in told)
     answers = connection.execute(f"SELECT {select} FROM files ORDER BY file", plan.parameters).fetchall()
     for (partition, numbers), (kept, *leaves) in zip(case.files(), answers, strict=True):
         matching = wanted & set(numbers)
         assert None not in (kept, *leaves)
         assert kept or not matching
-        might, surely = (bits(half) for half in (leaves[: len(plan.leaves)], leaves[len(plan.leaves) :]))
+        count = len(plan.leaves)
+        might, surely, of_planned = (bits(leaves[i * count : (i + 1) * count]) for i in range(3))
+        assert of_planned == might or not kept
         left = residual(bound, might, surely)
         assert {i for i in numbers if evaluate(left, getter(case.rows[i]))} == matching
         if left == TRUE:
