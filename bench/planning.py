@@ -23,7 +23,7 @@ from measure import cpu_seconds, peak_memory_mb, save
 
 PARTITION = "ts >= TIMESTAMP '2023-01-10 00:00:00' AND ts < TIMESTAMP '2023-01-11 00:00:00'"
 POINT = "id = 1234567"
-REPEAT = 5
+REPEAT = 15
 
 
 def expand(metadata: str, warehouse: str) -> dict[str, Any]:

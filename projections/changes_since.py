@@ -128,7 +128,7 @@ class ChangesSince:
             kinds = DeleteKinds.of_query(connection, both)
             pairs = delete_pairs_between(both, both, table.columns, kinds, "TRUE")
             sql = query(CONFLICTS, "deletes_for_files").format(pairs=pairs)
-            return duck.arrow(connection, sql, {"unpartitioned": unpartitioned})
+            return duck.arrow(connection, sql, {"unpartitioned": unpartitioned} if kinds.equality else None)
 
         return self._files(self._ask(run, [*data, *self._manifests_of(ManifestContent.DELETES)]))
 

@@ -7,6 +7,7 @@ be left out where the bounds of one of its columns exclude the data file's (Spec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import duckdb
 from attrs import frozen
@@ -83,21 +84,20 @@ def delete_pairs_sql(data: Scope, deletes: Scope, kinds: DeleteKinds, where: str
 
 def delete_pairs_between(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, where: str) -> str:
     """As `delete_pairs_sql`, for queries in brackets that have all of the columns."""
-    parts = {
-        "vectors": kinds.vectors,
-        "named": kinds.named,
-        "positions": kinds.positions,
-        "equality": kinds.equality,
-    }
-    return query(DELETES, "pairs").format(
-        data=data,
-        deletes=deletes,
-        where=where,
-        plain_bounds=plain_bounds(columns),
-        path_bounds=path_bounds(columns),
-        equality_bounds=equality_bounds(columns, kinds.equality_ids),
-        **{name: "TRUE" if there else "FALSE" for name, there in parts.items()},
-    )
+    part = partial(query, DELETES)
+    files = part("files").format(data=data, deletes=deletes, where=where, plain_bounds=plain_bounds(columns))
+    by_position = [part("named")] if kinds.named else []
+    if kinds.positions:
+        by_position.append(part("positions").format(path_bounds=path_bounds(columns)))
+    pairs = []
+    if kinds.vectors:
+        files += f", vectors AS ({part('vectors')})"
+        pairs.append("SELECT * FROM vectors")
+        by_position = [part("without_vector").format(pairs=" UNION ALL ".join(by_position))] if by_position else []
+    pairs += by_position
+    if kinds.equality:
+        pairs.append(part("equality").format(equality_bounds=equality_bounds(columns, kinds.equality_ids)))
+    return f"WITH {files} {' UNION ALL '.join(pairs or [part('nothing')])}"
 
 
 def plain_bounds(columns: Mapping[str, str]) -> str:

@@ -131,7 +131,10 @@ class PlannedFiles:
         data = _places(self.files, self.pairs, "m", "ordinal")
         deletes = _places(self.deletes, self.pairs, "dm", "dordinal")
         # Sorted as numbers, which is much faster than sorting places by them.
-        keys = np.sort((data * self.deletes.num_rows + deletes)[data >= 0])
+        keys = data * self.deletes.num_rows
+        keys += deletes
+        keys.sort()
+        keys = keys[np.searchsorted(keys, 0) :]
         offsets = np.searchsorted(keys, np.arange(count + 1) * self.deletes.num_rows)
         return arrays.numbers(offsets, np.int32), arrays.numbers(keys % self.deletes.num_rows)
 
@@ -206,8 +209,16 @@ def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> 
     wanted, ordinals_wanted = arrays.to_numbers(pairs[manifest]), arrays.to_numbers(pairs[ordinal])
     stride = int(ordinals.max()) + 1
     first, last = int(manifests.min()), int(manifests.max())
-    if (last - first + 1) * stride <= DENSE * (len(manifests) + len(wanted)):
-        known = last - first + 1
+    known = last - first + 1
+    if known * stride <= DENSE * (len(manifests) + len(wanted)):
+        if _inside(wanted, first, last) and _inside(ordinals_wanted, 0, stride - 1):
+            # Nearly always: in few passes and little memory, as there may be millions of pairs.
+            places = np.full(known * stride, -1, np.int64)
+            places[(manifests - first) * stride + ordinals] = np.arange(len(manifests))
+            keys = wanted - first
+            keys *= stride
+            keys += ordinals_wanted
+            return places.take(keys)
         have, number = manifests - first, wanted - first
         there = (number >= 0) & (number < known) & (ordinals_wanted < stride)
     else:
@@ -225,6 +236,10 @@ def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> 
     ordered = have[order]
     found = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
     return np.where(there & (ordered[found] == keys), order[found], -1)
+
+
+def _inside(numbers: Codes, least: int, most: int) -> bool:
+    return not len(numbers) or bool(numbers.min() >= least and numbers.max() <= most)
 
 
 def _from_bits(numbers: Sequence[int]) -> int:
