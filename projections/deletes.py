@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.sql_files import query, quote
@@ -18,6 +20,9 @@ from icecore.projections.entry_scope import Scope, used_columns
 from icecore.projections.entry_typing import PATH_FIELD_ID
 
 DELETES = "plan/deletes.sql"
+KEPT_DELETES = 16_384
+"""Of so many delete files at most what pairing looks at is kept from plan to plan."""
+KEPT = "kept_deletes"
 _OF_DATA = (
     "ordinal",
     "status",
@@ -47,13 +52,14 @@ _ROOT = "regexp_extract({0}, '^(/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/)')"
 
 @frozen
 class DeleteKinds:
-    """What kinds of delete files there are: `equality_ids` are the columns that equality deletes compare."""
+    """What kinds of delete files there are, and how many: `equality_ids` are what equality deletes compare."""
 
     vectors: bool
     named: bool
     positions: bool
     equality: bool
     equality_ids: tuple[int, ...]
+    count: int
 
     @classmethod
     def of(cls, connection: duckdb.DuckDBPyConnection, deletes: Scope) -> DeleteKinds:
@@ -63,29 +69,68 @@ class DeleteKinds:
     def of_query(cls, connection: duckdb.DuckDBPyConnection, deletes: str) -> DeleteKinds:
         """As `of`, for a query in brackets."""
         sql = query(DELETES, "kinds").format(deletes=deletes)
-        ((vectors, named, positions, equality, ids),) = duck.rows(connection, sql)
-        return cls(vectors, named, positions, equality, tuple(sorted(ids or ())))
+        ((vectors, named, positions, equality, ids, count),) = duck.rows(connection, sql)
+        return cls(vectors, named, positions, equality, tuple(sorted(ids or ())), count)
 
 
-def delete_pairs_sql(data: Scope, deletes: Scope, kinds: DeleteKinds, where: str) -> str:
-    """The statement that pairs the planned data files with the delete files that apply to them."""
-    columns = {**deletes.columns(), **data.columns()}
-    bounds = [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in ("lower", "upper", "values", "nulls", "nans")]
+@frozen(eq=False)
+class DeleteEntries:
+    """The delete files of a scope, for plans of any filter.
+
+    Where they are few, `kept` has what pairing looks at, so that a plan reads the entries of its data files only.
+    """
+
+    scope: Scope
+    kinds: DeleteKinds
+    kept: pa.Table | None
+
+    @classmethod
+    def of(cls, connection: duckdb.DuckDBPyConnection, scope: Scope, data: Scope) -> DeleteEntries:
+        """Those of `scope`, for the data files of another."""
+        kinds = DeleteKinds.of(connection, scope)
+        if kinds.count > KEPT_DELETES:
+            return cls(scope, kinds, None)
+        columns = {**scope.columns(), **data.columns()}
+        deletes = scope.relation(_columns_of_deletes(kinds, columns))
+        sql = query(DELETES, "kept").format(deletes=deletes, plain_bounds=plain_bounds(columns))
+        return cls(scope, kinds, duck.arrow(connection, sql))
+
+    def pairs(
+        self, connection: duckdb.DuckDBPyConnection, data: Scope, where: str, parameters: Mapping[str, Any]
+    ) -> pa.Table:
+        """The pairs of planned data files and the delete files that apply to them; see sql/plan/deletes.sql.
+
+        `parameters` may be more than the statement has.
+        """
+        columns = {**self.scope.columns(), **data.columns()}
+        names = _columns_of_deletes(self.kinds, columns)
+        bounds = [c for c in _equality_columns(self.kinds) if c in columns]
+        files = data.relation(dict.fromkeys((*_OF_DATA, *bounds, *used_columns((where,), columns))))
+        if self.kept is None or not set(names) <= set(self.kept.column_names):
+            sql = delete_pairs_between(files, self.scope.relation(names), columns, self.kinds, where)
+            return duck.arrow(connection, sql, duck.used(sql, parameters))
+        sql = _pairs(files, KEPT, "", columns, self.kinds, where)
+        with duck.registered(connection, KEPT, self.kept):
+            return duck.arrow(connection, sql, duck.used(sql, parameters))
+
+
+def _equality_columns(kinds: DeleteKinds) -> list[str]:
+    return [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in ("lower", "upper", "values", "nulls", "nans")]
+
+
+def _columns_of_deletes(kinds: DeleteKinds, columns: Mapping[str, str]) -> list[str]:
     paths = [column for column, _ in _PATH_BOUNDS]
-    filtered = used_columns((where,), columns)
-    return delete_pairs_between(
-        data.relation(dict.fromkeys((*_OF_DATA, *(c for c in bounds if c in columns), *filtered))),
-        deletes.relation([*_OF_DELETES, *(c for c in (*bounds, *paths) if c in columns)]),
-        columns,
-        kinds,
-        where,
-    )
+    return [*_OF_DELETES, *(c for c in (*_equality_columns(kinds), *paths) if c in columns)]
 
 
 def delete_pairs_between(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, where: str) -> str:
-    """As `delete_pairs_sql`, for queries in brackets that have all of the columns."""
+    """The statement for pairs, of queries in brackets that have all of the columns."""
+    return _pairs(data, deletes, plain_bounds(columns), columns, kinds, where)
+
+
+def _pairs(data: str, deletes: str, plain: str, columns: Mapping[str, str], kinds: DeleteKinds, where: str) -> str:
     part = partial(query, DELETES)
-    files = part("files").format(data=data, deletes=deletes, where=where, plain_bounds=plain_bounds(columns))
+    files = part("files").format(data=data, deletes=deletes, where=where, plain_bounds=plain)
     by_position = [part("named")] if kinds.named else []
     if kinds.positions:
         by_position.append(part("positions").format(path_bounds=path_bounds(columns)))

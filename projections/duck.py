@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +21,7 @@ class Statement:
     parameters: Mapping[str, Any] = field(factory=dict)
 
 
+_PARAMETER = re.compile(r"\$(\w+)")
 _recorded: ContextVar[list[Statement] | None] = ContextVar("recorded", default=None)
 
 
@@ -46,6 +48,12 @@ def arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[s
     relation = connection.sql(sql, params=dict(parameters)) if parameters else connection.sql(sql)
     table: pa.Table = pa.table({}) if relation is None else relation.to_arrow_table()
     return table
+
+
+def used(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that occur in a statement: DuckDB refuses others."""
+    names = set(_PARAMETER.findall(sql))
+    return {k: v for k, v in parameters.items() if k in names}
 
 
 def rows(

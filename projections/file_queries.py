@@ -6,7 +6,6 @@ data files have to satisfy beside the predicate.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import arrays
 from icecore.engine.sql_files import query, quote
 from icecore.projections import duck
-from icecore.projections.deletes import DeleteKinds, delete_pairs_sql
+from icecore.projections.deletes import DeleteEntries
 from icecore.projections.entry_scope import Scope, used_columns
 from icecore.projections.metrics_predicate import conjunction
 from icecore.projections.predicate import PlanPredicate
@@ -87,8 +86,7 @@ def data_files(connection: duckdb.DuckDBPyConnection, scope: Scope, predicate: P
 def delete_pairs(
     connection: duckdb.DuckDBPyConnection,
     data: Scope,
-    deletes: Scope,
-    kinds: DeleteKinds,
+    deletes: DeleteEntries,
     predicate: PlanPredicate,
     entries: str,
     unpartitioned: Sequence[int],
@@ -97,9 +95,9 @@ def delete_pairs(
 
     Raises CorruptFileError where a delete file names a data file of another partition (SP7).
     """
-    sql = delete_pairs_sql(data, deletes, kinds, conjunction(entries, predicate.where_sql))
-    pairs = _arrow(connection, sql, {**predicate.parameters, "unpartitioned": unpartitioned})
-    _check_partitions(connection, data, deletes, pairs)
+    parameters = {**predicate.parameters, "unpartitioned": unpartitioned}
+    pairs = deletes.pairs(connection, data, conjunction(entries, predicate.where_sql), parameters)
+    _check_partitions(connection, data, deletes.scope, pairs)
     return pairs
 
 
@@ -129,7 +127,7 @@ def count_files(
         where=entries,
         by_partition=by_partition.where_sql,
     )
-    files, rows, left = duck.rows(connection, sql, _used(sql, by_partition.parameters))[0]
+    files, rows, left = duck.rows(connection, sql, duck.used(sql, by_partition.parameters))[0]
     return files, rows, left
 
 
@@ -139,13 +137,7 @@ def partition_columns(scope: Scope) -> dict[str, str]:
 
 
 def _arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> pa.Table:
-    return duck.arrow(connection, sql, _used(sql, parameters))
-
-
-def _used(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that occur in a statement: DuckDB refuses others."""
-    names = set(re.findall(r"\$(\w+)", sql))
-    return {k: v for k, v in parameters.items() if k in names}
+    return duck.arrow(connection, sql, duck.used(sql, parameters))
 
 
 def _check_partitions(connection: duckdb.DuckDBPyConnection, data: Scope, deletes: Scope, pairs: pa.Table) -> None:

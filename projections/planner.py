@@ -30,7 +30,7 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.sql_files import query
 from icecore.engine.state import TableState
 from icecore.projections import duck
-from icecore.projections.deletes import DeleteKinds
+from icecore.projections.deletes import DeleteEntries
 from icecore.projections.entry_scope import Scope
 from icecore.projections.entry_table import EntryTable
 from icecore.projections.entry_tables import EntryTables
@@ -70,7 +70,7 @@ class Planner:
         init=False, factory=OrderedDict, repr=False
     )
     _manifests: Recent[Sequence[ListedManifest], PlannedManifests] = field(init=False, factory=Recent, repr=False)
-    _delete_kinds: Recent[Scope, DeleteKinds] = field(init=False, factory=Recent, repr=False)
+    _deletes: Recent[Scope, DeleteEntries] = field(init=False, factory=Recent, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._tables = EntryTables(self.repository.entries, self.cache, self.memory)
@@ -220,9 +220,9 @@ class Planner:
             of_data, of_deletes = manifests.orders_in(table)
             files = of_data.sorted(data_files(connection, data, predicate, entries))
             if deletes.parts and files.num_rows:
-                kinds = self._delete_kinds.of(deletes, partial(DeleteKinds.of, connection))
+                known = self._deletes.of(deletes, partial(DeleteEntries.of, connection, data=data))
                 unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
-                pairs = delete_pairs(connection, data, deletes, kinds, predicate, entries, unpartitioned)
+                pairs = delete_pairs(connection, data, known, predicate, entries, unpartitioned)
                 deleting = of_deletes.sorted(delete_files(connection, deletes))
 
         def count(planned: PlannedFiles) -> PlanCounts:
@@ -303,12 +303,12 @@ class Planner:
         with self._tables.lock:
             self._lists.clear()
             self._manifests.clear()
-            self._delete_kinds.clear()
+            self._deletes.clear()
             self._tables.clear()
 
     def close(self) -> None:
         with self._tables.lock:
             self._lists.clear()
             self._manifests.clear()
-            self._delete_kinds.clear()
+            self._deletes.clear()
             self._tables.close()

@@ -1,0 +1,64 @@
+"""Delete files that are kept from plan to plan are paired as those that are read each time (SP2 to SP6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import icecore
+from icecore.projections import deletes, duck
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("part", pa.int32())])
+FILTERS = (None, "id = 7", "part = 1", "name > 'n3' AND part = 0", "id BETWEEN 3 AND 11 OR name = 'n1'")
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.Table.from_pylist([{"id": i, "name": f"n{i}", "part": i % 2} for i in ids], schema=SCHEMA)
+
+
+@pytest.fixture
+def table(tmp_path: Path, request: pytest.FixtureRequest) -> icecore.Table:
+    """Position deletes, in v3 vectors beside older ones; equality deletes of two specs, one unpartitioned."""
+    version: int = request.param
+    catalog = icecore.open(tmp_path)
+    request.addfinalizer(catalog.close)
+    catalog.create_namespace("ns")
+    table = catalog.create_table("ns.t", SCHEMA, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(*range(6)))
+    table.delete_keys([{"id": 5}], ["id"])
+    with table.update_spec() as spec:
+        spec.add_field("part")
+    table.append(rows(*range(6, 12)))
+    table.delete("id = 7")
+    table.delete_keys([{"name": "n8", "part": 0}], ["name", "part"])
+    if version == 3:
+        table.upgrade(3)
+    table.delete("id IN (1, 9)")
+    table.append(rows(*range(12, 15)))
+    return table
+
+
+def plans(table: icecore.Table) -> list[list[dict[str, Any]]]:
+    return [table.scan(f).plan().to_arrow().to_pylist() for f in FILTERS]
+
+
+@pytest.mark.parametrize("table", [2, 3], indirect=True)
+def test_kept_or_read_each_time(table: icecore.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in ("first", "one more delete", "another column as key"):
+        with monkeypatch.context() as m, icecore.open(tmp_path) as other:
+            m.setattr(deletes, "KEPT_DELETES", 0)
+            read = plans(other.load_table("ns.t"))
+        assert plans(table) == read, step
+        assert sum(len(f["delete_files"]) for f in read[0]) > 3
+        with duck.recording() as again:
+            assert plans(table) == read, "asked again"
+        assert not [s for s in again if "plain_" in s.sql and " AS plain_" in s.sql], "bounds are kept"
+        assert [s for s in again if deletes.KEPT in s.sql]
+        if step == "first":
+            table.delete("id = 10")
+        else:
+            table.delete_keys([{"name": "n0"}], ["name"])
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [2, 3, 4, 6, 11, 12, 13, 14]
