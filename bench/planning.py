@@ -1,4 +1,4 @@
-"""Planning in hard cases: a process that has just started, many deletes, ten thousand manifests, one more commit.
+"""Planning in hard cases: a process that has just started, many deletes, manifests and columns, one more commit.
 
 usage: python bench/planning.py TABLE_FOLDER [LARGE_TABLE_FOLDER]
 
@@ -23,6 +23,7 @@ from measure import cpu_seconds, peak_memory_mb, save
 
 PARTITION = "ts >= TIMESTAMP '2023-01-10 00:00:00' AND ts < TIMESTAMP '2023-01-11 00:00:00'"
 POINT = "id = 1234567"
+WIDE_VALUE = 1_234_567
 REPEAT = 15
 
 
@@ -93,7 +94,44 @@ def deletes(metadata: str, warehouse: str) -> dict[str, Any]:
         return out
 
 
-CASES: dict[str, Callable[[str, str], dict[str, Any]]] = {f.__name__: f for f in (expand, start, one_more, deletes)}
+def wide(metadata: str, warehouse: str) -> dict[str, Any]:
+    """A table of a thousand columns: the first plan of all files, then warm ones by columns not asked for before."""
+    import icecore
+
+    with icecore.open(warehouse) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.register_table("ns.t", metadata)
+        files = 0
+
+        def plan() -> None:
+            nonlocal files
+            files = table.scan().plan().to_arrow().num_rows
+
+        first = cpu_seconds(plan)
+        columns = iter(range(1000))
+        found = table.scan(f"c{next(columns)} = {WIDE_VALUE}").plan().to_arrow().num_rows
+        other = lambda: table.scan(f"c{next(columns)} = {WIDE_VALUE}").plan().to_arrow()
+        return {
+            "files": files,
+            "cpu_s": first,
+            "planned": found,
+            "warm_point_cpu_ms": 1000 * cpu_seconds(other, REPEAT),
+        }
+
+
+def wide_peer(metadata: str, _: str) -> dict[str, Any]:
+    """PyIceberg's plan of the same table by one column."""
+    from pyiceberg.table import StaticTable
+
+    table = StaticTable.from_metadata(metadata)
+    found: list[int] = []
+    seconds = cpu_seconds(lambda: found.append(len(list(table.scan(f"c1 = {WIDE_VALUE}").plan_files()))))
+    return {"planned": found[0], "cpu_s": seconds}
+
+
+CASES: dict[str, Callable[[str, str], dict[str, Any]]] = {
+    f.__name__: f for f in (expand, start, one_more, deletes, wide, wide_peer)
+}
 
 
 def run(case: str, metadata: Path | str, warehouse: str) -> Any:
@@ -109,6 +147,7 @@ def main() -> None:
         print(json.dumps({**found, "peak_memory_mb": peak_memory_mb()}))
         return
     from tables import many_manifests, with_deletes
+    from wide_table import wide_table
 
     source = Path(sys.argv[1]).absolute()
     large = Path(sys.argv[2]).absolute() if len(sys.argv) > 2 else source
@@ -129,6 +168,11 @@ def main() -> None:
             "one more commit": run("one_more", "", warehouse),
         }
         shutil.rmtree(work / "many")
+        metadata = wide_table(work / "wide")
+        results["a thousand columns"] = {
+            "icecore": run("wide", metadata, str(work / "w4")),
+            "pyiceberg": run("wide_peer", metadata, ""),
+        }
     save("planning", results)
 
 

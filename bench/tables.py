@@ -50,11 +50,11 @@ def with_deletes(source: Path, out: Path, positions: int = 10_000, equality: int
     (out / "metadata").mkdir(parents=True, exist_ok=True)
     sequence_number = metadata.last_sequence_number
     made = [
-        _write(out, f"d{i}", part, of, metadata, ManifestContent.DELETES, sequence_number)
+        write(out, f"d{i}", part, of, metadata, ManifestContent.DELETES, sequence_number)
         for i, (part, of) in enumerate(((rows, spec), (by_partition, spec), (everywhere, unpartitioned)))
     ]
     raw["partition-specs"].append({"spec-id": UNPARTITIONED_ID, "fields": []})
-    return _finish(out, raw, metadata, [*manifests, *made])
+    return finish(out, raw, metadata, [*manifests, *made])
 
 
 def many_manifests(source: Path, out: Path, each: int = 10) -> Path:
@@ -67,10 +67,8 @@ def many_manifests(source: Path, out: Path, each: int = 10) -> Path:
         for start in range(0, len(entries), each):
             part = entries.slice(start, each)
             name = f"{len(made):06d}"
-            made.append(
-                _write(out, name, part, metadata.specs[0], metadata, ManifestContent.DATA, m.sequence_number, m)
-            )
-    return _finish(out, raw, metadata, made)
+            made.append(write(out, name, part, metadata.specs[0], metadata, ManifestContent.DATA, m.sequence_number, m))
+    return finish(out, raw, metadata, made)
 
 
 def _open(source: Path) -> tuple[dict[str, Any], TableMetadata, Sequence[ManifestFile]]:
@@ -120,7 +118,7 @@ def _delete(path: str, spec_id: int, partition: Any, **rest: Any) -> dict[str, A
     }
 
 
-def _write(
+def write(
     out: Path,
     name: str,
     entries: list[dict[str, Any]] | pa.Table,
@@ -130,6 +128,7 @@ def _write(
     sequence_number: int,
     like: ManifestFile | None = None,
 ) -> ManifestFile:
+    """Writes a manifest of such entries below `out`; what is not given is as in `like`."""
     table = entries if isinstance(entries, pa.Table) else pa.Table.from_pylist(entries, schema=ENTRY_SCHEMA)
     data = write_manifest(
         table, spec=spec, schema=metadata.schema(), content=content, format_version=2, sync_marker=SYNC
@@ -147,7 +146,8 @@ def _write(
     return evolve(base, manifest_path=str(path), manifest_length=len(data), partition_spec_id=spec.spec_id, **counts)
 
 
-def _finish(out: Path, raw: dict[str, Any], metadata: TableMetadata, manifests: Sequence[ManifestFile]) -> Path:
+def finish(out: Path, raw: dict[str, Any], metadata: TableMetadata, manifests: Sequence[ManifestFile]) -> Path:
+    """Writes the manifest list and the metadata file, whose path this is."""
     snapshot = raw["snapshots"][0]
     path = out / "metadata" / "list.avro"
     listed = write_manifest_list(

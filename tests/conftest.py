@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import icecore
+
+# Times are noisy where tests run: no example fails for being slow. All else stays as the environment asks for.
+settings.register_profile("without deadline", settings(deadline=None))
+settings.load_profile("without deadline")
 
 
 @pytest.fixture
