@@ -20,6 +20,7 @@ from icecore.projections.entry_scope import Scope, used_columns
 from icecore.projections.entry_typing import PATH_FIELD_ID
 
 DELETES = "plan/deletes.sql"
+FILES = "plan/files.sql"
 KEPT_DELETES = 16_384
 """Of so many delete files at most what pairing looks at is kept from plan to plan."""
 KEPT = "kept_deletes"
@@ -43,6 +44,27 @@ _OF_DELETES = (
     "partition_key",
     "referenced_data_file",
     "equality_ids",
+)
+_OF_FILES = (
+    "ordinal",
+    "status",
+    "content",
+    "snapshot_id",
+    "file_path",
+    "file_format",
+    "spec_id",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+    "sequence_number",
+    "file_sequence_number",
+    "sort_order_id",
+    "split_offsets",
+    "key_metadata",
+    "equality_ids",
+    "referenced_data_file",
+    "content_offset",
+    "content_size_in_bytes",
 )
 _PATH_BOUNDS = ((f"lower_{PATH_FIELD_ID}", "<="), (f"upper_{PATH_FIELD_ID}", ">="))
 _PLAIN = "regexp_replace({0}, '^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?', '')"
@@ -77,23 +99,32 @@ class DeleteKinds:
 class DeleteEntries:
     """The delete files of a scope, for plans of any filter.
 
-    Where they are few, `kept` has what pairing looks at, so that a plan reads the entries of its data files only.
+    Where they are few, `kept` has what pairing looks at and `kept_files` what a plan says of them, so that a plan reads
+    the entries of its data files only.
     """
 
     scope: Scope
     kinds: DeleteKinds
-    kept: pa.Table | None
+    kept: pa.Table | None = None
+    kept_files: pa.Table | None = None
 
     @classmethod
     def of(cls, connection: duckdb.DuckDBPyConnection, scope: Scope, data: Scope) -> DeleteEntries:
         """Those of `scope`, for the data files of another."""
         kinds = DeleteKinds.of(connection, scope)
         if kinds.count > KEPT_DELETES:
-            return cls(scope, kinds, None)
+            return cls(scope, kinds)
         columns = {**scope.columns(), **data.columns()}
         deletes = scope.relation(_columns_of_deletes(kinds, columns))
         sql = query(DELETES, "kept").format(deletes=deletes, plain_bounds=plain_bounds(columns))
-        return cls(scope, kinds, duck.arrow(connection, sql))
+        return cls(scope, kinds, duck.arrow(connection, sql), cls(scope, kinds).files(connection))
+
+    def files(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+        """The delete files, in no order."""
+        if self.kept_files is not None:
+            return self.kept_files
+        entries = self.scope.relation(_OF_FILES)
+        return duck.arrow(connection, query(FILES, "delete_files").format(entries=entries))
 
     def pairs(
         self, connection: duckdb.DuckDBPyConnection, data: Scope, where: str, parameters: Mapping[str, Any]

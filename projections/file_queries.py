@@ -43,27 +43,6 @@ DATA_COLUMNS = (
     "split_offsets",
     "key_metadata",
 )
-DELETE_COLUMNS = (
-    "ordinal",
-    "status",
-    "content",
-    "snapshot_id",
-    "file_path",
-    "file_format",
-    "spec_id",
-    "partition",
-    "record_count",
-    "file_size_in_bytes",
-    "sequence_number",
-    "file_sequence_number",
-    "sort_order_id",
-    "split_offsets",
-    "key_metadata",
-    "equality_ids",
-    "referenced_data_file",
-    "content_offset",
-    "content_size_in_bytes",
-)
 COUNTED_COLUMNS = ("status", "content", "snapshot_id", "spec_id", "record_count")
 
 
@@ -99,11 +78,6 @@ def delete_pairs(
     pairs = deletes.pairs(connection, data, conjunction(entries, predicate.where_sql), parameters)
     _check_partitions(connection, data, deletes.scope, pairs)
     return pairs
-
-
-def delete_files(connection: duckdb.DuckDBPyConnection, deletes: Scope) -> pa.Table:
-    """The delete files of a scope."""
-    return _arrow(connection, query(FILES, "delete_files").format(entries=deletes.relation(DELETE_COLUMNS)), {})
 
 
 def columns_of_files(

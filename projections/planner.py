@@ -38,7 +38,6 @@ from icecore.projections.file_queries import (
     columns_of_files,
     count_files,
     data_files,
-    delete_files,
     delete_pairs,
     partition_columns,
 )
@@ -223,7 +222,7 @@ class Planner:
                 known = self._deletes.of(deletes, partial(DeleteEntries.of, connection, data=data))
                 unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
                 pairs = delete_pairs(connection, data, known, predicate, entries, unpartitioned)
-                deleting = of_deletes.sorted(delete_files(connection, deletes))
+                deleting = of_deletes.sorted(known.files(connection))
 
         def count(planned: PlannedFiles) -> PlanCounts:
             return self._trusting(state, lambda: self._counts(planned, manifests, entries))
