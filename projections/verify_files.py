@@ -13,8 +13,8 @@ from icecore.engine.repository import Repository
 from icecore.engine.state import TableState, is_file_system
 from icecore.projections.version_hint import VERSION_HINT, hint_of
 
-HINT_FOLLOWS_S = 3.0
-"""How long a version hint may stay behind the pointer before that is a problem; its writer may be slow."""
+HINT_FOLLOWS_S = 5.0
+"""How long after its commit a version hint may stay behind the pointer; its writer may be slow."""
 
 
 def version_problems(repository: Repository, state: TableState) -> Iterator[str]:
@@ -34,7 +34,10 @@ def _hint_problems(repository: Repository, state: TableState, location: str) -> 
         # Another engine wrote this version, and may have left no hint.
         return
     folder, expected = location.rsplit("/", 1)[0], hint_of(state).encode()
-    path, deadline = f"{folder}/{VERSION_HINT}", time.monotonic() + HINT_FOLLOWS_S
+    path = f"{folder}/{VERSION_HINT}"
+    # Of commits long ago nothing is to come: a warehouse whose hints are lost is told of at once. Clocks may jump.
+    age = max(0.0, time.time() - state.metadata.last_updated_ms / 1000)
+    deadline = time.monotonic() + HINT_FOLLOWS_S - age
     while True:
         try:
             found = repository.storage_of(state).read_bytes(path)

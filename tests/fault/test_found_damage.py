@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
@@ -12,6 +14,7 @@ from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
 import icecore
 from icecore.engine.errors import ForeignCommitError
 from icecore.engine.scratch import put_file, sweep
+from icecore.projections import verify_files
 
 
 def problems(catalog: icecore.Catalog) -> str:
@@ -137,6 +140,22 @@ def test_a_changed_byte_of_a_segment_changes_no_plan(catalog: icecore.Catalog) -
         if after != path:
             after.unlink()
     assert found
+
+
+def test_a_lost_hint_of_an_old_commit_is_told_of_at_once(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only its writer, just after the commit, is waited for: else a lost folder costs seconds for each table."""
+    state = make_table(catalog).metadata
+    (hint,) = catalog.path.rglob("version-hint.text")
+    hint.unlink()
+    later = SimpleNamespace(
+        time=lambda: state.last_updated_ms / 1000 + 3600,
+        monotonic=time.monotonic,
+        sleep=lambda _: pytest.fail("waited"),
+    )
+    monkeypatch.setattr(verify_files, "time", later)
+    assert [p for p in catalog.verify().problems if "version-hint.text" in p]
 
 
 def test_verify_is_clean_while_others_commit(catalog: icecore.Catalog) -> None:
