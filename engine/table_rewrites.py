@@ -27,7 +27,7 @@ class TableRewrites:
     def _transaction(
         self, message: str | None, author: str | None, idempotency_key: str | None, dry_run: bool = False
     ) -> Transaction:
-        raise NotImplementedError
+        raise NotImplementedError  # `Table` has it
 
     def rewrite_data_files(
         self,

@@ -168,7 +168,7 @@ def _pairs(data: str, deletes: str, plain: str, columns: Mapping[str, str], kind
     pairs = []
     if kinds.vectors:
         files += f", vectors AS ({part('vectors')})"
-        pairs.append("SELECT * FROM vectors")
+        pairs.append(part("each_vector"))
         by_position = [part("without_vector").format(pairs=" UNION ALL ".join(by_position))] if by_position else []
     pairs += by_position
     if kinds.equality:

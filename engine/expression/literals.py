@@ -17,7 +17,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any, assert_never
+from typing import Any, NoReturn, assert_never
 
 from attrs import frozen
 
@@ -140,7 +140,7 @@ def _show(literal: Any) -> str:
     return f"the {type(literal).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
 
 
-def _refuse(literal: Any, column_type: PrimitiveType) -> Any:
+def _refuse(literal: Any, column_type: PrimitiveType) -> NoReturn:
     raise ExpressionError(f"{_show(literal)} can't be compared with {column_type}")
 
 
@@ -180,7 +180,7 @@ def _scaled(literal: Any, column_type: PrimitiveType, scale: int) -> Bounds:
         case TypedValue(type=IntegerType() | LongType() | DecimalType(), value=number):
             return _scaled(number, column_type, scale)
         case bool():
-            return _refuse(literal, column_type)  # type: ignore[no-any-return]
+            return _refuse(literal, column_type)
         case int():
             return (literal * 10**scale,) * 2
         case Decimal():
@@ -193,7 +193,7 @@ def _scaled(literal: Any, column_type: PrimitiveType, scale: int) -> Bounds:
                 )
             return ceiling, floor
         case _:
-            return _refuse(literal, column_type)  # type: ignore[no-any-return]
+            return _refuse(literal, column_type)
 
 
 def _scaled_decimal(value: Decimal, scale: int) -> Bounds:
@@ -268,13 +268,13 @@ def _floating(literal: Any, column_type: FloatType | DoubleType) -> Slot:
         case TypedValue(type=IntegerType() | LongType() | DecimalType(), value=inner):
             return _floating(inner, column_type)
         case bool():
-            return _refuse(literal, column_type)  # type: ignore[no-any-return]
+            return _refuse(literal, column_type)
         case int() | float() | Decimal():
             number = nearest = single(literal) if is_single else _double(literal)
         case str():
             number = nearest = single(literal) if is_single else _double(literal)
         case _:
-            return _refuse(literal, column_type)  # type: ignore[no-any-return]
+            return _refuse(literal, column_type)
     if math.isnan(number):
         return Slot(None, None, nan=True)
     ceiling = nearest if nearest >= number else next_single(nearest, math.inf)
@@ -320,7 +320,7 @@ def nanoseconds(literal: Any, column_type: PrimitiveType) -> int:
             value = parse_timestamp_text(literal, zoned=isinstance(column_type, _ZONED), nano=nano)
             return value if nano else value * 1000
         case _:
-            return _refuse(literal, column_type)  # type: ignore[no-any-return]
+            return _refuse(literal, column_type)
 
 
 def _time(literal: Any, column_type: PrimitiveType) -> int:
@@ -332,7 +332,7 @@ def _time(literal: Any, column_type: PrimitiveType) -> int:
         case str():
             return parse_time_text(literal)
         case _:
-            return _refuse(literal, column_type)  # type: ignore[no-any-return]
+            return _refuse(literal, column_type)
 
 
 def _boolean(literal: Any, column_type: PrimitiveType) -> bool:
@@ -360,7 +360,7 @@ def _uuid(value: Any, column_type: PrimitiveType) -> uuid.UUID:
         case bytes() if len(value) == 16:
             return uuid.UUID(bytes=value)
         case _:
-            return _refuse(value, column_type)  # type: ignore[no-any-return]
+            return _refuse(value, column_type)
 
 
 def _bytes(value: Any, column_type: FixedType | BinaryType) -> bytes:

@@ -52,7 +52,10 @@ _DATES = (DateType, *_MICRO_TIMESTAMPS, *_NANO_TIMESTAMPS)
 
 @frozen
 class Transform:
-    """Base of the transforms. `preserves_order`: a <= b implies transform(a) <= transform(b)."""
+    """Base of the transforms, each of which says all of it.
+
+    `preserves_order`: a <= b implies transform(a) <= transform(b).
+    """
 
     preserves_order: ClassVar[bool] = False
 
@@ -200,7 +203,7 @@ class _TimeTransform(Transform):
                 raise ValidationError(f"{self.unit} is not defined for type {source}")
 
     def _of_days(self, days: int) -> int:
-        raise NotImplementedError
+        raise NotImplementedError  # each unit's own
 
     def __str__(self) -> str:
         return self.unit

@@ -1,8 +1,8 @@
 -- Which delete files apply to which planned data files (Spec: Scan Planning, SP2 to SP7).
 -- One row of a result is a pair: `m`, `ordinal` of a data file and `dm`, `dordinal` of a delete file. {data} and
 -- {deletes} are queries for the wide entries of the data and the delete manifests of the scan, {where} chooses the
--- planned data files. {plain_bounds} are the bounds on paths without scheme and authority. A statement is put together of
--- the parts for the kinds of delete files that there are. The pairs are in no order, each is there once: an equality
+-- planned data files. {plain_bounds} are the bounds on paths without scheme and authority. A statement is put together
+-- of the parts for the kinds of delete files that there are. The pairs are in no order, each is there once: an equality
 -- delete is of an unpartitioned spec, and then for all data files, or it is for those of its partition.
 
 -- name: kinds
@@ -32,6 +32,9 @@ SELECT
     TRUE AS is_vector
 FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
 WHERE d.content = 1 AND d.file_format = 'PUFFIN' AND data.sequence_number <= d.sequence_number
+
+-- name: each_vector
+SELECT * FROM vectors
 
 -- name: named
 SELECT
