@@ -66,7 +66,7 @@ class SqliteFile:
         connection.row_factory = sqlite3.Row
         if not self.read_only:
             self._retrying(lambda: connection.execute("PRAGMA journal_mode = WAL"))
-            connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'OFF'}")
+            self._retrying(lambda: connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'OFF'}"))
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA cache_size = -16000")
         return connection

@@ -65,7 +65,8 @@ class EventStore(EventReader):
                 self.execute(MODELS, "set_warehouse", key="log-format", value=LOG_FORMAT_VERSION)
 
     def _has_log(self, connection: sqlite3.Connection) -> bool:
-        return connection.execute(query(EVENTS, "has_log")).fetchone() is not None
+        # Another process may just be making it, and hold the lock that changes the kind of journal.
+        return self._retrying(lambda: connection.execute(query(EVENTS, "has_log")).fetchone()) is not None
 
     def _check_format(self, connection: sqlite3.Connection) -> None:
         if not self._has_log(connection):

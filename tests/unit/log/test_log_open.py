@@ -197,25 +197,33 @@ def test_a_writer_waits_for_the_lock(catalog: icecore.Catalog) -> None:
     assert ids_of(table) == [1]
 
 
-def test_two_that_open_a_new_warehouse_at_once_make_one(tmp_path: Path) -> None:
-    """Creating the log races: all openers end with the same warehouse."""
-    opened: list[icecore.Catalog] = []
-    errors: list[BaseException] = []
+def test_several_that_open_a_new_warehouse_at_once_make_one(tmp_path: Path) -> None:
+    """Creating the log races: all openers end with the same warehouse, and wait for whoever locks it meanwhile."""
+    for number in range(120):
+        opened: list[icecore.Catalog] = []
+        errors: list[BaseException] = []
+        start = threading.Barrier(6)
 
-    def work() -> None:
-        try:
-            opened.append(icecore.open(tmp_path / "new"))
-        except BaseException as e:
-            errors.append(e)
+        def work(
+            path: Path = tmp_path / str(number),
+            start: threading.Barrier = start,
+            opened: list[icecore.Catalog] = opened,
+            errors: list[BaseException] = errors,
+        ) -> None:
+            start.wait()
+            try:
+                opened.append(icecore.open(path))
+            except BaseException as e:
+                errors.append(e)
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert errors == []
-    uuids = {store_of(c).warehouse_value("warehouse-uuid") for c in opened}
-    assert len(uuids) == 1 and None not in uuids
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert errors == []
+        uuids = {store_of(c).warehouse_value("warehouse-uuid") for c in opened}
+        assert len(uuids) == 1 and None not in uuids
 
 
 def test_a_catalog_is_made_under_its_name(tmp_path: Path) -> None:
