@@ -214,7 +214,7 @@ class EntryTables:
     ) -> bool:
         """Expands manifests into a new file. False where it can't be written, or somebody else removed it at once."""
         try:
-            with folder.writing(self.connection, _alias(self._next())) as growing:
+            with duck.one_thread(self.connection), folder.writing(self.connection, _alias(self._next())) as growing:
                 self._fill(growing, table, missing, storage)
         except (OSError, duckdb.Error):
             # A cache that can't be written is no reason to fail a plan. What can't be read is found out once more.

@@ -7,7 +7,7 @@ One row is one entry, in file order. Beside the canonical columns there are
     partition_key    binary, equal exactly where spec id and partition tuple are (SP5)
     part_<id>        the partition value, typed, for each field of the entries' specs
     lower_<id>, upper_<id>, values_<id>, nulls_<id>, nans_<id>
-                     bounds, typed, and counts, int64, for each primitive field with any metric in the table
+                     bounds, typed, and counts, int64, for each primitive field; no column where no entry has such
 
 A metric that a file does not have is null, and so is a bound that can't be read or is NaN. Types: see `typed_values`.
 """
@@ -22,7 +22,15 @@ import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.errors import CorruptFileError, ValidationError
-from icecore.engine.formats.binary_columns import Ints, from_matrix, list_positions, little_endian, select
+from icecore.engine.formats import arrays
+from icecore.engine.formats.binary_columns import (
+    Ints,
+    Places,
+    from_matrix,
+    list_positions,
+    little_endian,
+    select,
+)
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.typed_values import identity_bytes, typed_values
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus, ManifestFile
@@ -170,27 +178,23 @@ def _check_sequence_numbers(
 
 @frozen
 class _Entries:
-    """The entries of a map column: the rows that each key is in, and where its values are."""
+    """The entries of a map column: its values, and where those of each key are."""
 
     items: pa.Array
-    by_key: Mapping[int, tuple[Ints, Ints]]
+    by_key: Mapping[int, Places]
     count: int
 
     def column(self, key: int) -> pa.Array:
         """The values of one key, null in rows that lack it."""
-        index = np.zeros(self.count, np.int64)
-        missing = np.ones(self.count, np.bool_)
-        if key in self.by_key:
-            rows, positions = self.by_key[key]
-            index[rows], missing[rows] = positions, False
-        return self.items.take(pa.array(index, mask=missing))
+        if key not in self.by_key:
+            return pa.nulls(self.count, self.items.type)
+        return self.by_key[key].take(self.items)
 
 
 def _entries(column: pa.MapArray) -> _Entries:
     counts, positions = list_positions(column)
-    rows = np.repeat(np.arange(len(column)), counts)
-    keys = select(column.keys, positions).to_numpy()
-    return _Entries(column.items, dict(_by_key(keys, rows, positions, len(column))), len(column))
+    keys = arrays.to_numbers(select(column.keys, positions))
+    return _Entries(column.items, dict(_by_key(keys, counts, positions)), len(column))
 
 
 def _known_counts(entries: _Entries) -> _Entries:
@@ -202,15 +206,17 @@ def _known_counts(entries: _Entries) -> _Entries:
     return evolve(entries, items=pc.if_else(unknown, pa.scalar(None, entries.items.type), entries.items))
 
 
-def _by_key(keys: Ints, rows: Ints, positions: Ints, count: int) -> Iterator[tuple[int, tuple[Ints, Ints]]]:
+def _by_key(keys: Ints, counts: Ints, positions: Ints) -> Iterator[tuple[int, Places]]:
     if not len(keys):
         return
+    count = len(counts)
     width = len(keys) // count
-    if width and len(keys) == width * count and (keys.reshape(count, width) == keys[:width]).all():
+    if width and (counts == width).all() and (keys.reshape(count, width) == keys[:width]).all():
         # Most manifests: each row has the same keys in the same order.
         for i in range(width):
-            yield int(keys[i]), (rows[i::width], positions[i::width])
+            yield int(keys[i]), Places(positions[i::width], None, count)
         return
+    rows = np.repeat(np.arange(count), counts)
     # Numbers of 16 bits are sorted by radix, so in linear time.
     small = len(keys) > 0 and keys.min() >= 0 and keys.max() < 2**15
     order = np.argsort(keys.astype(np.int16) if small else keys, kind="stable")
@@ -218,7 +224,7 @@ def _by_key(keys: Ints, rows: Ints, positions: Ints, count: int) -> Iterator[tup
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     for start, end in zip(starts, np.r_[starts[1:], len(keys)], strict=True):
         chosen = order[start:end]
-        yield int(ordered[start]), (rows[chosen], positions[chosen])
+        yield int(ordered[start]), Places(positions[chosen], rows[chosen], count)
 
 
 @define
@@ -230,21 +236,31 @@ class _Typed:
     unreadable: set[str] = field(factory=set)
     unknown: set[int] = field(factory=set)
 
-    def add(self, name: str, iceberg_type: PrimitiveType, raw: pa.BinaryArray, *, is_bound: bool) -> pa.Array:
-        typed = typed_values(iceberg_type, raw, nan_is_null=is_bound)
+    def add(
+        self,
+        name: str,
+        iceberg_type: PrimitiveType,
+        values: pa.BinaryArray,
+        places: Places | None = None,
+        *,
+        is_bound: bool = False,
+    ) -> pa.Array:
+        typed = typed_values(iceberg_type, values, places, nan_is_null=is_bound)
         self.columns[name] = typed
         self.types[name] = str(iceberg_type)
-        if typed.null_count != raw.null_count and not (is_bound and _are_numbers(iceberg_type, raw)):
+        nulls = values.null_count if places is None else places.null_count(values)
+        if typed.null_count != nulls and not (is_bound and _are_numbers(iceberg_type, values, places)):
             self.unreadable.add(name)
         return typed
 
 
-def _are_numbers(iceberg_type: PrimitiveType, raw: pa.BinaryArray) -> bool:
+def _are_numbers(iceberg_type: PrimitiveType, values: pa.BinaryArray, places: Places | None) -> bool:
     """Whether all are floating-point numbers, or NaNs, which are no bounds."""
     if not isinstance(iceberg_type, FLOATING_TYPES):
         return False
+    values = values if places is None else places.take(values)
     lengths = pa.array([4, 8] if isinstance(iceberg_type, DoubleType) else [4], pa.int32())
-    return bool(pc.all(pc.is_in(pc.binary_length(raw.drop_null()), lengths)).as_py())
+    return bool(pc.all(pc.is_in(pc.binary_length(values.drop_null()), lengths)).as_py())
 
 
 def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: Schema) -> None:
@@ -258,10 +274,15 @@ def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: S
         if not found.field_type.is_primitive:
             continue
         primitive: PrimitiveType = found.field_type  # type: ignore[assignment]  # checked by is_primitive
-        for prefix, name in BOUND_MAPS.items():
-            made.add(f"{prefix}_{field_id}", primitive, maps[name].column(field_id), is_bound=True)
-        for prefix, name in COUNT_MAPS.items():
-            made.columns[f"{prefix}_{field_id}"] = maps[name].column(field_id)
+        for prefix, name in {**BOUND_MAPS, **COUNT_MAPS}.items():
+            entries = maps[name]
+            if field_id not in entries.by_key:
+                continue
+            places = entries.by_key[field_id]
+            if prefix in BOUND_MAPS:
+                made.add(f"{prefix}_{field_id}", primitive, entries.items, places, is_bound=True)
+            else:
+                made.columns[f"{prefix}_{field_id}"] = places.take(entries.items)
 
 
 def _add_partition_columns(
@@ -283,7 +304,7 @@ def _add_partition_columns(
             name = f"part_{f.field_id}"
             if made.types.get(name, str(result)) != str(result):
                 raise ValidationError(f"partition field id {f.field_id} has types {made.types[name]} and {result}")
-            pieces += _key_pieces(made.add(name, result, raw, is_bound=False), raw)
+            pieces += _key_pieces(made.add(name, result, raw), raw)
         of_spec = pc.binary_join_element_wise(*pieces, b"")
         key = of_spec if len(found) == 1 else pc.if_else(pc.equal(spec_ids, spec_id), of_spec, key)
     made.columns = {"partition_key": key, **made.columns}

@@ -6,10 +6,39 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import frozen
+
+from icecore.engine.formats import arrays
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+
+@frozen
+class Places:
+    """Where a column of `count` rows finds its values in another one: row `rows[i]` at `positions[i]`, others nowhere.
+
+    No `rows` means all of them, in order.
+    """
+
+    positions: Ints
+    rows: Ints | None
+    count: int
+
+    def take(self, values: pa.Array) -> pa.Array:
+        """The column."""
+        if self.rows is None:
+            return values.take(arrays.numbers(self.positions))
+        index = np.zeros(self.count, np.int64)
+        missing = np.ones(self.count, np.bool_)
+        index[self.rows], missing[self.rows] = self.positions, False
+        return values.take(arrays.numbers(index, missing=missing))
+
+    def null_count(self, values: pa.Array) -> int:
+        """How many rows have no value, each of the others being found at one place."""
+        nulls = values.null_count and int((~arrays.to_mask(values.is_valid())[self.positions]).sum())
+        return self.count - len(self.positions) + nulls
 
 
 def validity(valid: Mask | None) -> pa.Buffer | None:
@@ -75,7 +104,9 @@ def gather(data: Bytes, starts: Ints, width: int) -> Bytes:
     """`width` bytes from each start, as the rows of a matrix."""
     if not len(starts) or not width:
         return np.zeros((len(starts), width), np.uint8)
-    out: Bytes = data[starts[:, None] + np.arange(width)]
+    # One item of `width` bytes starts at each byte: numpy copies items whole, not byte by byte.
+    items = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
+    out: Bytes = items[starts].view(np.uint8).reshape(len(starts), width)
     return out
 
 

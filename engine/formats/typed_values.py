@@ -18,7 +18,9 @@ from icecore.engine.formats import arrays
 from icecore.engine.formats.avro_schema import decimal_size
 from icecore.engine.formats.binary_columns import (
     Bytes,
+    Ints,
     Mask,
+    Places,
     from_matrix,
     from_suffixes,
     gather,
@@ -52,6 +54,19 @@ from icecore.engine.spec.types import (
     VariantType,
 )
 
+_NUMBERS = (
+    BooleanType,
+    IntegerType,
+    LongType,
+    FloatType,
+    DoubleType,
+    DateType,
+    TimeType,
+    TimestampType,
+    TimestamptzType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+)
 _DECIMAL_BYTES = 16
 _INT64_DIGITS = 18
 
@@ -81,11 +96,18 @@ def arrow_type(iceberg_type: PrimitiveType) -> pa.DataType:
             assert_never(iceberg_type)
 
 
-def typed_values(iceberg_type: PrimitiveType, values: pa.BinaryArray, *, nan_is_null: bool = False) -> pa.Array:
+def typed_values(
+    iceberg_type: PrimitiveType, values: pa.BinaryArray, places: Places | None = None, *, nan_is_null: bool = False
+) -> pa.Array:
     """The typed column of binary single values; a value whose bytes fit no reading of the type is null.
 
-    Values from before a promotion are told by their length (T10). `nan_is_null` is for bounds, which NaN never is (M5).
+    With `places` it is a column of the values that are there. Values from before a promotion are told by their length
+    (T10). `nan_is_null` is for bounds, which NaN never is (M5).
     """
+    if isinstance(iceberg_type, _NUMBERS):
+        places = places or Places(np.arange(len(values)), None, len(values))
+        return _number_column(iceberg_type, values, places, nan_is_null)
+    values = values if places is None else places.take(values)
     match iceberg_type:
         case StringType():
             return _strings(values)
@@ -93,19 +115,10 @@ def typed_values(iceberg_type: PrimitiveType, values: pa.BinaryArray, *, nan_is_
             return _decimals(values, precision, scale)
         case UUIDType():
             return _of_length(values, 16)
-        case FixedType() | BinaryType() | GeometryType() | GeographyType() | VariantType():
-            return values
         case UnknownType():
             return pa.nulls(len(values), pa.binary())
         case _:
-            numbers, valid = _numbers(values, _readings(iceberg_type))
-            if nan_is_null and numbers.dtype.kind == "f":
-                valid &= ~np.isnan(numbers)
-            if isinstance(iceberg_type, BooleanType):
-                return arrays.booleans(numbers != 0, missing=~valid)
-            return pa.Array.from_buffers(
-                arrow_type(iceberg_type), len(values), [validity(valid), pa.py_buffer(np.where(valid, numbers, 0))]
-            )
+            return values
 
 
 def identity_bytes(typed: pa.Array) -> pa.BinaryArray:
@@ -165,25 +178,44 @@ def _readings(iceberg_type: Any) -> _Readings:
             raise TypeError(f"{iceberg_type} has no numbers")
 
 
-def _numbers(values: pa.BinaryArray, readings: _Readings) -> tuple[npt.NDArray[Any], Mask]:
-    offsets, data = to_arrays(values)
-    starts, lengths = offsets[:-1], np.diff(offsets)
-    present: Mask = arrays.to_mask(values.is_valid())
-    out = np.zeros(len(values), readings.kept)
-    valid = np.zeros(len(values), np.bool_)
+def _number_column(iceberg_type: PrimitiveType, values: pa.BinaryArray, places: Places, nan_is_null: bool) -> pa.Array:
+    found, fits = _numbers(values, places.positions, _readings(iceberg_type))
+    if nan_is_null and found.dtype.kind == "f":
+        fits &= ~np.isnan(found)
+    if values.null_count:
+        fits &= arrays.to_mask(values.is_valid())[places.positions]
+    if places.rows is None:
+        numbers, valid = found, fits
+    else:
+        numbers, valid = np.zeros(places.count, found.dtype), np.zeros(places.count, np.bool_)
+        numbers[places.rows], valid[places.rows] = found, fits
+    if isinstance(iceberg_type, BooleanType):
+        return arrays.booleans(numbers != 0, missing=~valid)
+    numbers = numbers if valid.all() else np.where(valid, numbers, 0)
+    return pa.Array.from_buffers(arrow_type(iceberg_type), len(numbers), [validity(valid), pa.py_buffer(numbers)])
+
+
+def _numbers(values: pa.BinaryArray, positions: Ints, readings: _Readings) -> tuple[npt.NDArray[Any], Mask]:
+    """The numbers at positions, zero for one whose length fits no reading, and which do fit; both are new arrays."""
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4)
+    starts = ends[positions].astype(np.int64)
+    lengths = ends[positions + 1] - starts
+    found = np.zeros(len(positions), readings.kept)
+    fits = np.zeros(len(positions), np.bool_)
     for length, (dtype, factor) in readings.by_length.items():
-        chosen = present & (lengths == length)
+        chosen = lengths == length
         if not chosen.any():
             continue
-        numbers = gather(data, starts[chosen], length).view(dtype)[:, 0]
-        fits = np.ones(len(numbers), np.bool_)
-        if factor != 1:
+        numbers = gather(np.frombuffer(data, np.uint8), starts[chosen], length).view(dtype)[:, 0]
+        if factor == 1:
+            fits[chosen] = True
+        else:
             numbers = numbers.astype(np.int64)
-            fits = np.abs(numbers) <= np.iinfo(np.int64).max // factor
-            numbers = np.where(fits, numbers, 0) * factor
-        out[chosen] = numbers
-        valid[chosen] = fits
-    return out, valid
+            fits[chosen] = fitting = np.abs(numbers) <= np.iinfo(np.int64).max // factor
+            numbers = np.where(fitting, numbers, 0) * factor
+        found[chosen] = numbers
+    return found, fits
 
 
 def _strings(values: pa.BinaryArray) -> pa.StringArray:
@@ -212,26 +244,26 @@ def _decimals(values: pa.BinaryArray, precision: int, scale: int) -> pa.Array:
     valid: Mask = arrays.to_mask(values.is_valid()) & (lengths > 0) & (lengths <= _DECIMAL_BYTES)
     # Written from the right into sixteen bytes, most significant first, with the sign repeated to the left.
     rows = np.zeros((len(values), _DECIMAL_BYTES), np.uint8)
-    for length in np.unique(lengths[valid]):
+    for length in np.flatnonzero(np.bincount(lengths[valid])):
         chosen = valid & (lengths == length)
         numbers = gather(data, offsets[:-1][chosen], int(length))
         rows[chosen, _DECIMAL_BYTES - length :] = numbers
         rows[chosen, : _DECIMAL_BYTES - length] = np.where(numbers[:, :1] & 0x80, 0xFF, 0)
     valid &= _within(rows, precision)
     rows[~valid] = 0
-    buffers = [validity(valid), pa.py_buffer(np.ascontiguousarray(rows[:, ::-1]))]
+    high, low = rows.view(">u8").astype("<u8").T
+    buffers = [validity(valid), pa.py_buffer(np.column_stack([low, high]))]
     return pa.Array.from_buffers(pa.decimal128(precision, scale), len(values), buffers)
 
 
 def _within(rows: Bytes, precision: int) -> Mask:
     """Which numbers of sixteen bytes have at most that many digits."""
     limit = 10**precision
-    lengths = minimal_lengths(rows)
     if precision <= _INT64_DIGITS:
-        low = np.ascontiguousarray(rows[:, 8:]).view(">i8")[:, 0]
-        small: Mask = (lengths <= 8) & (low > -limit) & (low < limit)
+        high, low = rows.view(">i8").astype("<i8").T
+        small: Mask = (high == low >> 63) & (low > -limit) & (low < limit)
         return small
-    fits: Mask = lengths < decimal_size(precision)
+    fits: Mask = minimal_lengths(rows) < decimal_size(precision)
     for i in np.flatnonzero(~fits):
         fits[i] = abs(int.from_bytes(rows[i].tobytes(), "big", signed=True)) < limit
     return fits

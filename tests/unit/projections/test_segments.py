@@ -8,6 +8,7 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from attrs import evolve
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.formats.binary_columns import Places
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.manifest_avro import write_manifest
 from icecore.engine.formats.typed_values import arrow_type, identity_bytes, typed_values
@@ -104,20 +106,54 @@ def test_metrics_become_typed_columns() -> None:
     metrics = {n: wide[n].to_pylist() for n in wide.column_names if n[:6] in ("lower_", "upper_") and n[6].isdigit()}
     counts = {n: wide[n].to_pylist() for n in wide.column_names if n.startswith(("values_", "nulls_", "nans_"))}
     assert metrics == {
-        **{f"{side}_{i}": [None, None] for side in ("lower", "upper") for i in (1, 2, 3, 5, 7)},
         "lower_1": [-5, None],
         "lower_2": ["a", None],
         "lower_5": [7, None],
         "upper_2": ["z", None],
     }
     assert counts == {
-        **{f"{kind}_{i}": [None, None] for kind in ("values", "nulls", "nans") for i in (1, 2, 3, 5, 7)},
         "values_1": [10, None],
         "values_7": [30, 31],
         "nulls_1": [2, None],
         "nans_3": [1, None],
     }
-    assert wide["upper_3"].type == pa.float64() and wide["values_1"].type == pa.int64()
+    assert wide["lower_5"].type == pa.int32() and wide["values_1"].type == pa.int64()
+
+
+KEYS = st.lists(st.sampled_from([1, 2, 3, 5, 7]), max_size=5)
+BOUNDS = {1: struct.pack("<q", -5), 2: b"a", 3: struct.pack("<f", 0.5), 5: struct.pack("<i", 7), 7: b""}
+READ = {1: -5, 2: "a", 3: 0.5, 5: 7, 7: ""}
+
+
+@given(bounds=st.lists(st.none() | KEYS, min_size=1, max_size=6), counts=st.lists(KEYS, min_size=6, max_size=6))
+def test_metrics_are_those_of_their_files_whatever_keys_the_files_have(
+    bounds: list[list[int] | None], counts: list[list[int]]
+) -> None:
+    """Keys in any order, some missing, some twice, where the last one holds."""
+    rows: list[dict[str, Any]] = [
+        {
+            "upper_bounds": None if keys is None else [(k, BOUNDS[k]) for k in keys],
+            "value_counts": [(k, 10 * i + place) for place, k in enumerate(counts[i])],
+        }
+        for i, keys in enumerate(bounds)
+    ]
+    wide = widen(entries(*rows), schema=SCHEMA, specs={0: UNPARTITIONED}).table
+    wide.validate(full=True)
+    for key, value in READ.items():
+        expected = {
+            f"upper_{key}": [value if key in (keys or ()) else None for keys in bounds],
+            f"values_{key}": [dict(row["value_counts"]).get(key) for row in rows],
+        }
+        for name, column in expected.items():
+            there = any(v is not None for v in column)
+            assert (name in wide.column_names) == there
+            assert not there or wide[name].to_pylist() == column
+
+
+def test_keys_that_look_like_those_of_the_first_file_all_along() -> None:
+    rows = ({"value_counts": [(1, 10)]}, {"value_counts": [(2, 20), (1, 21), (2, 22)]})
+    wide = widen(entries(*rows), schema=SCHEMA, specs={0: UNPARTITIONED}).table
+    assert wide["values_1"].to_pylist() == [10, 21] and wide["values_2"].to_pylist() == [None, 22]
 
 
 def test_the_canonical_columns_stay_as_they_are_and_positions_are_added() -> None:
@@ -193,6 +229,26 @@ def test_M9_binary_values_become_typed_ones(data: st.DataObject, iceberg_type: P
     assert found.type == arrow_type(iceberg_type)
     # repr tells -0.0 from 0.0 and makes NaN equal to itself.
     assert [repr(v) for v in found.to_pylist()] == [repr(plain(v)) for v in values]
+
+
+@given(data=st.data(), iceberg_type=st.sampled_from(list(TYPES)))
+def test_values_at_places_are_the_values_there(data: st.DataObject, iceberg_type: PrimitiveType) -> None:
+    values = data.draw(st.lists(TYPES[iceberg_type] | st.none(), min_size=1, max_size=6))
+    encoded = pa.array(
+        [None if v is None else single_value.to_bytes(iceberg_type, v) for v in values], pa.binary()
+    ).slice(data.draw(st.integers(0, 1)))
+    count = data.draw(st.integers(0, 8))
+    rows = sorted(data.draw(st.sets(st.integers(0, max(count - 1, 0)), max_size=count))) if len(encoded) else []
+    everywhere = len(rows) == count and data.draw(st.booleans())
+    positions = [data.draw(st.integers(0, len(encoded) - 1)) for _ in rows]
+    places = Places(np.array(positions, np.int64), None if everywhere else np.array(rows, np.int64), count)
+    found = typed_values(iceberg_type, encoded, places)
+    found.validate(full=True)
+    expected = dict(zip(rows, positions, strict=True))
+    picked = [encoded[expected[i]].as_py() if i in expected else None for i in range(count)]
+    assert places.take(encoded).to_pylist() == picked
+    assert places.null_count(encoded) == picked.count(None)
+    assert repr(found.to_pylist()) == repr(typed_values(iceberg_type, pa.array(picked, pa.binary())).to_pylist())
 
 
 @settings(max_examples=150, deadline=None)
@@ -441,7 +497,7 @@ def test_what_a_promotion_may_turn_readable_is_known() -> None:
     row = {"partition": [(1000, long), (1001, None)], "lower_bounds": [(1, long), (2, nan), (99, b"")]}
     found = widen(entries(row), schema=schema, specs={0: spec})
     assert found.unreadable == {"part_1000", "lower_1"} and found.unknown == {99}
-    assert found.types["part_1000"] == "int" and found.types["upper_2"] == "double"
+    assert found.types["part_1000"] == "int" and found.types["lower_2"] == "double"
 
 
 def test_SP5_partition_keys_outlive_promotions() -> None:
