@@ -24,9 +24,9 @@ from icecore.engine.spec.types import (
     StringType,
     UUIDType,
 )
+from icecore.projections.entry_typing import METRIC_PREFIXES
 from icecore.projections.planner import PlannedFiles
 
-PREFIXES = ("lower", "upper", "nulls", "nans", "values")
 # Strings and binaries may be cut short; UUIDs are ordered in two ways.
 _INEXACT = (StringType, BinaryType, FixedType, UUIDType)
 
@@ -35,7 +35,7 @@ def metric_columns(columns: Sequence[NestedField], specs: Mapping[int, Partition
     """The names of the wide columns that `FileMetrics` looks at for some columns."""
     ids = {c.field_id for c in columns}
     parts = {f.field_id for spec in specs.values() for f in spec.fields if f.source_id in ids}
-    return [*(f"{p}_{i}" for i in sorted(ids) for p in PREFIXES), *(f"part_{i}" for i in sorted(parts))]
+    return [*(f"{p}_{i}" for i in sorted(ids) for p in METRIC_PREFIXES), *(f"part_{i}" for i in sorted(parts))]
 
 
 @frozen

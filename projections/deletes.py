@@ -17,7 +17,7 @@ from attrs import frozen
 from icecore.engine.sql_files import query, quote
 from icecore.projections import duck
 from icecore.projections.entry_scope import Scope, used_columns
-from icecore.projections.entry_typing import PATH_FIELD_ID
+from icecore.projections.entry_typing import METRIC_PREFIXES, PATH_FIELD_ID
 
 DELETES = "plan/deletes.sql"
 FILES = "plan/files.sql"
@@ -146,7 +146,7 @@ class DeleteEntries:
 
 
 def _equality_columns(kinds: DeleteKinds) -> list[str]:
-    return [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in ("lower", "upper", "values", "nulls", "nans")]
+    return [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in METRIC_PREFIXES]
 
 
 def _columns_of_deletes(kinds: DeleteKinds, columns: Mapping[str, str]) -> list[str]:
@@ -212,7 +212,7 @@ def equality_bounds(columns: Mapping[str, str], ids: Iterable[int]) -> str:
     conditions = [
         f"(NOT list_contains(d.equality_ids, {i}) OR {_may_overlap(columns, i)})"
         for i in ids
-        if f"lower_{i}" in columns
+        if any(f"{prefix}_{i}" in columns for prefix in METRIC_PREFIXES)
     ]
     return " AND ".join(conditions) or "TRUE"
 
@@ -246,6 +246,8 @@ def _ranges_apart(columns: Mapping[str, str], field_id: int) -> str:
     Bytes may be UUIDs, which Java orders as two signed longs and the spec as unsigned bytes: see
     `metrics_predicate`. Both agree on the first eight bytes of bounds that are not the wrong way round.
     """
+    if not columns.keys() >= {f"lower_{field_id}", f"upper_{field_id}"}:
+        return "FALSE"
     lower, upper = quote(f"lower_{field_id}"), quote(f"upper_{field_id}")
     if columns.get(f"lower_{field_id}") != "BLOB":
         return f"(d.{lower} > data.{upper} OR d.{upper} < data.{lower})"

@@ -25,6 +25,8 @@ from icecore.engine.spec.types import (
 from icecore.engine.sql_files import quote
 from icecore.projections.metrics_predicate import raw_type
 
+METRIC_PREFIXES = ("lower", "upper", "nulls", "nans", "values")
+"""Those of the columns of metrics; there is a column only where some entry has the metric."""
 PATH_FIELD_ID = 2147483546
 POSITION_DELETE_FIELDS = (
     NestedField(PATH_FIELD_ID, "delete_file_path", StringType(), required=True),

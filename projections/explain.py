@@ -35,7 +35,8 @@ from icecore.engine.state import TableState
 from icecore.projections import duck
 from icecore.projections.duck import Statement
 from icecore.projections.entry_table import EntryTable
-from icecore.projections.explain_text import METRIC_PREFIXES, known_metrics, known_summary, plain_count
+from icecore.projections.entry_typing import METRIC_PREFIXES
+from icecore.projections.explain_text import known_metrics, known_summary, plain_count
 from icecore.projections.manifest_pruning import leaves_in_manifests
 from icecore.projections.planner import PlanCounts, PlannedFiles, Planner
 from icecore.projections.predicate import PlanPredicate, plan_predicate, residual

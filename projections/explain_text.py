@@ -13,8 +13,7 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import human_string
 from icecore.engine.spec.types import PrimitiveType, UUIDType
-
-METRIC_PREFIXES = ("lower", "upper", "nulls", "nans", "values")
+from icecore.projections.entry_typing import METRIC_PREFIXES
 
 
 def plain_count(number: int, what: str) -> str:
