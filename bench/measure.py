@@ -34,6 +34,12 @@ def peak_memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def as_installed(cache: str) -> dict[str, str]:
+    """The environment of a process that keeps the bytecode of what it imports, in a folder, as installers do."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": cache}
+
+
 def environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),

@@ -10,6 +10,7 @@ case runs in a process of its own; times are CPU of the whole process where it s
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from measure import cpu_seconds, peak_memory_mb, save
+from measure import as_installed, cpu_seconds, peak_memory_mb, save
 
 PARTITION = "ts >= TIMESTAMP '2023-01-10 00:00:00' AND ts < TIMESTAMP '2023-01-11 00:00:00'"
 POINT = "id = 1234567"
@@ -136,7 +137,8 @@ CASES: dict[str, Callable[[str, str], dict[str, Any]]] = {
 
 def run(case: str, metadata: Path | str, warehouse: str) -> Any:
     command = [sys.executable, __file__, "--case", case, str(metadata), warehouse]
-    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    env = as_installed(os.path.join(warehouse, "..", "bytecode"))
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=env).stdout)
     print(f"{case:10} {found}")
     return found
 

@@ -176,16 +176,12 @@ def aggregate(
 
 def _exact(planned: PlannedFiles) -> list[bool]:
     """Of each planned file, whether all its rows are rows of the scan, and it is known how many."""
-    deleted: set[tuple[int, int]] = set()
-    if planned.pairs.num_rows:
-        deleted = set(zip(planned.pairs["m"].to_pylist(), planned.pairs["ordinal"].to_pylist(), strict=True))
-    places = zip(planned.files["m"].to_pylist(), planned.files["ordinal"].to_pylist(), strict=True)
+    deletes: list[int] = planned.pairs.counts(planned.files.num_rows).tolist()
     residuals: list[Expression] = planned.residuals()
     # Writers that didn't know a number of records have left -1 behind.
     is_known = [count >= 0 for count in planned.files["record_count"].to_pylist()]
     return [
-        known and left == TRUE and place not in deleted
-        for known, left, place in zip(is_known, residuals, places, strict=True)
+        known and left == TRUE and not count for known, left, count in zip(is_known, residuals, deletes, strict=True)
     ]
 
 

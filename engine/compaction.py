@@ -12,6 +12,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.sql_files import query
 from icecore.projections import duck
+from icecore.projections.delete_pairs import numbered
 from icecore.projections.planner import PlannedFiles
 
 DEFAULT_TARGET_SIZE = 512 * 1024 * 1024
@@ -130,9 +131,9 @@ def _by_place(planned: PlannedFiles, options: CompactionOptions) -> Iterator[lis
         "max_size": options.max_file_size_bytes,
     }
     with duckdb.connect(":memory:") as connection:
-        connection.register("planned_files", planned.files)
-        connection.register("planned_pairs", planned.pairs)
-        deletes = planned.deletes
+        connection.register("planned_files", numbered(planned.files))
+        connection.register("planned_pairs", planned.pairs.to_arrow())
+        deletes = numbered(planned.deletes)
         if "referenced_data_file" not in deletes.column_names:
             connection.execute(_NO_DELETES)
         else:
@@ -145,8 +146,7 @@ def _by_place(planned: PlannedFiles, options: CompactionOptions) -> Iterator[lis
 
 
 _NO_DELETES = (
-    "CREATE TABLE planned_deletes "
-    "(m INTEGER, ordinal BIGINT, content INTEGER, record_count BIGINT, referenced_data_file VARCHAR)"
+    "CREATE TABLE planned_deletes (number INTEGER, content INTEGER, record_count BIGINT, referenced_data_file VARCHAR)"
 )
 
 

@@ -23,7 +23,7 @@ from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.sql_files import query
 from icecore.engine.state import TableState
 from icecore.projections import duck
-from icecore.projections.deletes import DeleteKinds, delete_pairs_between
+from icecore.projections.deletes import DeleteKinds, delete_pairs_between, live_deletes
 from icecore.projections.entry_table import EntryTable
 from icecore.projections.planner import Planner
 from icecore.projections.predicate import plan_predicate
@@ -124,9 +124,10 @@ class ChangesSince:
             which = "e.content = 1" if ignore_equality_deletes else "TRUE"
             sql = query(CONFLICTS, "deletes_and_their_files").format(entries=table.name, which=which)
             duck.rows(connection, sql)
-            both = "(SELECT * FROM deletes_and_their_files WHERE m IN (SELECT m FROM scan_manifests))"
-            kinds = DeleteKinds.of_query(connection, both)
-            pairs = delete_pairs_between(both, both, table.columns, kinds, "TRUE")
+            kinds = DeleteKinds.of_query(connection, "deletes_and_their_files")
+            data = f"({query(CONFLICTS, 'files_with_deletes')})"
+            deletes = live_deletes("deletes_and_their_files", table.columns)
+            pairs = delete_pairs_between(data, deletes, table.columns, kinds)
             sql = query(CONFLICTS, "deletes_for_files").format(pairs=pairs)
             return duck.arrow(connection, sql, {"unpartitioned": unpartitioned} if kinds.equality else None)
 

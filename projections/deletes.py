@@ -6,34 +6,25 @@ be left out where the bounds of one of its columns exclude the data file's (Spec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 
+from icecore.engine.errors import CorruptFileError
 from icecore.engine.sql_files import query, quote
 from icecore.projections import duck
-from icecore.projections.entry_scope import Scope, used_columns
+from icecore.projections.delete_pairs import DeletePairs, numbered
+from icecore.projections.entry_scope import Scope
 from icecore.projections.entry_typing import METRIC_PREFIXES, PATH_FIELD_ID
 
 DELETES = "plan/deletes.sql"
-FILES = "plan/files.sql"
-KEPT_DELETES = 16_384
-"""Of so many delete files at most what pairing looks at is kept from plan to plan."""
-KEPT = "kept_deletes"
-_OF_DATA = (
-    "ordinal",
-    "status",
-    "content",
-    "snapshot_id",
-    "file_path",
-    "spec_id",
-    "sequence_number",
-    "partition_key",
-)
+ENTRIES = "delete_entries"
+PLANNED = "planned_data"
+_OF_DATA = ("file_path", "sequence_number", "partition_key")
 _OF_DELETES = (
     "ordinal",
     "status",
@@ -46,10 +37,6 @@ _OF_DELETES = (
     "equality_ids",
 )
 _OF_FILES = (
-    "ordinal",
-    "status",
-    "content",
-    "snapshot_id",
     "file_path",
     "file_format",
     "spec_id",
@@ -58,6 +45,8 @@ _OF_FILES = (
     "file_size_in_bytes",
     "sequence_number",
     "file_sequence_number",
+    "snapshot_id",
+    "content",
     "sort_order_id",
     "split_offsets",
     "key_metadata",
@@ -84,12 +73,8 @@ class DeleteKinds:
     count: int
 
     @classmethod
-    def of(cls, connection: duckdb.DuckDBPyConnection, deletes: Scope) -> DeleteKinds:
-        return cls.of_query(connection, deletes.relation(_OF_DELETES))
-
-    @classmethod
     def of_query(cls, connection: duckdb.DuckDBPyConnection, deletes: str) -> DeleteKinds:
-        """As `of`, for a query in brackets."""
+        """Those among the entries of a query in brackets."""
         sql = query(DELETES, "kinds").format(deletes=deletes)
         ((vectors, named, positions, equality, ids, count),) = duck.rows(connection, sql)
         return cls(vectors, named, positions, equality, tuple(sorted(ids or ())), count)
@@ -97,71 +82,66 @@ class DeleteKinds:
 
 @frozen(eq=False)
 class DeleteEntries:
-    """The delete files of a scope, for plans of any filter.
+    """The live delete files of a scope, for plans of any filter.
 
-    Where they are few, `kept` has what pairing looks at and `kept_files` what a plan says of them, so that a plan reads
-    the entries of its data files only.
+    `files` has what a plan says of them, `entries` what pairing looks at, with a `number` that is the row. `columns`
+    are the columns of bounds and counts, with their DuckDB types: what pairing wants of data files too, and path bounds.
     """
 
-    scope: Scope
     kinds: DeleteKinds
-    kept: pa.Table | None = None
-    kept_files: pa.Table | None = None
+    files: pa.Table
+    entries: pa.Table
+    columns: Mapping[str, str]
 
     @classmethod
-    def of(cls, connection: duckdb.DuckDBPyConnection, scope: Scope, data: Scope) -> DeleteEntries:
-        """Those of `scope`, for the data files of another."""
-        kinds = DeleteKinds.of(connection, scope)
-        if kinds.count > KEPT_DELETES:
-            return cls(scope, kinds)
-        columns = {**scope.columns(), **data.columns()}
-        deletes = scope.relation(_columns_of_deletes(kinds, columns))
-        sql = query(DELETES, "kept").format(deletes=deletes, plain_bounds=plain_bounds(columns))
-        return cls(scope, kinds, duck.arrow(connection, sql), cls(scope, kinds).files(connection))
+    def of(
+        cls, connection: duckdb.DuckDBPyConnection, deletes: Scope, data: Scope, order: Callable[[pa.Table], pa.Table]
+    ) -> DeleteEntries:
+        """Those of `deletes`, in an order, for the data files of another scope."""
+        kinds = DeleteKinds.of_query(connection, deletes.relation(_OF_DELETES))
+        known = {**deletes.columns(), **data.columns()}
+        columns = {c: known[c] for c in _equality_columns(kinds) if c in known}
+        paths = {c: known[c] for c, _ in _PATH_BOUNDS if c in known}
+        names = dict.fromkeys((*_OF_DELETES, *_OF_FILES, *columns, *paths))
+        found = order(duck.arrow(connection, live_deletes(deletes.relation(names), paths)))
+        seen = [n for n in found.column_names if n in _OF_DELETES or n not in ("m", *_OF_FILES)]
+        entries = numbered(found.select(seen))
+        return cls(kinds, found.select(_OF_FILES), entries, {**columns, **paths})
 
-    def files(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-        """The delete files, in no order."""
-        if self.kept_files is not None:
-            return self.kept_files
-        entries = self.scope.relation(_OF_FILES)
-        return duck.arrow(connection, query(FILES, "delete_files").format(entries=entries))
+    def metrics(self) -> list[str]:
+        """The columns of metrics that `pairs` wants of data files."""
+        return [c for c in self.columns if c in _equality_columns(self.kinds)]
 
     def pairs(
-        self, connection: duckdb.DuckDBPyConnection, data: Scope, where: str, parameters: Mapping[str, Any]
-    ) -> pa.Table:
-        """The pairs of planned data files and the delete files that apply to them; see sql/plan/deletes.sql.
+        self, connection: duckdb.DuckDBPyConnection, files: pa.Table, unpartitioned: Sequence[int]
+    ) -> DeletePairs:
+        """Which rows of `files`, the rows of planned data files, which rows of these delete files apply to.
 
-        `parameters` may be more than the statement has.
+        `unpartitioned` are the ids of specs without fields. Raises CorruptFileError where a delete file names a data
+        file of another partition (SP7).
         """
-        columns = {**self.scope.columns(), **data.columns()}
-        names = _columns_of_deletes(self.kinds, columns)
-        bounds = [c for c in _equality_columns(self.kinds) if c in columns]
-        files = data.relation(dict.fromkeys((*_OF_DATA, *bounds, *used_columns((where,), columns))))
-        if self.kept is None or not set(names) <= set(self.kept.column_names):
-            sql = delete_pairs_between(files, self.scope.relation(names), columns, self.kinds, where)
-            return duck.arrow(connection, sql, duck.used(sql, parameters))
-        sql = _pairs(files, KEPT, "", columns, self.kinds, where)
-        with duck.registered(connection, KEPT, self.kept):
-            return duck.arrow(connection, sql, duck.used(sql, parameters))
+        sql = delete_pairs_between(PLANNED, ENTRIES, self.columns, self.kinds)
+        data = numbered(files.select([*_OF_DATA, *self.metrics()]))
+        with duck.registered(connection, PLANNED, data), duck.registered(connection, ENTRIES, self.entries):
+            found = duck.arrow(connection, sql, duck.used(sql, {"unpartitioned": unpartitioned}))
+        wrong = found.filter(pc.invert(found["same_partition"])).slice(0, 1)
+        if wrong.num_rows:
+            delete, file = (t["file_path"][wrong[c][0].as_py()] for t, c in ((self.files, "delete"), (files, "file")))
+            raise CorruptFileError(f"{delete} deletes rows of {file}, which is in another partition (SP7)")
+        return DeletePairs.from_arrow(found)
 
 
 def _equality_columns(kinds: DeleteKinds) -> list[str]:
     return [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in METRIC_PREFIXES]
 
 
-def _columns_of_deletes(kinds: DeleteKinds, columns: Mapping[str, str]) -> list[str]:
-    paths = [column for column, _ in _PATH_BOUNDS]
-    return [*_OF_DELETES, *(c for c in (*_equality_columns(kinds), *paths) if c in columns)]
+def delete_pairs_between(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds) -> str:
+    """The statement for pairs, of queries in brackets or tables that have all of the columns.
 
-
-def delete_pairs_between(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, where: str) -> str:
-    """The statement for pairs, of queries in brackets that have all of the columns."""
-    return _pairs(data, deletes, plain_bounds(columns), columns, kinds, where)
-
-
-def _pairs(data: str, deletes: str, plain: str, columns: Mapping[str, str], kinds: DeleteKinds, where: str) -> str:
+    Delete files have `plain_bounds` beside.
+    """
     part = partial(query, DELETES)
-    files = part("files").format(data=data, deletes=deletes, where=where, plain_bounds=plain)
+    files = part("files").format(data=data, deletes=deletes)
     by_position = [part("named")] if kinds.named else []
     if kinds.positions:
         by_position.append(part("positions").format(path_bounds=path_bounds(columns)))
@@ -174,6 +154,11 @@ def _pairs(data: str, deletes: str, plain: str, columns: Mapping[str, str], kind
     if kinds.equality:
         pairs.append(part("equality").format(equality_bounds=equality_bounds(columns, kinds.equality_ids)))
     return f"WITH {files} {' UNION ALL '.join(pairs or [part('nothing')])}"
+
+
+def live_deletes(entries: str, columns: Mapping[str, str]) -> str:
+    """A query in brackets for the live delete files among entries, with their `plain_bounds`."""
+    return f"({query(DELETES, 'live_deletes').format(deletes=entries, plain_bounds=plain_bounds(columns))})"
 
 
 def plain_bounds(columns: Mapping[str, str]) -> str:

@@ -315,16 +315,8 @@ def _number(flags: Sequence[bool]) -> int:
 
 
 def _delete_counts(planned: PlannedFiles) -> dict[str, int]:
-    if planned.pairs.num_rows == 0:
-        return {}
-    paths = dict(
-        zip(
-            zip(planned.files["m"].to_pylist(), planned.files["ordinal"].to_pylist(), strict=True),
-            planned.files["file_path"].to_pylist(),
-            strict=True,
-        )
-    )
     counts: dict[str, int] = defaultdict(int)
-    for key in zip(planned.pairs["m"].to_pylist(), planned.pairs["ordinal"].to_pylist(), strict=True):
-        counts[paths[key]] += 1
+    each = planned.pairs.counts(planned.files.num_rows).tolist()
+    for path, count in zip(planned.files["file_path"].to_pylist(), each, strict=True):
+        counts[path] += count
     return counts

@@ -12,12 +12,14 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, frozen
 
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.formats import arrays
 from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent
@@ -25,6 +27,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
+from icecore.projections.delete_pairs import DeletePairs
 from icecore.projections.entry_table import EntryTable
 from icecore.projections.planner import PlannedFiles, Planner
 from icecore.projections.segment_files import SEGMENT_VERSION
@@ -43,33 +46,36 @@ DELETES = pa.schema(
 )
 
 Identity = tuple[str, int | None]
+_Result = tuple[pa.Table, pa.Table, DeletePairs]
 
 
 @frozen
 class Kept:
     """The results of a plan by manifest.
 
-    `parts` maps a data manifest, and the first row id that its list gives it, to a number, which `m` of the tables is.
-    `deletes` has all live delete files that were looked at, `dordinal` of `pairs` numbers those that apply.
+    `parts` maps a data manifest, and the first row id that its list gives it, to a number, which `m` of `files` is.
+    `delete_files` are those that apply, as `pairs` says; `deletes` has all live ones that were looked at.
     """
 
     key: str
     parts: Mapping[tuple[str, int | None], int]
     files: pa.Table
     delete_files: pa.Table
-    pairs: pa.Table
+    pairs: DeletePairs
     deletes: pa.Table
 
     @classmethod
     def from_stored(cls, head: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Kept:
         parts = {(path, first_row_id): number for path, first_row_id, number in head["parts"]}
-        return cls(head["key"], parts, tables["files"], tables["delete_files"], tables["pairs"], tables["deletes"])
+        pairs = DeletePairs.from_arrow(tables["pairs"])
+        return cls(head["key"], parts, tables["files"], tables["delete_files"], pairs, tables["deletes"])
 
     def head(self) -> dict[str, Any]:
         return {"key": self.key, "parts": [[path, row_id, number] for (path, row_id), number in self.parts.items()]}
 
     def tables(self) -> dict[str, pa.Table]:
-        return {"files": self.files, "delete_files": self.delete_files, "pairs": self.pairs, "deletes": self.deletes}
+        tables = {"files": self.files, "delete_files": self.delete_files, "deletes": self.deletes}
+        return {**tables, "pairs": self.pairs.to_arrow()}
 
 
 @frozen
@@ -186,33 +192,16 @@ class _Refresh:
         """What is kept of the old plan and the results of the manifests that were evaluated, under common numbers."""
         start = max(old.parts.values(), default=-1) + 1 if old is not None else 0
         numbers = {_part(m): start + i for i, m in enumerate(again)}
-        files, pairs, delete_files = [], [], []
-        if old is not None and reused:
-            keep = pa.array(sorted(reused.values()), pa.int64())
-            files.append(old.files.filter(pc.is_in(old.files["m"], keep)) if old.files.num_rows else old.files)
-            if old.pairs.num_rows:
-                pairs.append(old.pairs.filter(pc.is_in(old.pairs["m"], keep)))
-                used = pc.unique(pairs[0]["dordinal"])
-                delete_files.append(old.delete_files.filter(pc.is_in(old.delete_files["ordinal"], used)))
+        results: list[_Result] = []
+        if old is not None and reused and old.files.num_rows:
+            rows = np.flatnonzero(np.isin(arrays.to_numbers(old.files["m"]), list(reused.values())))
+            results.append((old.files.take(arrays.numbers(rows)), old.delete_files, old.pairs.of_files(rows)))
         if fresh.files.num_rows:
             by_path = {m.manifest.manifest_path: numbers[_part(m)] for m in again}
             places = {n: by_path[path] for path, n in found.items() if path in by_path}
-            files.append(self._with_partitions(_renumbered(fresh.files, "m", places)))
-            if fresh.pairs.num_rows:
-                first = 0
-                if old is not None and old.delete_files.num_rows:
-                    first = int(pc.max(old.delete_files["ordinal"]).as_py()) + 1
-                used_deletes, used_pairs = _numbered_deletes(fresh, first)
-                delete_files.append(used_deletes)
-                pairs.append(_renumbered(used_pairs, "m", places))
-        return Kept(
-            key,
-            {**reused, **numbers},
-            _concat(files),
-            _concat(delete_files),
-            _concat(pairs),
-            deletes,
-        )
+            files = self._with_partitions(_renumbered(fresh.files, places))
+            results.append((files, fresh.deletes, fresh.pairs))
+        return Kept(key, {**reused, **numbers}, *_together(results), deletes)
 
     def _with_partitions(self, files: pa.Table) -> pa.Table:
         """The files with their partition tuples as text, each decoded once: what new delete files are compared with."""
@@ -232,8 +221,7 @@ class _Refresh:
 
         files = kept.files if kept.files.num_rows else fresh.files.slice(0, 0)
         deletes = kept.delete_files if kept.delete_files.num_rows else fresh.deletes.slice(0, 0)
-        pairs = kept.pairs if kept.pairs.num_rows else fresh.pairs.slice(0, 0)
-        return PlannedFiles(self.state, self.schema, self.bound, files, deletes, pairs, fresh.seconds, count)
+        return PlannedFiles(self.state, self.schema, self.bound, files, deletes, kept.pairs, fresh.seconds, count)
 
 
 def _part(listed: ListedManifest) -> tuple[str, int | None]:
@@ -255,13 +243,12 @@ def _by_identity(deletes: pa.Table) -> dict[tuple[str, int | None, int], dict[st
 
 
 def _parts_with(old: Kept, gone: set[Identity]) -> set[int]:
-    if not old.pairs.num_rows:
+    if not len(old.pairs):
         return set()
-    names = ("ordinal", "file_path", "content_offset")
-    rows = zip(*(old.delete_files[n].to_pylist() for n in names), strict=True)
-    numbers = {ordinal for ordinal, path, offset in rows if (path, offset) in gone}
-    pairs = zip(old.pairs["m"].to_pylist(), old.pairs["dordinal"].to_pylist(), strict=True)
-    return {m for m, d in pairs if d in numbers}
+    identities = zip(*(old.delete_files[n].to_pylist() for n in ("file_path", "content_offset")), strict=True)
+    rows = [row for row, identity in enumerate(identities) if identity in gone]
+    files = old.pairs.files[np.isin(old.pairs.deletes, rows)]
+    return set(arrays.to_numbers(old.files["m"])[files].tolist())
 
 
 def _parts_under(old: Kept, new: Iterable[Mapping[str, Any]], metadata: TableMetadata) -> set[int]:
@@ -286,28 +273,27 @@ def _parts_under(old: Kept, new: Iterable[Mapping[str, Any]], metadata: TableMet
     }
 
 
-def _numbered_deletes(fresh: PlannedFiles, first: int) -> tuple[pa.Table, pa.Table]:
-    """The delete files that apply, numbered from `first`, and the pairs with these numbers; all of manifest -1."""
-    used = set(zip(fresh.pairs["dm"].to_pylist(), fresh.pairs["dordinal"].to_pylist(), strict=True))
-    places = list(zip(fresh.deletes["m"].to_pylist(), fresh.deletes["ordinal"].to_pylist(), strict=True))
-    chosen = [i for i, place in enumerate(places) if place in used]
-    numbers = {places[i]: first + n for n, i in enumerate(chosen)}
-    deletes = fresh.deletes.take(pa.array(chosen, pa.int64()))
-    deletes = _with(deletes, "m", [-1] * len(chosen))
-    deletes = _with(deletes, "ordinal", [numbers[places[i]] for i in chosen])
-    pairs = fresh.pairs
-    keys = zip(pairs["dm"].to_pylist(), pairs["dordinal"].to_pylist(), strict=True)
-    pairs = _with(pairs, "dordinal", [numbers[k] for k in keys])
-    return deletes, _with(pairs, "dm", [-1] * pairs.num_rows)
+def _together(results: Sequence[_Result]) -> _Result:
+    """Files, the delete files that apply to any of them, and the pairs, of results one after another."""
+    files: list[pa.Table] = []
+    deletes: list[pa.Table] = []
+    pairs: list[DeletePairs] = []
+    for of_result, its_deletes, its_pairs in results:
+        used = its_pairs.used_deletes()
+        pairs.append(its_pairs.of_deletes(used).shifted(_rows(files), _rows(deletes)))
+        files.append(of_result)
+        deletes.append(its_deletes.take(arrays.numbers(used)))
+    return _concat(files), _concat(deletes), DeletePairs.concatenated(pairs)
 
 
-def _renumbered(table: pa.Table, column: str, numbers: Mapping[int, int]) -> pa.Table:
-    return _with(table, column, [numbers[n] for n in table[column].to_pylist()])
+def _rows(tables: Sequence[pa.Table]) -> int:
+    return sum(t.num_rows for t in tables)
 
 
-def _with(table: pa.Table, name: str, values: Sequence[int]) -> pa.Table:
-    index = table.schema.get_field_index(name)
-    return table.set_column(index, pa.field(name, pa.int64()), pa.array(values, pa.int64()))
+def _renumbered(files: pa.Table, numbers: Mapping[int, int]) -> pa.Table:
+    index = files.schema.get_field_index("m")
+    values = [numbers[n] for n in files["m"].to_pylist()]
+    return files.set_column(index, pa.field("m", pa.int64()), pa.array(values, pa.int64()))
 
 
 def _concat(tables: Sequence[pa.Table]) -> pa.Table:

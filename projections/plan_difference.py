@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-import pyarrow as pa
-from attrs import evolve, frozen
+import numpy as np
+from attrs import frozen
 
 from icecore.engine.scan_task import FileScanTask
 from icecore.projections.planner import PlannedFiles
@@ -42,22 +42,15 @@ def plan_difference(before: PlannedFiles, after: PlannedFiles) -> PlanDifference
 
 def _by_path(planned: PlannedFiles) -> dict[str, list[_Row]]:
     """The rows of a plan by path, each with the identities of its delete files."""
-    files, found = planned.files, defaultdict(list)
-    deletes = _deletes(planned)
-    names = ("m", "ordinal", "file_path")
-    for row, (m, ordinal, path) in enumerate(zip(*(files[n].to_pylist() for n in names), strict=True)):
-        found[path].append((frozenset(deletes.get((m, ordinal), ())), row))
-    return found
-
-
-def _deletes(planned: PlannedFiles) -> dict[tuple[int, int], list[Any]]:
-    found: dict[tuple[int, int], list[Any]] = defaultdict(list)
-    if planned.pairs.num_rows:
-        names = ("m", "ordinal", "file_path", "content_offset")
-        columns = (planned.deletes[n].to_pylist() for n in names)
-        identities = {(m, ordinal): (path, offset) for m, ordinal, path, offset in zip(*columns, strict=True)}
-        for pair in planned.pairs.to_pylist():
-            found[pair["m"], pair["ordinal"]].append(identities[pair["dm"], pair["dordinal"]])
+    found = defaultdict(list)
+    identities: list[Any] = []
+    if planned.deletes.num_rows:
+        columns = (planned.deletes[n].to_pylist() for n in ("file_path", "content_offset"))
+        identities = list(zip(*columns, strict=True))
+    offsets, deletes = (a.to_pylist() for a in planned.deletes_by_file())
+    paths = planned.files["file_path"].to_pylist()
+    for row, (path, start, end) in enumerate(zip(paths, offsets[:-1], offsets[1:], strict=True)):
+        found[path].append((frozenset(identities[d] for d in deletes[start:end]), row))
     return found
 
 
@@ -76,12 +69,4 @@ def _without_equal(old: list[_Row], new: list[_Row]) -> tuple[list[int], list[in
 
 def _tasks(planned: PlannedFiles, rows: list[int]) -> list[FileScanTask]:
     """The tasks of some rows of a plan, in their order."""
-    if not rows:
-        return []
-    files = planned.files.take(pa.array(rows, pa.int64()))
-    wanted = set(zip(files["m"].to_pylist(), files["ordinal"].to_pylist(), strict=True))
-    pairs = planned.pairs
-    if pairs.num_rows:
-        keys = zip(pairs["m"].to_pylist(), pairs["ordinal"].to_pylist(), strict=True)
-        pairs = pairs.filter(pa.array([k in wanted for k in keys], pa.bool_()))
-    return evolve(planned, files=files, pairs=pairs).tasks()
+    return planned.of_rows(np.array(rows, np.int64)).tasks()

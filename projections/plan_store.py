@@ -19,7 +19,7 @@ from attrs import frozen
 from icecore.engine.errors import IcecoreError, StorageError, ValidationError
 from icecore.engine.storage import Storage
 
-FORMAT = "icecore-plan-2"
+FORMAT = "icecore-plan-3"
 SUFFIX = ".plan"
 MAX_NAME = 200
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from icecore.engine.expression.nodes import AlwaysTrue, Expression
 from icecore.engine.formats import arrays
@@ -23,11 +23,10 @@ from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileF
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.state import TableState
+from icecore.projections.delete_pairs import DeletePairs, Rows
 from icecore.projections.residuals import Residuals
 from icecore.projections.wide_filters import LEAVES_PER_NUMBER
 
-DENSE = 8
-"""How many numbers a table of places may have for each that is looked up in it."""
 FORMATS = {str(f): f for f in FileFormat}
 TASK_COLUMNS = (
     "file_path",
@@ -54,7 +53,6 @@ EMPTY = pa.table(
         "first_row_id": pa.nulls(0, pa.int64()),
     }
 )
-EMPTY_PAIRS = pa.table({n: pa.nulls(0, pa.int64()) for n in ("m", "ordinal", "dm", "dordinal")})
 Codes = npt.NDArray[np.int64]
 
 
@@ -79,8 +77,8 @@ class PlanCounts:
 class PlannedFiles:
     """The result of a plan as Arrow.
 
-    `files` has a row for each planned data file, `deletes` one for each live delete file that may matter, `pairs` says
-    which delete file applies to which data file by (m, ordinal) and (dm, dordinal). `seconds` is how long it took.
+    `files` has a row for each planned data file, `deletes` one for each live delete file that may matter, and `pairs`
+    says which of these rows apply to which of those. `seconds` is how long it took.
     """
 
     state: TableState
@@ -88,7 +86,7 @@ class PlannedFiles:
     bound: Expression
     files: pa.Table = field(repr=False)
     deletes: pa.Table = field(repr=False)
-    pairs: pa.Table = field(repr=False)
+    pairs: DeletePairs = field(repr=False)
     seconds: float
     _count: Callable[[PlannedFiles], PlanCounts] = field(repr=False)
 
@@ -122,21 +120,14 @@ class PlannedFiles:
             distinct.append(residuals.left(_from_bits(might), _from_bits(surely)))
         return codes.reshape(-1).astype(np.int64), distinct
 
+    def of_rows(self, rows: Rows) -> PlannedFiles:
+        """The plan of some of its files, which are different ones, alone."""
+        return evolve(self, files=self.files.take(arrays.numbers(rows)), pairs=self.pairs.of_files(rows))
+
     def deletes_by_file(self) -> tuple[pa.Array, pa.Array]:
-        """For each file its delete files: offsets into the second array, which has places in `deletes`, in order."""
-        count = self.files.num_rows
-        if self.pairs.num_rows == 0 or count == 0:
-            return arrays.numbers(np.zeros(count + 1), np.int32), arrays.numbers([])
-        # Pairs may be of files that are not among these: a plan can be cut down to some of its files.
-        data = _places(self.files, self.pairs, "m", "ordinal")
-        deletes = _places(self.deletes, self.pairs, "dm", "dordinal")
-        # Sorted as numbers, which is much faster than sorting places by them.
-        keys = data * self.deletes.num_rows
-        keys += deletes
-        keys.sort()
-        keys = keys[np.searchsorted(keys, 0) :]
-        offsets = np.searchsorted(keys, np.arange(count + 1) * self.deletes.num_rows)
-        return arrays.numbers(offsets, np.int32), arrays.numbers(keys % self.deletes.num_rows)
+        """For each file its delete files: offsets into the second array, which has rows of `deletes`, in order."""
+        offsets, rows = self.pairs.by_file(self.files.num_rows)
+        return arrays.numbers(offsets, np.int32), arrays.numbers(rows)
 
     def tasks(self) -> list[FileScanTask]:
         """One task for each file, whole."""
@@ -170,7 +161,7 @@ class PlannedFiles:
         return [decoded[c] for c in codes.tolist()]
 
     def _deletes(self, specs: Mapping[int, Any], schema: Schema) -> Sequence[tuple[ContentFile, ...]]:
-        if self.pairs.num_rows == 0:
+        if not len(self.pairs):
             return [()] * self.files.num_rows
         offsets, places = (a.to_pylist() for a in self.deletes_by_file())
         used = sorted(set(places))
@@ -201,45 +192,6 @@ def _formats(column: pa.ChunkedArray) -> list[FileFormat]:
     coded = column.combine_chunks().dictionary_encode()
     formats = [FORMATS.get(f) or FileFormat(f.upper()) for f in coded.dictionary.to_pylist()]
     return [formats[c] for c in coded.indices.to_pylist()]
-
-
-def _places(entries: pa.Table, pairs: pa.Table, manifest: str, ordinal: str) -> Codes:
-    """The row of `entries` that each pair names by manifest and ordinal, -1 where there is none."""
-    manifests, ordinals = (arrays.to_numbers(entries[n]) for n in ("m", "ordinal"))
-    wanted, ordinals_wanted = arrays.to_numbers(pairs[manifest]), arrays.to_numbers(pairs[ordinal])
-    stride = int(ordinals.max()) + 1
-    first, last = int(manifests.min()), int(manifests.max())
-    known = last - first + 1
-    if known * stride <= DENSE * (len(manifests) + len(wanted)):
-        if _inside(wanted, first, last) and _inside(ordinals_wanted, 0, stride - 1):
-            # Nearly always: in few passes and little memory, as there may be millions of pairs.
-            places = np.full(known * stride, -1, np.int64)
-            places[(manifests - first) * stride + ordinals] = np.arange(len(manifests))
-            keys = wanted - first
-            keys *= stride
-            keys += ordinals_wanted
-            return places.take(keys)
-        have, number = manifests - first, wanted - first
-        there = (number >= 0) & (number < known) & (ordinals_wanted < stride)
-    else:
-        names = np.unique(manifests)
-        known = len(names)
-        have, number = np.searchsorted(names, manifests), np.minimum(np.searchsorted(names, wanted), known - 1)
-        there = (names[number] == wanted) & (ordinals_wanted < stride)
-    have = have * stride + ordinals
-    keys = np.where(there, number * stride + ordinals_wanted, 0)
-    if known * stride <= DENSE * (len(have) + len(keys)):
-        places = np.full(known * stride, -1, np.int64)
-        places[have] = np.arange(len(have))
-        return np.where(there, places[keys], -1)
-    order = np.argsort(have, kind="stable")
-    ordered = have[order]
-    found = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
-    return np.where(there & (ordered[found] == keys), order[found], -1)
-
-
-def _inside(numbers: Codes, least: int, most: int) -> bool:
-    return not len(numbers) or bool(numbers.min() >= least and numbers.max() <= most)
 
 
 def _from_bits(numbers: Sequence[int]) -> int:

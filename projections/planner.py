@@ -8,19 +8,20 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, evolve, field
+from attrs import define, field
 
 from icecore.engine.errors import StorageError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.parse import parse_filter
+from icecore.engine.formats import arrays
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.repository import Repository
 from icecore.engine.scan_task import FileScanTask
@@ -30,25 +31,28 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.sql_files import query
 from icecore.engine.state import TableState
 from icecore.projections import duck
+from icecore.projections.delete_pairs import DeletePairs
 from icecore.projections.deletes import DeleteEntries
 from icecore.projections.entry_scope import Scope
 from icecore.projections.entry_table import EntryTable
 from icecore.projections.entry_tables import EntryTables
+from icecore.projections.file_order import ListOrder
 from icecore.projections.file_queries import (
     columns_of_files,
     count_files,
     data_files,
-    delete_pairs,
     partition_columns,
 )
 from icecore.projections.manifest_pruning import matching_manifests
-from icecore.projections.planned_files import EMPTY, EMPTY_PAIRS, records
+from icecore.projections.planned_files import EMPTY, records
 from icecore.projections.planned_files import PlanCounts as PlanCounts
 from icecore.projections.planned_files import PlannedFiles as PlannedFiles
 from icecore.projections.planned_manifests import PlannedManifests
 from icecore.projections.predicate import plan_predicate
 from icecore.projections.recent import Recent
 
+KEPT_DELETES = 16_384
+"""Of so many delete files at most what plans look at is kept from plan to plan."""
 Found = TypeVar("Found")
 
 KEPT_LISTS = 16
@@ -88,7 +92,7 @@ class Planner:
         planned = self.plan(state, snapshot, bound, schema)
         if paths is not None:
             wanted = pc.is_in(planned.files["file_path"], pa.array(sorted(paths), pa.string()))
-            planned = evolve(planned, files=planned.files.filter(wanted))
+            planned = planned.of_rows(np.flatnonzero(arrays.to_mask(wanted)))
         return planned.tasks()
 
     def list_manifests(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
@@ -211,24 +215,33 @@ class Planner:
         table = self._table(state)
         manifests = self._manifests.of(listed, PlannedManifests.of)
         data, deletes = self._scopes(state, table, manifests, bound, schema)
-        files, deleting, pairs = EMPTY, EMPTY, EMPTY_PAIRS
+        files, deleting, pairs = EMPTY, EMPTY, DeletePairs.none()
         if data.parts:
             metadata = state.metadata
             predicate = plan_predicate(bound, metadata.specs, schema, data.columns(), data.spec_ids)
             connection = self._tables.connection
             of_data, of_deletes = manifests.orders_in(table)
-            files = of_data.sorted(data_files(connection, data, predicate, entries))
-            if deletes.parts and files.num_rows:
-                known = self._deletes.of(deletes, partial(DeleteEntries.of, connection, data=data))
+            known = self._delete_entries(deletes, data, of_deletes) if deletes.parts else None
+            metrics = () if known is None else known.metrics()
+            files = of_data.sorted(data_files(connection, data, predicate, entries, metrics))
+            if known is not None and files.num_rows:
                 unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
-                pairs = delete_pairs(connection, data, known, predicate, entries, unpartitioned)
-                deleting = of_deletes.sorted(known.files(connection))
+                deleting, pairs = known.files, known.pairs(connection, files, unpartitioned)
+            files = files.drop_columns(list(metrics))
 
         def count(planned: PlannedFiles) -> PlanCounts:
             return self._trusting(state, lambda: self._counts(planned, manifests, entries))
 
         seconds = time.perf_counter() - started
         return PlannedFiles(state, schema, bound, files, deleting, pairs, seconds, count)
+
+    def _delete_entries(self, deletes: Scope, data: Scope, order: ListOrder) -> DeleteEntries:
+        made = self._deletes.of(
+            deletes, lambda _: DeleteEntries.of(self._tables.connection, deletes, data, order.sorted)
+        )
+        if made.entries.num_rows > KEPT_DELETES:
+            self._deletes.clear()
+        return made
 
     def _table(self, state: TableState) -> EntryTable:
         return self._tables.table(state.stream, state.metadata, self.repository.state(state.stream).metadata)
@@ -275,7 +288,6 @@ class Planner:
             scanned, rows, after_partition = self._count(table.scope(wanted), planned, entries)
         totals = manifests.totals(added_only=entries != "TRUE")
         files_total = totals[0] if totals else scanned
-        deletes = planned.pairs.select(["dm", "dordinal"]).group_by(["dm", "dordinal"]).aggregate([])
         return PlanCounts(
             manifests_total=len(manifests.listed),
             manifests_scanned=len(wanted) + len(wanted_deletes),
@@ -286,7 +298,7 @@ class Planner:
             pruned_by_metrics=after_partition - planned.files.num_rows,
             files_planned=planned.files.num_rows,
             records_planned=records(planned.files),
-            delete_files_planned=deletes.num_rows,
+            delete_files_planned=len(planned.pairs.used_deletes()),
             seconds=planned.seconds,
         )
 

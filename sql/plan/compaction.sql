@@ -1,14 +1,14 @@
 -- Which data files are worth being written again. One row is a live data file of the snapshot: `place` is the partition
 -- that it is packed in, which is one for all files of other specs. `planned_files`, `planned_deletes` and `planned_pairs`
--- are a plan of the snapshot: see projections/planner.py.
+-- are a plan of the snapshot: see projections/planned_files.py. Pairs name files by `number`.
 
 -- name: candidates
 WITH deletes AS (
     SELECT
-        p.m, p.ordinal, count(*) AS delete_files,
+        p.file, count(*) AS delete_files,
         coalesce(sum(d.record_count) FILTER (WHERE d.content = 1 AND d.referenced_data_file IS NOT NULL), 0) AS deleted
-    FROM planned_pairs AS p JOIN planned_deletes AS d ON d.m = p.dm AND d.ordinal = p.dordinal
-    GROUP BY p.m, p.ordinal
+    FROM planned_pairs AS p JOIN planned_deletes AS d ON d.number = p."delete"
+    GROUP BY p.file
 ),
 judged AS (
     SELECT
@@ -18,7 +18,7 @@ judged AS (
             coalesce(d.delete_files, 0) > 0
             AND least(d.deleted, f.record_count) >= $delete_ratio_threshold * f.record_count
         ) AS has_many_deletes
-    FROM planned_files AS f LEFT JOIN deletes AS d ON d.m = f.m AND d.ordinal = f.ordinal
+    FROM planned_files AS f LEFT JOIN deletes AS d ON d.file = f.number
 )
 SELECT file_path, size_in_bytes, place, has_many_deletes FROM judged
 WHERE $rewrite_all OR has_many_deletes OR size_in_bytes < $min_size OR size_in_bytes > $max_size

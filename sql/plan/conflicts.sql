@@ -42,16 +42,21 @@ ORDER BY e.snapshot_id, e.file_path;
 
 -- name: deletes_and_their_files
 CREATE OR REPLACE TEMP TABLE deletes_and_their_files AS
-SELECT e.* FROM {entries} AS e JOIN scan_manifests USING (m)
-WHERE e.content = 0 AND e.status <> 2 AND e.file_path IN (SELECT file_path FROM files_of_interest)
-UNION ALL
-SELECT e.* REPLACE (1::INTEGER AS status)
-FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
-WHERE e.content <> 0 AND e.status <> 0 AND NOT n.replaces AND ({which});
+SELECT row_number() OVER () AS number, * FROM (
+    SELECT e.* FROM {entries} AS e JOIN scan_manifests USING (m)
+    WHERE e.content = 0 AND e.status <> 2 AND e.file_path IN (SELECT file_path FROM files_of_interest)
+    UNION ALL
+    SELECT e.* REPLACE (1::INTEGER AS status)
+    FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
+    WHERE e.content <> 0 AND e.status <> 0 AND NOT n.replaces AND ({which})
+);
+
+-- name: files_with_deletes
+SELECT * FROM deletes_and_their_files WHERE content = 0
 
 -- name: deletes_for_files
 SELECT DISTINCT data.file_path, d.snapshot_id, d.spec_id, d.partition
 FROM ({pairs}) AS p
-JOIN deletes_and_their_files AS data ON data.m = p.m AND data.ordinal = p.ordinal
-JOIN deletes_and_their_files AS d ON d.m = p.dm AND d.ordinal = p.dordinal
+JOIN deletes_and_their_files AS data ON data.number = p.file
+JOIN deletes_and_their_files AS d ON d.number = p."delete"
 ORDER BY d.snapshot_id, data.file_path;

@@ -1,9 +1,9 @@
 -- Which delete files apply to which planned data files (Spec: Scan Planning, SP2 to SP7).
--- One row of a result is a pair: `m`, `ordinal` of a data file and `dm`, `dordinal` of a delete file. {data} and
--- {deletes} are queries for the wide entries of the data and the delete manifests of the scan, {where} chooses the
--- planned data files. {plain_bounds} are the bounds on paths without scheme and authority. A statement is put together
--- of the parts for the kinds of delete files that there are. The pairs are in no order, each is there once: an equality
--- delete is of an unpartitioned spec, and then for all data files, or it is for those of its partition.
+-- One row of a result is a pair: `file` is the `number` of a data file, `delete` that of a delete file. {data} and
+-- {deletes} are queries in brackets for the planned data files and for the live delete files, with `number` and columns
+-- of the wide entries. A statement is put together of the parts for the kinds of delete files that there are. The pairs
+-- are in no order, each is there once: an equality delete is of an unpartitioned spec, and then for all data files, or it
+-- is for those of its partition.
 
 -- name: kinds
 SELECT
@@ -15,21 +15,15 @@ SELECT
     count(*)
 FROM {deletes} AS d WHERE content <> 0 AND status <> 2;
 
--- name: kept
-SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2;
+-- name: live_deletes
+-- {plain_bounds} are the bounds on paths without scheme and authority.
+SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2
 
 -- name: files
-data AS MATERIALIZED (
-    SELECT * FROM {data} AS e WHERE e.content = 0 AND e.status <> 2 AND ({where})
-),
-deletes AS MATERIALIZED (
-    SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2
-)
+data AS MATERIALIZED (SELECT * FROM {data}), deletes AS MATERIALIZED (SELECT * FROM {deletes})
 
 -- name: vectors
-SELECT
-    data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, data.partition_key = d.partition_key AS same_partition,
-    TRUE AS is_vector
+SELECT data.number AS file, d.number AS "delete", data.partition_key = d.partition_key AS same_partition
 FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
 WHERE d.content = 1 AND d.file_format = 'PUFFIN' AND data.sequence_number <= d.sequence_number
 
@@ -37,14 +31,12 @@ WHERE d.content = 1 AND d.file_format = 'PUFFIN' AND data.sequence_number <= d.s
 SELECT * FROM vectors
 
 -- name: named
-SELECT
-    data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, data.partition_key = d.partition_key AS same_partition,
-    FALSE AS is_vector
+SELECT data.number AS file, d.number AS "delete", data.partition_key = d.partition_key AS same_partition
 FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
 WHERE d.content = 1 AND d.file_format <> 'PUFFIN' AND data.sequence_number <= d.sequence_number
 
 -- name: positions
-SELECT data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, TRUE AS same_partition, FALSE AS is_vector
+SELECT data.number AS file, d.number AS "delete", TRUE AS same_partition
 FROM data JOIN deletes AS d ON d.partition_key = data.partition_key
 WHERE d.content = 1 AND d.file_format <> 'PUFFIN' AND d.referenced_data_file IS NULL
     AND data.sequence_number <= d.sequence_number AND ({path_bounds})
@@ -52,16 +44,16 @@ WHERE d.content = 1 AND d.file_format <> 'PUFFIN' AND d.referenced_data_file IS 
 -- name: without_vector
 -- Position deletes don't apply to a data file that has a deletion vector (SP4).
 SELECT * FROM ({pairs}) AS p WHERE NOT EXISTS (
-    SELECT 1 FROM vectors AS v WHERE v.m = p.m AND v.ordinal = p.ordinal AND v.same_partition
+    SELECT 1 FROM vectors AS v WHERE v.file = p.file AND v.same_partition
 )
 
 -- name: equality
-SELECT data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, TRUE AS same_partition, FALSE AS is_vector
+SELECT data.number AS file, d.number AS "delete", TRUE AS same_partition
 FROM data JOIN deletes AS d ON d.partition_key = data.partition_key
 WHERE d.content = 2 AND NOT list_contains($unpartitioned::INTEGER[], d.spec_id)
     AND data.sequence_number < d.sequence_number AND ({equality_bounds})
 UNION ALL
-SELECT data.m, data.ordinal, d.m AS dm, d.ordinal AS dordinal, TRUE AS same_partition, FALSE AS is_vector
+SELECT data.number AS file, d.number AS "delete", TRUE AS same_partition
 -- Nearly all of these pairs are there, so to look at each costs less than the join of ranges that a plain comparison
 -- would become.
 FROM data CROSS JOIN deletes AS d
@@ -69,5 +61,4 @@ WHERE d.content = 2 AND list_contains($unpartitioned::INTEGER[], d.spec_id)
     AND coalesce(d.sequence_number > data.sequence_number, FALSE) AND ({equality_bounds})
 
 -- name: nothing
-SELECT data.m, data.ordinal, data.m AS dm, data.ordinal AS dordinal, TRUE AS same_partition, FALSE AS is_vector
-FROM data WHERE FALSE;
+SELECT number AS file, number AS "delete", TRUE AS same_partition FROM data WHERE FALSE;

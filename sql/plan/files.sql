@@ -1,22 +1,14 @@
 -- Planning over the wide entries of one table. One row of the entries is one file in one manifest: see
 -- projections/segments.py for its columns; `m` numbers the manifest. {entries} is a query for the entries of the
--- manifests that the scan looks into, {where}, {might} and {all} are conditions made from the filter.
+-- manifests that the scan looks into, {where}, {might} and {all} are conditions made from the filter, {more} columns.
 
 -- name: data_files
 SELECT
     e.m, e.ordinal, e.file_path, e.file_format, e.spec_id, e.partition, e.partition_key, e.record_count,
     e.file_size_in_bytes, e.sequence_number, e.first_row_id, e.row_offset, e.sort_order_id, e.split_offsets,
-    e.key_metadata, {might}, {all}
+    e.key_metadata, {might}, {all}{more}
 FROM {entries} AS e
 WHERE e.content = 0 AND e.status <> 2 AND ({where});
-
--- name: delete_files
-SELECT
-    e.m, e.ordinal, e.file_path, e.file_format, e.spec_id, e.partition, e.record_count, e.file_size_in_bytes,
-    e.sequence_number, e.file_sequence_number, e.snapshot_id, e.content, e.sort_order_id, e.split_offsets,
-    e.key_metadata, e.equality_ids, e.referenced_data_file, e.content_offset, e.content_size_in_bytes
-FROM {entries} AS e
-WHERE e.content <> 0 AND e.status <> 2;
 
 -- name: count_files
 SELECT

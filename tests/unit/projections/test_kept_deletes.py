@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import icecore
-from icecore.projections import deletes, duck
+from icecore.projections import deletes, duck, planner
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("part", pa.int32())])
 FILTERS = (None, "id = 7", "part = 1", "name > 'n3' AND part = 0", "id BETWEEN 3 AND 11 OR name = 'n1'")
@@ -49,14 +49,14 @@ def plans(table: icecore.Table) -> list[list[dict[str, Any]]]:
 def test_kept_or_read_each_time(table: icecore.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in ("first", "one more delete", "another column as key"):
         with monkeypatch.context() as m, icecore.open(tmp_path) as other:
-            m.setattr(deletes, "KEPT_DELETES", 0)
+            m.setattr(planner, "KEPT_DELETES", 0)
             read = plans(other.load_table("ns.t"))
         assert plans(table) == read, step
         assert sum(len(f["delete_files"]) for f in read[0]) > 3
         with duck.recording() as again:
             assert plans(table) == read, "asked again"
         assert not [s for s in again if "plain_" in s.sql and " AS plain_" in s.sql], "bounds are kept"
-        assert [s for s in again if deletes.KEPT in s.sql]
+        assert [s for s in again if deletes.ENTRIES in s.sql]
         if step == "first":
             table.delete("id = 10")
         else:
