@@ -63,21 +63,20 @@ _ROOT = "regexp_extract({0}, '^(/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/)')"
 
 @frozen
 class DeleteKinds:
-    """What kinds of delete files there are, and how many: `equality_ids` are what equality deletes compare."""
+    """What kinds of delete files there are: `equality_ids` are what equality deletes compare."""
 
     vectors: bool
     named: bool
     positions: bool
     equality: bool
     equality_ids: tuple[int, ...]
-    count: int
 
     @classmethod
     def of_query(cls, connection: duckdb.DuckDBPyConnection, deletes: str) -> DeleteKinds:
         """Those among the entries of a query in brackets."""
         sql = query(DELETES, "kinds").format(deletes=deletes)
-        ((vectors, named, positions, equality, ids, count),) = duck.rows(connection, sql)
-        return cls(vectors, named, positions, equality, tuple(sorted(ids or ())), count)
+        ((vectors, named, positions, equality, ids),) = duck.rows(connection, sql)
+        return cls(vectors, named, positions, equality, tuple(sorted(ids or ())))
 
 
 @frozen(eq=False)
@@ -85,7 +84,7 @@ class DeleteEntries:
     """The live delete files of a scope, for plans of any filter.
 
     `files` has what a plan says of them, `entries` what pairing looks at, with a `number` that is the row. `columns`
-    are the columns of bounds and counts, with their DuckDB types: what pairing wants of data files too, and path bounds.
+    are the columns of bounds and counts, with their DuckDB types: those that data files need too, and path bounds.
     """
 
     kinds: DeleteKinds

@@ -11,8 +11,7 @@ SELECT
     coalesce(bool_or(content = 1 AND file_format <> 'PUFFIN' AND referenced_data_file IS NOT NULL), FALSE),
     coalesce(bool_or(content = 1 AND file_format <> 'PUFFIN' AND referenced_data_file IS NULL), FALSE),
     coalesce(bool_or(content = 2), FALSE),
-    list_distinct(flatten(list(equality_ids) FILTER (content = 2))),
-    count(*)
+    list_distinct(flatten(list(equality_ids) FILTER (content = 2)))
 FROM {deletes} AS d WHERE content <> 0 AND status <> 2;
 
 -- name: live_deletes
