@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,11 +65,12 @@ class SqliteFile:
             uri += "&immutable=1"
         connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row
+        settings = ["foreign_keys = ON", "cache_size = -16000"]
         if not self.read_only:
-            self._retrying(lambda: connection.execute("PRAGMA journal_mode = WAL"))
-            self._retrying(lambda: connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'OFF'}"))
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA cache_size = -16000")
+            settings = ["journal_mode = WAL", f"synchronous = {'FULL' if self._durable else 'OFF'}", *settings]
+        for setting in settings:
+            # Several of them read the schema, and so meet the lock of whoever opens or closes the log right now.
+            self._retrying(partial(connection.execute, f"PRAGMA {setting}"))
         return connection
 
     def _has_wal(self) -> bool:

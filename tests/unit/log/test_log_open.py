@@ -197,6 +197,20 @@ def test_a_writer_waits_for_the_lock(catalog: icecore.Catalog) -> None:
     assert ids_of(table) == [1]
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+def test_an_opener_waits_for_whoever_has_the_log_alone(tmp_path: Path, read_only: bool) -> None:
+    """The last to close a log locks out all others while it puts the WAL away; who only reads waits for that too."""
+    icecore.open(tmp_path).close()
+    holder = sqlite3.connect(tmp_path / "icecore.db", isolation_level=None, check_same_thread=False)
+    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    timer = threading.Timer(0.1, holder.close)
+    timer.start()
+    with icecore.open(tmp_path, read_only=read_only) as opened:
+        assert store_of(opened).warehouse_value("warehouse-uuid")
+    timer.join()
+
+
 def test_several_that_open_a_new_warehouse_at_once_make_one(tmp_path: Path) -> None:
     """Creating the log races: all openers end with the same warehouse, and wait for whoever locks it meanwhile."""
     for number in range(120):
