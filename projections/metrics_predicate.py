@@ -234,7 +234,7 @@ def _lower_may(b: Bounds, op: str, value: Any, values: Values) -> str:
     if b.lower is None or (isinstance(b.type, UUIDType) and b.upper is None):
         return "TRUE"
     if isinstance(b.type, UUIDType):
-        return _uuid_may(b, f"{b.lower} <= {values.one(b.type, _last_uuid(value))}", b.lower)
+        return _uuid_may(b, f"{b.lower} <= {values.one(b.type, _last_uuid(value))}")
     test = f"{b.lower} {op} {values.one(b.type, value)} OR {b.lower} IS NULL"
     # A NaN bound comes from a writer that did not leave NaN out: it says nothing.
     return f"({test} OR {b.lower} > 'Infinity'::{raw_type(b.type)})" if b.is_floating else f"({test})"
@@ -245,17 +245,18 @@ def _upper_may(b: Bounds, op: str, value: Any, values: Values) -> str:
     if b.upper is None or (isinstance(b.type, UUIDType) and b.lower is None):
         return "TRUE"
     if isinstance(b.type, UUIDType):
-        return _uuid_may(b, f"{b.upper} >= {values.one(b.type, _first_uuid(value))}", b.upper)
+        return _uuid_may(b, f"{b.upper} >= {values.one(b.type, _first_uuid(value))}")
     return f"({b.upper} {op} {values.one(b.type, value)} OR {b.upper} IS NULL)"
 
 
-def _uuid_may(b: Bounds, test: str, bound: str) -> str:
+def _uuid_may(b: Bounds, test: str) -> str:
     """Java orders UUIDs as two signed longs, the spec as unsigned bytes; either may have made the bounds.
 
     Where the first halves have different signs the two orders disagree, which shows as bounds that are the wrong way
-    round. Otherwise they agree on the first half, and the second is not looked at.
+    round. Otherwise they agree on the first half, and the second is not looked at. One bound alone doesn't show it.
     """
-    return f"({test} OR {bound} IS NULL OR {b.lower} > {b.upper})"
+    unknown = f"{b.lower} IS NULL OR {b.upper} IS NULL"
+    return f"({test} OR {unknown} OR {b.lower} > {b.upper})"
 
 
 def _first_uuid(value: uuid.UUID) -> uuid.UUID:

@@ -12,7 +12,7 @@ from expression_cases import VALUES, metrics, transforms_of
 
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.evaluate import evaluate
-from icecore.engine.expression.nodes import Expression, Operation, Predicate, Reference, TypedValue
+from icecore.engine.expression.nodes import Expression, Operation, Or, Predicate, Reference, TypedValue
 from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -98,6 +98,27 @@ def test_metrics_leave_out_no_matching_file_and_promise_no_other(column_type: Pr
                 pruned += not might
                 certain += surely == [True]
     assert pruned > len(files) and certain > len(files)
+
+
+@TYPES
+def test_a_metric_that_no_file_has_is_one_of_nulls(column_type: PrimitiveType) -> None:
+    """SP1, SP8: there is a column only where some file has the metric, so a plan must not depend on which there are."""
+    files = [metrics(column_type, list(f), 16) for f in small_files(column_type)]
+    names, kind = list(files[0]), raw_type(column_type) or ""
+    some = Or(tuple(filters(column_type)[::6]))
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1")
+        for there in [*([n] for n in names), *([n for n in names if n != without] for without in names)]:
+            answers = []
+            for columns in (names, there):
+                kinds = {f"{n}_1": kind if n in ("lower", "upper") else "BIGINT" for n in columns}
+                values = [[f[n] if n in there else None for f in files] for n in columns]
+                table(connection, dict(zip(kinds, zip(kinds.values(), values, strict=True), strict=True)))
+                plan = plan_predicate(some, {}, schema_of(column_type), kinds)
+                conditions = (*plan.leaf_might, *plan.leaf_all)
+                sql = f"SELECT [{', '.join(conditions)}] FROM t"
+                answers.append(connection.execute(sql, plan.parameters_of(*conditions)).fetchall())
+            assert answers[0] == answers[1], there
 
 
 @TYPES
