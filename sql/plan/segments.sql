@@ -1,7 +1,7 @@
 -- Segment files: DuckDB files that are written once, with the wide entries of many manifests (projections/segments.py).
 -- One row of `entries` is one file in one manifest, `m` numbers the manifests of the segment from 0. The one row of
 -- `info` says as JSON what is in it. {name} is what the file is attached as, {path} its path, {entries} a table,
--- {source} a query, {columns} columns with their types.
+-- {source} a query, {columns} columns with their types, {name} in `rename_entries` a name without its schema.
 
 -- name: attach_new
 ATTACH {path} AS {name};
@@ -29,6 +29,9 @@ CREATE TABLE {entries} ({columns});
 
 -- name: add_column
 ALTER TABLE {entries} ADD COLUMN {column} {kind};
+
+-- name: rename_entries
+ALTER TABLE {entries} RENAME TO {name};
 
 -- name: insert_entries
 INSERT INTO {entries} BY NAME {source};

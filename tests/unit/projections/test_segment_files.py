@@ -14,7 +14,7 @@ import pytest
 
 import icecore
 from icecore.engine.errors import StorageError, ValidationError
-from icecore.projections import duck, entry_tables, segment_merging
+from icecore.projections import duck, entry_expansion, entry_tables, segment_merging
 from icecore.projections.entry_tables import EntryTables
 from icecore.projections.entry_typing import EntryTyping
 from icecore.projections.manifest_entries import ManifestEntries
@@ -152,6 +152,31 @@ def test_what_nobody_looks_for_is_left_behind_by_merges(catalog: icecore.Catalog
     assert len(kept) < 36
     first = table.snapshots()[0]
     assert table.scan(snapshot_id=first.snapshot_id).to_arrow()["id"].to_pylist() == [0]
+
+
+def test_many_columns_that_come_later_come_together(
+    catalog: icecore.Catalog, open_again: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of nulls have no bounds: the columns of these come with the first values, in memory and in a file."""
+    names = [f"c{i}" for i in range(60)]
+    schema = pa.schema([(n, pa.int32()) for n in names])
+    table = catalog.create_table("ns.t", schema, properties={"commit.manifest-merge.enabled": "false"})
+    monkeypatch.setattr(entry_expansion, "ROWS_PER_INSERT", 1)
+
+    def check(catalog: icecore.Catalog) -> None:
+        with duck.recording() as statements:
+            found = [planned(catalog.load_table("ns.t"), f) for f in ("c59 = 1", "c3 = 59 OR c0 IS NULL", "c0 = 7")]
+        assert found == [2, 1, 3]
+        assert sum("ADD COLUMN" in s.sql for s in statements) <= 16
+
+    table.append(pa.table({"c0": pa.array([7, None], pa.int32())}))
+    assert planned(table, "c0 = 8") == 0
+    table.append(pa.table({n: [i, 59 - i] for i, n in enumerate(names)}, schema=schema))
+    table.append(pa.table({n: [1, 7] for n in names}, schema=schema))
+    check(catalog)
+    monkeypatch.setattr(segment_merging, "MANIFESTS_IN_MEMORY", 2)
+    check(open_again())
+    assert len(segments(Path(catalog.path))) == 1
 
 
 def test_a_plan_reads_the_columns_of_its_filter_alone(
