@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -27,6 +26,7 @@ from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.parse import parse_filter
 from icecore.engine.incremental import added_by
+from icecore.engine.lazily import lazily
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.name_mapping import table_name_mapping
 from icecore.engine.row_filter import filter_batches, filter_columns
@@ -98,7 +98,7 @@ class IncrementalChangelogScan:
         scan.projection  # noqa: B018 - an unknown column is an error now, not when rows are read
         return scan
 
-    @cached_property
+    @lazily
     def projection(self) -> Schema:
         """The selected columns, then those of the changelog."""
         return with_columns(select(self.schema, self.selected_fields, self.case_sensitive), *CHANGELOG)
@@ -222,7 +222,7 @@ class IncrementalChangelogScan:
             for future in waiting:
                 yield future.result()
 
-    @cached_property
+    @lazily
     def _read_schema(self) -> Schema:
         """All columns, since a row is carried over only where none changed, and the reserved ones that are needed."""
         selected = [METADATA_COLUMNS[n] for n in self.selected_fields if n in METADATA_COLUMNS]

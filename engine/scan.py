@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -15,6 +14,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.parse import parse_filter
+from icecore.engine.lazily import lazily
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.scan_task import FileScanTask
@@ -77,12 +77,12 @@ class DataScan:
         scan.projection  # noqa: B018 - an unknown column is an error now, not when rows are read
         return scan
 
-    @cached_property
+    @lazily
     def projection(self) -> Schema:
         """The schema of the rows, in the order that they were asked for; `_row_id` and its like can be among them."""
         return select(self.schema, self.selected_fields, self.case_sensitive)
 
-    @cached_property
+    @lazily
     def planned(self) -> PlannedFiles:
         listed, entries = self._manifests()
         return self._planner.plan_manifests(self._state, listed, self.row_filter, self.schema, entries)

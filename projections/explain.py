@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, assert_never
 
 import duckdb
@@ -26,6 +25,7 @@ from icecore.engine.expression.project import project_inclusive
 from icecore.engine.expression.text import expression_text
 from icecore.engine.expression.walk import predicates
 from icecore.engine.formats.entry_arrow import decode_partition
+from icecore.engine.lazily import lazily
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.partition import PartitionSpec
@@ -96,7 +96,7 @@ class Explanation:
     def to_arrow(self) -> pa.Table:
         return self.files
 
-    @cached_property
+    @lazily
     def summary(self) -> pa.Table:
         """Files and records by reason, predicate and field (see SUMMARY_SCHEMA), in the order of planning."""
         groups: dict[tuple[str, str | None, str | None], list[Any]] = defaultdict(lambda: [set(), 0, 0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 import orjson
 import pyarrow as pa
@@ -11,6 +10,7 @@ from attrs import define
 
 from icecore.engine.expression.json import to_json
 from icecore.engine.formats import arrays
+from icecore.engine.lazily import lazily
 from icecore.engine.many import uncollected
 from icecore.engine.scan_task import FileScanTask
 from icecore.projections.planner import PlanCounts, PlannedFiles
@@ -53,7 +53,7 @@ class ScanPlan:
         """How many files there are, were left out by what, and are planned."""
         return self.planned.counts
 
-    @cached_property
+    @lazily
     def tasks(self) -> list[FileScanTask]:
         """One task for each file, whole."""
         return self.planned.tasks()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from itertools import repeat
 from typing import Any
 
@@ -17,6 +16,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine.expression.nodes import AlwaysTrue, Expression
 from icecore.engine.formats import arrays
 from icecore.engine.formats.entry_arrow import decode_values, partition_types, row_to_file
+from icecore.engine.lazily import lazily
 from icecore.engine.many import many, uncollected
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
@@ -90,7 +90,7 @@ class PlannedFiles:
     seconds: float
     _count: Callable[[PlannedFiles], PlanCounts] = field(repr=False)
 
-    @cached_property
+    @lazily
     def counts(self) -> PlanCounts:
         """What the plan left out, and why. Counted when it is asked for: a plan needs none of it."""
         return self._count(self)
@@ -100,7 +100,7 @@ class PlannedFiles:
         codes, distinct = self.coded_residuals
         return [distinct[c] for c in codes.tolist()]
 
-    @cached_property
+    @lazily
     def coded_residuals(self) -> tuple[Codes, list[Expression]]:
         """What is left of the filter for each file, as a place among the different ones."""
         count = self.files.num_rows

@@ -6,11 +6,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
+import pytest
 from core_tables import ids_of, make_table, rows
 from harness.children import FAILED, Child, Say
 
 import icecore
+from icecore.projections.planner import PlannedFiles, Planner
 
 
 def written(folder: Path) -> str:
@@ -66,19 +69,22 @@ def test_a_forked_process_goes_on_with_the_catalog_of_its_parent(tmp_path: Path)
         assert catalog.verify().problems == ()
 
 
-def test_a_fork_while_a_thread_plans(tmp_path: Path) -> None:
-    """The lock that the thread holds at that moment is nobody's in the forked process."""
+def test_a_fork_while_a_thread_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The locks that the thread holds at that moment are nobody's in the forked process."""
     catalog, table = registered(tmp_path / "w", written(tmp_path / "theirs"))
+    real = Planner._plan
+    held, done = threading.Event(), threading.Event()
+
+    def plan(*args: Any) -> PlannedFiles:
+        if threading.current_thread() is thread:
+            held.set()
+            done.wait(60)
+        return real(*args)
+
     with catalog:
         assert planned(table) == 16
-        held, done = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            with catalog._planner._tables.lock:
-                held.set()
-                done.wait(60)
-
-        thread = threading.Thread(target=hold)
+        monkeypatch.setattr(Planner, "_plan", plan)
+        thread = threading.Thread(target=planned, args=(table,))
         thread.start()
         held.wait(60)
         try:
