@@ -46,29 +46,24 @@ def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -
         return LIVE_FILES.empty_table()
     listed = planner.list_manifests(state, snapshot)
 
-    def run(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> tuple[pa.Table, pa.Table]:
+    def run(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> pa.Table:
         if not table.columns:
-            return LIVE_FILES.empty_table(), LIVE_FILES.empty_table()
+            return LIVE_FILES.empty_table()
         sql = query(FILES, "live_files").format(entries=table.name, content=f"CASE e.content {_CONTENT} END")
         files = ListOrder.of(listed, table.numbers).sorted(duck.arrow(connection, sql))
-        return files, duck.arrow(connection, query(FILES, "live_partitions").format(entries=table.name))
+        partition = partition_paths(connection, table, state.metadata, files["partition_key"])
+        return files.append_column("partition", partition).select(LIVE_FILES.names).cast(LIVE_FILES)
 
-    files, partitions = planner.over_entries(state, snapshot, run)
-    if not files.num_rows:
-        return LIVE_FILES.empty_table()
-    places = pc.index_in(files["partition_key"], partitions["partition_key"])
-    columns = {
-        **{n: files[n] for n in files.column_names},
-        "partition": _texts(partitions, state.metadata).take(places),
-    }
-    return pa.table([columns[n] for n in LIVE_FILES.names], names=LIVE_FILES.names).cast(LIVE_FILES)
+    return planner.over_entries(state, snapshot, run)
 
 
-def _texts(partitions: pa.Table, metadata: TableMetadata) -> pa.Array:
-    """The path of each partition, its values decoded once however many files it has."""
-    specs, schema = metadata.specs, metadata.all_fields
-    found = []
-    for row in partitions.to_pylist():
-        spec = specs[row["spec_id"]]
+def partition_paths(
+    connection: duckdb.DuckDBPyConnection, table: EntryTable, metadata: TableMetadata, keys: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    """The partitions of live entries as paths, by their keys; each is decoded once, however many files it has."""
+    rows = duck.arrow(connection, query(FILES, "live_partitions").format(entries=table.name))
+    schema, found = metadata.all_fields, []
+    for row in rows.to_pylist():
+        spec = metadata.specs[row["spec_id"]]
         found.append(spec.partition_to_path(decode_partition(spec, schema, row["partition"]), schema))
-    return pa.array(found, pa.string())
+    return pa.chunked_array([pa.array(found, pa.string())]).take(pc.index_in(keys, rows["partition_key"]))
