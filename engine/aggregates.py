@@ -21,8 +21,8 @@ from attrs import define, field, frozen
 from icecore.engine.data.arrow_values import from_array, to_array
 from icecore.engine.data.partition_arrow import nested_column
 from icecore.engine.errors import ValidationError
-from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.file_metrics import FileMetrics
+from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
@@ -176,13 +176,10 @@ def aggregate(
 
 def _exact(planned: PlannedFiles) -> list[bool]:
     """Of each planned file, whether all its rows are rows of the scan, and it is known how many."""
-    deletes: list[int] = planned.pairs.counts(planned.files.num_rows).tolist()
-    residuals: list[Expression] = planned.residuals()
     # Writers that didn't know a number of records have left -1 behind.
-    is_known = [count >= 0 for count in planned.files["record_count"].to_pylist()]
-    return [
-        known and left == TRUE and not count for known, left, count in zip(is_known, residuals, deletes, strict=True)
-    ]
+    is_known = to_numbers(planned.files["record_count"]) >= 0
+    found: list[bool] = (planned.are_wholly_wanted & is_known).tolist()
+    return found
 
 
 def _read_open(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icecore.engine.formats.entry_arrow import decode_partition
+from icecore.engine.formats import arrays
+from icecore.engine.formats.binary_columns import list_positions, select
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import FieldSummary, ManifestContent, ManifestEntryStatus, ManifestFile
 from icecore.engine.spec.partition import PartitionSpec
@@ -63,14 +64,19 @@ def _count_by_status(entries: pa.Table) -> dict[int, tuple[int, int]]:
 
 def field_summaries(partitions: pa.ChunkedArray, spec: PartitionSpec, schema: Schema) -> tuple[FieldSummary, ...]:
     """For each field of the spec: whether there are nulls and NaNs, and the bounds of the rest."""
-    distinct = {tuple((k, v) for k, v in p or ()) for p in partitions.to_pylist()}
-    tuples = [decode_partition(spec, schema, p) for p in distinct]
-    return tuple(_field_summary(f.result_type(schema), [t[i] for t in tuples]) for i, f in enumerate(spec.fields))
+    column = partitions.combine_chunks()
+    _, positions = list_positions(column)
+    keys, items = arrays.to_numbers(select(column.keys, positions)), select(column.items, positions)
+    out = []
+    for f in spec.fields:
+        result = f.result_type(schema)
+        present = items.filter(arrays.booleans(keys == f.field_id)).drop_null()
+        values = [single_value.from_bytes(result, v) for v in present.unique().to_pylist()]
+        out.append(_field_summary(result, values, contains_null=len(present) < len(column)))
+    return tuple(out)
 
 
-def _field_summary(result: PrimitiveType, values: Iterable[Any]) -> FieldSummary:
-    present = [v for v in values if v is not None]
-    contains_null = len(present) != len(list(values))
+def _field_summary(result: PrimitiveType, present: Sequence[Any], *, contains_null: bool) -> FieldSummary:
     if isinstance(result, FLOATING_TYPES):
         numbers = [v for v in present if not math.isnan(v)]
         contains_nan = len(numbers) != len(present)

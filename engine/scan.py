@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from attrs import define
 
@@ -14,6 +15,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.parse import parse_filter
+from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.lazily import lazily
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.moments import Moment, milliseconds_of
@@ -139,10 +141,12 @@ class DataScan:
 
     def count(self) -> int:
         """The number of rows: from metadata alone where no delete and no residual is in the way."""
-        tasks = self.plan_files()
+        planned = self.planned
         # Writers that didn't know a number of records have left -1 behind.
-        left = [t for t in tasks if t.delete_files or t.residual != TRUE or t.file.record_count < 0]
-        known = sum(t.file.record_count for t in tasks) - sum(t.file.record_count for t in left)
+        records = to_numbers(planned.files["record_count"])
+        exact = planned.are_wholly_wanted & (records >= 0)
+        known = int(records[exact].sum())
+        left = planned.of_rows(np.flatnonzero(~exact)).tasks()
         if left:
             known += sum(b.num_rows for b in self._read(left, self._narrowest()))
         return known if self.limit is None else min(known, self.limit)

@@ -199,6 +199,15 @@ class TableReads(TableHandle):
         snapshot = self.current_snapshot()
         return () if snapshot is None else self._repository.list_manifests(self._state, snapshot)
 
+    def files(self, *, snapshot_id: int | None = None) -> pa.Table:
+        """The live data and delete files of a snapshot, by default the current one, in the order of its manifests.
+
+        For the columns see `projections.live_files.LIVE_FILES`. Raises NoSuchSnapshotError.
+        """
+        from icecore.projections.live_files import live_files
+
+        return live_files(self._planner, self._state, self.scan(snapshot_id=snapshot_id).snapshot)
+
     def live_entries(self) -> Iterator[pa.Table]:
         """The live entries of each manifest of the current snapshot, canonical, with all that they inherit."""
         storage = self._repository.storage_of(self._state)

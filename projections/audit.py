@@ -25,10 +25,9 @@ import sqlglot
 from sqlglot import exp
 
 from icecore.engine.errors import ExpressionError, ValidationError
-from icecore.engine.formats.entry_arrow import decode_partition
-from icecore.engine.spec.content_file import DataFileContent, FileFormat
 from icecore.projections import duck
 from icecore.projections.history import LOG_SCHEMA
+from icecore.projections.live_files import LIVE_FILES
 
 if TYPE_CHECKING:
     from icecore.engine.catalog import Catalog
@@ -278,40 +277,18 @@ def _manifests(catalog: Catalog) -> pa.Table:
     return _rows(catalog, MANIFESTS, rows)
 
 
-FILES = pa.schema(
-    [
-        ("namespace", pa.string()),
-        ("name", pa.string()),
-        ("content", pa.string()),
-        ("file_path", pa.string()),
-        ("file_format", pa.string()),
-        ("spec_id", pa.int32()),
-        ("partition", pa.string()),
-        ("record_count", pa.int64()),
-        ("file_size_in_bytes", pa.int64()),
-        ("sequence_number", pa.int64()),
-        ("snapshot_id", pa.int64()),
-        ("equality_ids", pa.list_(pa.int32())),
-        ("referenced_data_file", pa.string()),
-    ]
-)
+_NAMED = (pa.field("namespace", pa.string()), pa.field("name", pa.string()))
+FILES = pa.schema([*_NAMED, *LIVE_FILES])
 
 
 def _files(catalog: Catalog) -> pa.Table:
-    def rows(table: Table) -> Iterator[dict[str, Any]]:
-        specs, schema = table.specs(), table.metadata.all_fields
-        for entries in table.live_entries():
-            for row in entries.to_pylist():
-                spec = specs[row["spec_id"]]
-                partition = decode_partition(spec, schema, row["partition"])
-                yield {
-                    **{n: row[n] for n in FILES.names if n in row},
-                    "content": DataFileContent(row["content"]).name.lower(),
-                    "file_format": str(FileFormat(row["file_format"].upper())).lower(),
-                    "partition": spec.partition_to_path(partition, schema),
-                }
-
-    return _rows(catalog, FILES, rows)
+    found = [FILES.empty_table()]
+    for table in catalog.tables():
+        files = table.files()
+        *namespace, name = table.name()
+        names = (pa.repeat(pa.scalar(text, pa.string()), files.num_rows) for text in (".".join(namespace), name))
+        found.append(pa.table([*names, *files.columns], schema=FILES))
+    return pa.concat_tables(found)
 
 
 VIEWS = pa.schema(

@@ -70,12 +70,13 @@ def decode_manifests(
     Small ones that were written alike and follow each other are decoded at once: that costs much less.
     """
     run: list[_Manifest] = []
+    size = 0
     for where, data, spec_id in files:
         manifest = _Manifest(where, data, spec_id, avro_blocks.read_header(data, where))
-        size = len(data) + sum(len(m.data) for m in run)
+        size += len(data)
         if run and (size > BYTES_AT_ONCE or len(run) >= MANIFESTS_AT_ONCE or run[0].layout != manifest.layout):
             yield from _decode_run(run, left_out)
-            run = []
+            run, size = [], len(data)
         run.append(manifest)
     yield from _decode_run(run, left_out)
 

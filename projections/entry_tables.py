@@ -239,7 +239,6 @@ class EntryTables:
     def _merge(self, table: EntryTable, folder: SegmentFolder, segments: Sequence[Segment]) -> None:
         """Puts segments into one new file, which takes their place."""
         try:
-            folder.sweep()
             with folder.writing(self.connection, _alias(self._next())) as growing:
                 copy_all(growing, table, segments)
         except (OSError, duckdb.Error):

@@ -120,6 +120,14 @@ class PlannedFiles:
             distinct.append(residuals.left(_from_bits(might), _from_bits(surely)))
         return codes.reshape(-1).astype(np.int64), distinct
 
+    @property
+    def are_wholly_wanted(self) -> npt.NDArray[np.bool_]:
+        """Of each file, whether no delete and nothing of the filter is left to apply to its rows."""
+        codes, distinct = self.coded_residuals
+        is_true = np.array([isinstance(r, AlwaysTrue) for r in distinct], np.bool_)
+        wanted: npt.NDArray[np.bool_] = is_true[codes] & (self.pairs.counts(self.files.num_rows) == 0)
+        return wanted
+
     def of_rows(self, rows: Rows) -> PlannedFiles:
         """The plan of some of its files, which are different ones, alone."""
         return evolve(self, files=self.files.take(arrays.numbers(rows)), pairs=self.pairs.of_files(rows))

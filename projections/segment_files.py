@@ -31,6 +31,8 @@ SUFFIX = ".segment"
 _PREFIX = f"v{SEGMENT_VERSION}-{duckdb.__version__}-"
 _UNFINISHED = "unfinished-"
 _ABANDONED_AFTER_S = 3600.0
+_OUTLIVED_AFTER_S = 30 * 24 * 3600.0
+"""Files of other releases of ours or of DuckDB: a process of such a release may still read and make them."""
 NUMBER_BITS = 32
 
 
@@ -254,6 +256,7 @@ class SegmentFolder:
     def writing(self, connection: duckdb.DuckDBPyConnection, alias: str) -> Iterator[Growing]:
         """A new file to add entries to; `finish` puts it in place. Raises OSError, duckdb.Error."""
         self.path.mkdir(parents=True, exist_ok=True)
+        self.sweep()
         path = self.path / f"{_UNFINISHED}{uuid.uuid4().hex}{SUFFIX}"
         duck.rows(connection, query(FILE, "attach_new").format(path=duck.literal(os.fspath(path)), name=alias))
         attached = True
@@ -284,11 +287,14 @@ class SegmentFolder:
                 (self.path / name).unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Removes what writers left that did not live to finish."""
+        """Removes what writers left that did not live to finish, and what is of other releases and old."""
         now = time.time()
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.path):
-                if entry.name.startswith(_UNFINISHED) and now - entry.stat().st_mtime > _ABANDONED_AFTER_S:
+                if entry.name.startswith(_PREFIX) or SUFFIX not in entry.name:
+                    continue
+                limit = _ABANDONED_AFTER_S if entry.name.startswith(_UNFINISHED) else _OUTLIVED_AFTER_S
+                if now - entry.stat().st_mtime > limit:
                     self.remove([entry.name])
 
 

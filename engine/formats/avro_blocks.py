@@ -11,6 +11,7 @@ import json
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import cramjam
@@ -44,13 +45,18 @@ _ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]  # a stub h
 
 @frozen
 class AvroHeader:
-    """The header of a container: its metadata, the parsed writer schema, and where the first block starts in bytes."""
+    """The header of a container: its metadata, and where the first block starts in bytes."""
 
+    where: str
     metadata: Mapping[str, bytes]
-    schema: Any
     codec: str
     sync_marker: bytes
     length: int
+
+    @cached_property
+    def schema(self) -> Any:
+        """The writer schema, parsed when first asked for: many files may have the same. Raises CorruptFileError."""
+        return _schema(self.metadata, self.where)
 
     def text(self, key: str) -> str | None:
         """A metadata value as text, None where the key is missing."""
@@ -85,9 +91,7 @@ def read_header(data: bytes, where: str) -> AvroHeader:
             value, position = _read_bytes(data, position, where)
             metadata[key.decode("utf-8", "replace")] = value
     sync_marker, position = _take(data, position, SYNC_SIZE, where)
-    return AvroHeader(
-        metadata, _schema(metadata, where), metadata.get("avro.codec", b"null").decode("latin-1"), sync_marker, position
-    )
+    return AvroHeader(where, metadata, metadata.get("avro.codec", b"null").decode("latin-1"), sync_marker, position)
 
 
 def read_blocks(data: bytes, header: AvroHeader, where: str) -> Iterator[AvroBlock]:

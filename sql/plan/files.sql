@@ -22,3 +22,19 @@ SELECT i FROM summaries WHERE {where} ORDER BY i;
 
 -- name: columns_of_files
 SELECT p.place{columns} FROM planned_files AS p JOIN {entries} AS e USING (m, ordinal) ORDER BY p.place;
+
+
+-- name: live_files
+-- {content} says the kind of a file in words.
+SELECT
+    e.m, e.ordinal, {content} AS content, e.file_path, lower(e.file_format) AS file_format, e.spec_id,
+    e.partition_key, e.record_count, e.file_size_in_bytes, e.sequence_number, e.snapshot_id, e.equality_ids,
+    e.referenced_data_file
+FROM {entries} AS e JOIN scan_manifests USING (m)
+WHERE e.status <> 2;
+
+-- name: live_partitions
+SELECT e.partition_key, first(e.spec_id) AS spec_id, first(e.partition) AS partition
+FROM {entries} AS e JOIN scan_manifests USING (m)
+WHERE e.status <> 2
+GROUP BY e.partition_key;

@@ -75,7 +75,8 @@ GOOD = write_container({"avro.schema": SCHEMA}, [AvroBlock(1, b"\x02")], codec="
 )
 def test_what_is_wrong_is_said_with_the_name_of_the_file(data: bytes, words: str) -> None:
     with pytest.raises(CorruptFileError, match=words) as e:
-        list(read_blocks(data, read_header(data, "file-7"), "file-7"))
+        header = read_header(data, "file-7")
+        assert header.schema and list(read_blocks(data, header, "file-7"))
     assert "file-7" in str(e.value)
 
 

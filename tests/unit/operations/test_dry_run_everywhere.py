@@ -50,9 +50,9 @@ READS: Mapping[type, frozenset[str]] = {
         "views"
     ),
     Table: words(
-        "current_snapshot drop_named_plan history incremental_append_scan incremental_changelog_scan live_entries "
-        "location manifests name named_plan named_plans partition_statistics partitions prefetch refresh refs scan "
-        "schema schemas snapshot_by_id snapshots sort_order sort_orders spec specs statistics"
+        "current_snapshot drop_named_plan files history incremental_append_scan incremental_changelog_scan "
+        "live_entries location manifests name named_plan named_plans partition_statistics partitions prefetch refresh "
+        "refs scan schema schemas snapshot_by_id snapshots sort_order sort_orders spec specs statistics"
     ),
     View: words(
         "current_version current_version_updates definition_of history location name query refresh schema schemas "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -326,3 +328,24 @@ def test_several_processes_plan_and_commit_over_one_folder(catalog: icecore.Cata
     folder = Path(catalog.path) / ".icecore" / "segments"
     assert not list(folder.glob("*/unfinished*"))
     assert len(segments(Path(catalog.path))) <= 3 * segment_merging.MOST_FILES
+
+
+def test_what_other_releases_left_goes_when_it_is_old(tmp_path: Path, small: None) -> None:
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = made(catalog, 3)
+        planned(table)
+        (segment,) = segments(tmp_path)
+        month = 31 * 24 * 3600
+        left = {"v1-1.4.0-000000000001-ab.segment": month, "v1-1.4.0-000000000002-cd.segment": 0, "notes.txt": month}
+        for name, age in left.items():
+            other = segment.with_name(name)
+            other.write_bytes(b"")
+            os.utime(other, (time.time() - age,) * 2)
+        os.utime(segment, (time.time() - month,) * 2)
+        for i in (3, 4, 5):
+            table.append(rows(2 * i))
+        assert planned(table) == 6
+        names = {p.name for p in segment.parent.iterdir()}
+    assert names > {segment.name, *left} - {"v1-1.4.0-000000000001-ab.segment"}
+    assert "v1-1.4.0-000000000001-ab.segment" not in names

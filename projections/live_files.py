@@ -1,0 +1,69 @@
+"""The live files of a snapshot, one row each, for people and audits."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icecore.engine.formats.entry_arrow import decode_partition
+from icecore.engine.spec.content_file import DataFileContent
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.sql_files import query
+from icecore.engine.state import TableState
+from icecore.projections import duck
+from icecore.projections.entry_table import EntryTable
+from icecore.projections.file_order import ListOrder
+from icecore.projections.planner import Planner
+
+FILES = "plan/files.sql"
+LIVE_FILES = pa.schema(
+    [
+        ("content", pa.string()),
+        ("file_path", pa.string()),
+        ("file_format", pa.string()),
+        ("spec_id", pa.int32()),
+        ("partition", pa.string()),
+        ("record_count", pa.int64()),
+        ("file_size_in_bytes", pa.int64()),
+        ("sequence_number", pa.int64()),
+        ("snapshot_id", pa.int64()),
+        ("equality_ids", pa.list_(pa.int32())),
+        ("referenced_data_file", pa.string()),
+    ]
+)
+_CONTENT = " ".join(f"WHEN {int(c)} THEN '{c.name.lower()}'" for c in DataFileContent)
+
+
+def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -> pa.Table:
+    """The data and delete files of a snapshot, in the order of its manifests: see LIVE_FILES.
+
+    `content` is `data`, `position_deletes` or `equality_deletes`, `partition` a path as `day=2024-01-01/city=Oslo`.
+    Raises CorruptFileError or StorageError where a manifest can't be read.
+    """
+    if snapshot is None:
+        return LIVE_FILES.empty_table()
+    listed = planner.list_manifests(state, snapshot)
+
+    def run(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> pa.Table:
+        if not table.columns:
+            return LIVE_FILES.empty_table()
+        sql = query(FILES, "live_files").format(entries=table.name, content=f"CASE e.content {_CONTENT} END")
+        files = ListOrder.of(listed, table.numbers).sorted(duck.arrow(connection, sql))
+        partition = partition_paths(connection, table, state.metadata, files["partition_key"])
+        return files.append_column("partition", partition).select(LIVE_FILES.names).cast(LIVE_FILES)
+
+    return planner.over_entries(state, snapshot, run)
+
+
+def partition_paths(
+    connection: duckdb.DuckDBPyConnection, table: EntryTable, metadata: TableMetadata, keys: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    """The partitions of live entries as paths, by their keys; each is decoded once, however many files it has."""
+    rows = duck.arrow(connection, query(FILES, "live_partitions").format(entries=table.name))
+    schema, found = metadata.all_fields, []
+    for row in rows.to_pylist():
+        spec = metadata.specs[row["spec_id"]]
+        found.append(spec.partition_to_path(decode_partition(spec, schema, row["partition"]), schema))
+    return pa.chunked_array([pa.array(found, pa.string())]).take(pc.index_in(keys, rows["partition_key"]))
