@@ -10,6 +10,7 @@ from typing import Protocol
 import orjson
 from attrs import define, field
 
+from icecore.engine import forks
 from icecore.engine.errors import CorruptLogError, NoSuchTableError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
@@ -18,7 +19,7 @@ from icecore.engine.state import TableState, fold, state_from_dict, state_to_dic
 CHECKPOINT_EVERY = 64
 
 
-@define
+@define(eq=False)
 class TableStates:
     """States by stream; a cached one is brought up to date by the events that came since."""
 
@@ -26,6 +27,13 @@ class TableStates:
     _states: dict[str, TableState] = field(factory=dict)
     _checkpointed: dict[str, int] = field(factory=dict)
     _lock: threading.RLock = field(factory=threading.RLock, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        forks.watch(self)
+
+    def forget_parent(self) -> None:
+        """Leaves the lock that a thread may have held to the parent process."""
+        self._lock = threading.RLock()
 
     def state(self, stream: str) -> TableState:
         """The latest state of a table, dropped ones too. Raises NoSuchTableError, CorruptLogError."""

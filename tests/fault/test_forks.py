@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core_tables import ids_of, make_table, rows
+from core_tables import ids_of, make_table, repository_of, rows
 from harness.children import FAILED, Child, Say
 
 import icecore
@@ -85,6 +85,28 @@ def test_a_fork_while_a_thread_plans(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert planned(table) == 16
         monkeypatch.setattr(Planner, "_plan", plan)
         thread = threading.Thread(target=planned, args=(table,))
+        thread.start()
+        held.wait(60)
+        try:
+            outcome = Child(lambda say: say("planned", planned(table))).wait(timeout_s=60)
+        finally:
+            done.set()
+            thread.join()
+        assert (outcome.get("planned"), outcome.get(FAILED)) == (16, None)
+
+
+def test_a_fork_while_a_thread_reads_the_log(tmp_path: Path) -> None:
+    """Nor is the lock of the states that it brings up to date."""
+    catalog, table = registered(tmp_path / "w", written(tmp_path / "theirs"))
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with repository_of(catalog).states._lock:
+            held.set()
+            done.wait(60)
+
+    with catalog:
+        thread = threading.Thread(target=hold)
         thread.start()
         held.wait(60)
         try:
