@@ -29,7 +29,6 @@ DATA_COLUMNS = (
     "file_path",
     "file_format",
     "spec_id",
-    "partition",
     "partition_key",
     "record_count",
     "file_size_in_bytes",

@@ -20,7 +20,7 @@ from attrs import define, frozen
 
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.formats import arrays
-from icecore.engine.formats.entry_arrow import decode_partition
+from icecore.engine.formats.entry_arrow import decode_partition, partition_types
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent
 from icecore.engine.spec.metadata import TableMetadata
@@ -29,6 +29,7 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
 from icecore.projections.delete_pairs import DeletePairs
 from icecore.projections.entry_table import EntryTable
+from icecore.projections.partition_key import partition_of_key
 from icecore.projections.planner import PlannedFiles, Planner
 from icecore.projections.segment_files import SEGMENT_VERSION
 
@@ -210,8 +211,9 @@ class _Refresh:
         keys = files["partition_key"].to_pylist()
         for row, key in enumerate(keys):
             if key not in texts:
-                spec_id, partition = files["spec_id"][row].as_py(), files["partition"][row].as_py()
-                texts[key] = repr(decode_partition(metadata.specs[spec_id], metadata.all_fields, partition))
+                spec = metadata.specs[files["spec_id"][row].as_py()]
+                types = [t for _, t in partition_types(spec, metadata.all_fields)]
+                texts[key] = repr(partition_of_key(key, types))
         return files.append_column("partition_text", pa.array([texts[k] for k in keys], pa.string()))
 
     def _planned(self, listed: Sequence[ListedManifest], kept: Kept, fresh: PlannedFiles) -> PlannedFiles:

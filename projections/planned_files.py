@@ -15,7 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from icecore.engine.expression.nodes import AlwaysTrue, Expression
 from icecore.engine.formats import arrays
-from icecore.engine.formats.entry_arrow import decode_values, partition_types, row_to_file
+from icecore.engine.formats.entry_arrow import partition_types, row_to_file
 from icecore.engine.lazily import lazily
 from icecore.engine.many import many, uncollected
 from icecore.engine.scan_task import FileScanTask
@@ -24,6 +24,7 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.state import TableState
 from icecore.projections.delete_pairs import DeletePairs, Rows
+from icecore.projections.partition_key import partition_of_key
 from icecore.projections.residuals import Residuals
 from icecore.projections.wide_filters import LEAVES_PER_NUMBER
 
@@ -161,12 +162,12 @@ class PlannedFiles:
     def _partitions(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> list[tuple[Any, ...]]:
         """The partition tuple of each file; each tuple is decoded once, however many files have it."""
         keys = self.files["partition_key"].combine_chunks().dictionary_encode()
-        codes = arrays.to_numbers(keys.indices)
-        _, first = np.unique(codes, return_index=True)
-        distinct = self.files.select(["spec_id", "partition"]).take(arrays.numbers(first)).to_pylist()
-        types = {i: partition_types(specs[i], schema) for i in {r["spec_id"] for r in distinct}}
-        decoded = [decode_values(types[r["spec_id"]], r["partition"]) for r in distinct]
-        return [decoded[c] for c in codes.tolist()]
+        _, first = np.unique(arrays.to_numbers(keys.indices), return_index=True)
+        spec_ids = self.files["spec_id"].take(arrays.numbers(first)).to_pylist()
+        types = {i: [t for _, t in partition_types(specs[i], schema)] for i in set(spec_ids)}
+        distinct = zip(keys.dictionary.to_pylist(), spec_ids, strict=True)
+        decoded = [partition_of_key(key, types[spec_id]) for key, spec_id in distinct]
+        return [decoded[c] for c in keys.indices.to_pylist()]
 
     def _deletes(self, specs: Mapping[int, Any], schema: Schema) -> Sequence[tuple[ContentFile, ...]]:
         if not len(self.pairs):

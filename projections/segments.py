@@ -4,7 +4,7 @@ One row is one entry, in file order. Beside the canonical columns there are
 
     ordinal          int64, the position of the entry in its manifest
     row_offset       int64, rows of the preceding data files that take their first row id from the manifest (RL3)
-    partition_key    binary, equal exactly where spec id and partition tuple are (SP5)
+    partition_key    binary, equal exactly where spec id and partition tuple are: see `partition_key`
     part_<id>        the partition value, typed, for each field of the entries' specs
     lower_<id>, upper_<id>, values_<id>, nulls_<id>, nans_<id>
                      bounds, typed, and counts, int64, for each primitive field; no column where no entry has such
@@ -26,18 +26,17 @@ from icecore.engine.formats import arrays
 from icecore.engine.formats.binary_columns import (
     Ints,
     Places,
-    from_matrix,
     list_positions,
-    little_endian,
     select,
 )
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
-from icecore.engine.formats.typed_values import identity_bytes, typed_values
+from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus, ManifestFile
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.spec.types import FLOATING_TYPES, DoubleType, PrimitiveType
+from icecore.projections.partition_key import spec_piece, value_pieces
 
 COUNT_MAPS = {"values": "value_counts", "nulls": "null_value_counts", "nans": "nan_value_counts"}
 BOUND_MAPS = {"lower": "lower_bounds", "upper": "upper_bounds"}
@@ -295,29 +294,16 @@ def _add_partition_columns(
     for spec_id in found:
         if spec_id not in specs:
             raise ValidationError(f"entries have partition spec {spec_id}, there are only {sorted(specs)}")
-        pieces = [from_matrix(np.tile(np.frombuffer(spec_id.to_bytes(4, "big"), np.uint8), (len(spec_ids), 1)))]
+        pieces = [spec_piece(spec_id, len(spec_ids))]
         for f in specs[spec_id].fields:
             raw, result = entries.column(f.field_id), f.result_type(schema)
             if isinstance(f.transform, VoidTransform):
-                pieces += _key_pieces(typed_values(result, raw), raw)
+                pieces += value_pieces(typed_values(result, raw), raw)
                 continue
             name = f"part_{f.field_id}"
             if made.types.get(name, str(result)) != str(result):
                 raise ValidationError(f"partition field id {f.field_id} has types {made.types[name]} and {result}")
-            pieces += _key_pieces(made.add(name, result, raw), raw)
+            pieces += value_pieces(made.add(name, result, raw), raw)
         of_spec = pc.binary_join_element_wise(*pieces, b"")
         key = of_spec if len(found) == 1 else pc.if_else(pc.equal(spec_ids, spec_id), of_spec, key)
     made.columns = {"partition_key": key, **made.columns}
-
-
-def _key_pieces(typed: pa.Array, raw: pa.Array) -> list[pa.Array]:
-    """What a partition value adds to the key: whether there is one, its length, its bytes.
-
-    Values that can't be read as their type count as they are. Numbers have the same bytes before and after a promotion.
-    """
-    wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}.get(typed.type)
-    typed = typed if wider is None else typed.cast(wider)
-    data = pc.coalesce(identity_bytes(typed), raw).fill_null(b"")
-    there = raw.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
-    lengths = pc.binary_length(data).to_numpy(zero_copy_only=False)
-    return [from_matrix(there[:, None]), from_matrix(little_endian(lengths)), data]

@@ -71,21 +71,14 @@ def decode_partition(
     spec: PartitionSpec, schema: Schema, entries: Iterable[tuple[int, bytes | None]] | None
 ) -> tuple[Any, ...]:
     """The partition tuple of a canonical map, in the order of the spec; what is not in the map is null."""
-    return decode_values(partition_types(spec, schema), entries)
+    found = dict(entries or ())
+    data = ((t, found.get(i)) for i, t in partition_types(spec, schema))
+    return tuple([None if d is None else single_value.from_bytes(t, d) for t, d in data])
 
 
 def partition_types(spec: PartitionSpec, schema: Schema) -> tuple[tuple[int, PrimitiveType], ...]:
-    """The ids of a spec's fields and the types of their values, for `decode_values`."""
+    """The ids of a spec's fields and the types of their values."""
     return tuple((f.field_id, f.result_type(schema)) for f in spec.fields)
-
-
-def decode_values(
-    types: Iterable[tuple[int, PrimitiveType]], entries: Iterable[tuple[int, bytes | None]] | None
-) -> tuple[Any, ...]:
-    """As `decode_partition`, where many tuples are of one spec."""
-    found = dict(entries or ())
-    data = ((t, found.get(i)) for i, t in types)
-    return tuple([None if d is None else single_value.from_bytes(t, d) for t, d in data])
 
 
 def files_to_arrow(

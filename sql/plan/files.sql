@@ -4,7 +4,7 @@
 
 -- name: data_files
 SELECT
-    e.m, e.ordinal, e.file_path, e.file_format, e.spec_id, e.partition, e.partition_key, e.record_count,
+    e.m, e.ordinal, e.file_path, e.file_format, e.spec_id, e.partition_key, e.record_count,
     e.file_size_in_bytes, e.sequence_number, e.first_row_id, e.row_offset, e.sort_order_id, e.split_offsets,
     e.key_metadata, {might}, {all}{more}
 FROM {entries} AS e

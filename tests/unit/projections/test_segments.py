@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import uuid
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.formats.binary_columns import Places
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, decode_partition
 from icecore.engine.formats.manifest_avro import write_manifest
 from icecore.engine.formats.typed_values import arrow_type, identity_bytes, typed_values
 from icecore.engine.spec import single_value
@@ -49,6 +50,7 @@ from icecore.engine.spec.types import (
     UUIDType,
 )
 from icecore.projections.entries import decode_manifest
+from icecore.projections.partition_key import partition_of_key
 from icecore.projections.segments import (
     inherit,
     inherit_sequence_numbers,
@@ -498,6 +500,55 @@ def test_what_a_promotion_may_turn_readable_is_known() -> None:
     found = widen(entries(row), schema=schema, specs={0: spec})
     assert found.unreadable == {"part_1000", "lower_1"} and found.unknown == {99}
     assert found.types["part_1000"] == "int" and found.types["lower_2"] == "double"
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), types=st.lists(st.sampled_from(list(TYPES)), min_size=1, max_size=3))
+def test_SP5_a_partition_key_tells_its_values(data: st.DataObject, types: list[PrimitiveType]) -> None:
+    schema, spec = identity_spec(*types, spec_id=data.draw(st.sampled_from([0, 7, 2**31 - 1])))
+    encoded = [
+        None if v is None else single_value.to_bytes(t, v)
+        for t, v in ((t, data.draw(TYPES[t] | st.none())) for t in types)
+    ]
+    partition = [(1000 + i, v) for i, v in enumerate(encoded)]
+    (key,) = (
+        widen(entries({"spec_id": spec.spec_id, "partition": partition}), schema=schema, specs={spec.spec_id: spec})
+        .table["partition_key"]
+        .to_pylist()
+    )
+    # repr tells -0.0 from 0.0 and makes NaN equal to itself.
+    assert repr(partition_of_key(key, types)) == repr(decode_partition(spec, schema, partition))
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (LongType(), struct.pack("<i", -7)),
+        (DoubleType(), struct.pack("<f", 0.1)),
+        (TimestampType(), struct.pack("<i", -2)),
+        (TimestampNanoType(), struct.pack("<i", 2**31 - 1)),
+        (DecimalType(9, 2), b"\x00\x00\x05"),
+        (BooleanType(), b"\x02"),
+        (IntegerType(), struct.pack("<q", 2**40)),
+        (FloatType(), struct.pack("<d", 1e300)),
+        (LongType(), b"123"),
+        (StringType(), b"\xff"),
+    ],
+    ids=str,
+)
+def test_T10_a_partition_key_of_another_length(kind: PrimitiveType, data: bytes) -> None:
+    """Values from before a promotion are the same; what can't be read is refused as it is elsewhere."""
+    schema, spec = identity_spec(kind)
+
+    def answer(read: Callable[[], Any]) -> str:
+        try:
+            return repr(read())
+        except ValidationError as e:
+            return str(e)
+
+    key = key_of(kind, data)
+    expected = answer(lambda: decode_partition(spec, schema, [(1000, data)]))
+    assert answer(lambda: partition_of_key(key, [kind])) == expected
 
 
 def test_SP5_partition_keys_outlive_promotions() -> None:

@@ -1,0 +1,63 @@
+"""The key of a partition: bytes that are equal exactly where spec id and partition tuple are (SP5).
+
+Four bytes of the spec id, then for each field of the spec one byte that says whether there is a value, four of its
+length, and its bytes. Numbers are as wide as any promotion makes them, so that keys outlive promotions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icecore.engine.formats.binary_columns import from_matrix, little_endian
+from icecore.engine.formats.typed_values import identity_bytes
+from icecore.engine.spec import single_value
+from icecore.engine.spec.types import DateType, FloatType, IntegerType, PrimitiveType
+
+_SPEC_BYTES = 4
+_WIDE = 8
+
+
+def spec_piece(spec_id: int, count: int) -> pa.BinaryArray:
+    """What so many keys of one spec begin with."""
+    return from_matrix(np.tile(np.frombuffer(spec_id.to_bytes(_SPEC_BYTES, "big"), np.uint8), (count, 1)))
+
+
+def value_pieces(typed: pa.Array, raw: pa.Array) -> list[pa.Array]:
+    """What the values of a field add to keys. Those that can't be read as their type count as they are."""
+    wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}.get(typed.type)
+    typed = typed if wider is None else typed.cast(wider)
+    data = pc.coalesce(identity_bytes(typed), raw).fill_null(b"")
+    there = raw.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+    lengths = pc.binary_length(data).to_numpy(zero_copy_only=False)
+    return [from_matrix(there[:, None]), from_matrix(little_endian(lengths)), data]
+
+
+def partition_of_key(key: bytes, types: Iterable[PrimitiveType]) -> tuple[Any, ...]:
+    """The partition tuple of a key, by the types of the spec's fields. Raises ValidationError as `from_bytes` does."""
+    out = []
+    position = _SPEC_BYTES
+    for kind in types:
+        is_there, length = struct.unpack_from("<?i", key, position)
+        position += 5 + length
+        out.append(
+            single_value.from_bytes(kind, _narrow(kind, key[position - length : position])) if is_there else None
+        )
+    return tuple(out)
+
+
+def _narrow(kind: PrimitiveType, data: bytes) -> bytes:
+    """The bytes of a number as its type has them, where they are wider and it fits."""
+    try:
+        if isinstance(kind, IntegerType | DateType) and len(data) == _WIDE:
+            return struct.pack("<i", *struct.unpack("<q", data))
+        if isinstance(kind, FloatType) and len(data) == _WIDE:
+            return struct.pack("<f", *struct.unpack("<d", data))
+    except (struct.error, OverflowError):
+        pass
+    return data
