@@ -76,7 +76,7 @@ class ScanPlan:
         if not len(places):
             values = pa.nulls(0, _DELETE)
         else:
-            fields = [deletes[f.name].combine_chunks().cast(f.type).take(places) for f in _DELETE]
+            fields = [_taken(deletes[f.name], f.type, places) for f in _DELETE]
             values = pa.StructArray.from_arrays(fields, fields=list(_DELETE))
         return pa.ListArray.from_arrays(offsets, values)
 
@@ -85,3 +85,9 @@ class ScanPlan:
         splitting = splitting_of(self._properties)
         with uncollected():
             return combine(split_tasks(self.tasks, splitting), splitting)
+
+
+def _taken(column: pa.ChunkedArray, kind: pa.DataType, places: pa.Array) -> pa.Array:
+    if column.null_count == len(column):
+        return pa.nulls(len(places), kind)
+    return column.combine_chunks().cast(kind).take(places)
