@@ -10,13 +10,13 @@ case runs in a process of its own; times are CPU of the whole process where it s
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,19 @@ WIDE_VALUE = 1_234_567
 REPEAT = 15
 
 
-def expand(metadata: str, warehouse: str) -> dict[str, Any]:
-    """The first plan of all files to Arrow, from manifests, and the same once more."""
+@contextmanager
+def registered(metadata: str, warehouse: str) -> Iterator[Any]:
+    """The table of a metadata file in a new warehouse; a case imports icecore itself, as it may be timed."""
     import icecore
 
     with icecore.open(warehouse) as catalog:
         catalog.create_namespace("ns")
-        table = catalog.register_table("ns.t", metadata)
+        yield catalog.register_table("ns.t", metadata)
+
+
+def expand(metadata: str, warehouse: str) -> dict[str, Any]:
+    """The first plan of all files to Arrow, from manifests, and the same once more."""
+    with registered(metadata, warehouse) as table:
         files = 0
 
         def plan() -> None:
@@ -81,11 +87,7 @@ def one_more(_: str, warehouse: str) -> dict[str, Any]:
 
 def deletes(metadata: str, warehouse: str) -> dict[str, Any]:
     """Warm plans with ten thousand position and a hundred equality delete files."""
-    import icecore
-
-    with icecore.open(warehouse) as catalog:
-        catalog.create_namespace("ns")
-        table = catalog.register_table("ns.t", metadata)
+    with registered(metadata, warehouse) as table:
         out: dict[str, Any] = {}
         for name, condition in (("all", None), ("partition", PARTITION), ("point", POINT)):
             plan = lambda condition=condition: table.scan(condition).plan().to_arrow()
@@ -97,27 +99,14 @@ def deletes(metadata: str, warehouse: str) -> dict[str, Any]:
 
 def wide(metadata: str, warehouse: str) -> dict[str, Any]:
     """A table of a thousand columns: the first plan of all files, then warm ones by columns not asked for before."""
-    import icecore
-
-    with icecore.open(warehouse) as catalog:
-        catalog.create_namespace("ns")
-        table = catalog.register_table("ns.t", metadata)
-        files = 0
-
-        def plan() -> None:
-            nonlocal files
-            files = table.scan().plan().to_arrow().num_rows
-
-        first = cpu_seconds(plan)
+    with registered(metadata, warehouse) as table:
+        everything: list[int] = []
+        first = cpu_seconds(lambda: everything.append(table.scan().plan().to_arrow().num_rows))
         columns = iter(range(1000))
-        found = table.scan(f"c{next(columns)} = {WIDE_VALUE}").plan().to_arrow().num_rows
         other = lambda: table.scan(f"c{next(columns)} = {WIDE_VALUE}").plan().to_arrow()
-        return {
-            "files": files,
-            "cpu_s": first,
-            "planned": found,
-            "warm_point_cpu_ms": 1000 * cpu_seconds(other, REPEAT),
-        }
+        planned = other().num_rows
+        warm = 1000 * cpu_seconds(other, REPEAT)
+        return {"files": everything[0], "cpu_s": first, "planned": planned, "warm_point_cpu_ms": warm}
 
 
 def wide_peer(metadata: str, _: str) -> dict[str, Any]:
@@ -135,9 +124,9 @@ CASES: dict[str, Callable[[str, str], dict[str, Any]]] = {
 }
 
 
-def run(case: str, metadata: Path | str, warehouse: str) -> Any:
-    command = [sys.executable, __file__, "--case", case, str(metadata), warehouse]
-    env = as_installed(os.path.join(warehouse, "..", "bytecode"))
+def run(case: str, metadata: Path | str, warehouse: Path) -> Any:
+    command = [sys.executable, __file__, "--case", case, str(metadata), str(warehouse)]
+    env = as_installed(str(warehouse.with_name("bytecode")))
     found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=env).stdout)
     print(f"{case:10} {found}")
     return found
@@ -156,13 +145,13 @@ def main() -> None:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         work = Path(folder)
-        warehouse = str(work / "large")
+        warehouse = work / "large"
         results["large"] = {
             "expand": run("expand", large / "metadata" / "v1.metadata.json", warehouse),
             "start": run("start", "", warehouse),
         }
-        results["deletes"] = run("deletes", with_deletes(source, work / "deletes"), str(work / "w2"))
-        warehouse = str(work / "w3")
+        results["deletes"] = run("deletes", with_deletes(source, work / "deletes"), work / "w2")
+        warehouse = work / "w3"
         metadata = many_manifests(source, work / "many")
         results["many manifests"] = {
             "expand": run("expand", metadata, warehouse),
@@ -172,8 +161,8 @@ def main() -> None:
         shutil.rmtree(work / "many")
         metadata = wide_table(work / "wide")
         results["a thousand columns"] = {
-            "icecore": run("wide", metadata, str(work / "w4")),
-            "pyiceberg": run("wide_peer", metadata, ""),
+            "icecore": run("wide", metadata, work / "w4"),
+            "pyiceberg": run("wide_peer", metadata, work / "none"),
         }
     save("planning", results)
 
