@@ -135,7 +135,7 @@ def _by_place(planned: PlannedFiles, options: CompactionOptions) -> Iterator[lis
         connection.register("planned_pairs", planned.pairs.to_arrow())
         deletes = numbered(planned.deletes)
         if "referenced_data_file" not in deletes.column_names:
-            connection.execute(_NO_DELETES)
+            duck.rows(connection, query("plan/compaction.sql", "no_deletes"))
         else:
             connection.register("planned_deletes", deletes)
         rows = duck.rows(connection, query("plan/compaction.sql", "candidates"), parameters)
@@ -143,11 +143,6 @@ def _by_place(planned: PlannedFiles, options: CompactionOptions) -> Iterator[lis
     for path, size, place, has_many_deletes in rows:
         groups.setdefault(bytes(place), []).append(_Candidate(path, size, has_many_deletes))
     yield from groups.values()
-
-
-_NO_DELETES = (
-    "CREATE TABLE planned_deletes (number INTEGER, content INTEGER, record_count BIGINT, referenced_data_file VARCHAR)"
-)
 
 
 def _packed(candidates: Iterable[_Candidate], options: CompactionOptions) -> Iterator[list[_Candidate]]:

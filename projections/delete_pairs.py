@@ -17,8 +17,7 @@ Rows = npt.NDArray[np.integer[Any]]
 
 @frozen(eq=False)
 class DeletePairs:
-    """Pairs, each there once, in no order: row `deletes[i]` of the delete files applies to row `files[i]` of the data
-    files."""
+    """Row `deletes[i]` of the delete files applies to row `files[i]` of the data files; each pair is there once."""
 
     files: Rows
     deletes: Rows

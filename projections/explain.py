@@ -81,7 +81,7 @@ class Explanation:
     def files(self) -> pa.Table:
         if self._explained is None:
             return EXPLAIN_SCHEMA.empty_table()
-        return self._explained.table.select(EXPLAIN_SCHEMA.names).cast(EXPLAIN_SCHEMA)
+        return self._explained.to_arrow().select(EXPLAIN_SCHEMA.names).cast(EXPLAIN_SCHEMA)
 
     def to_arrow(self) -> pa.Table:
         return self.files

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, assert_never
 
 import duckdb
@@ -41,7 +40,7 @@ from icecore.projections.live_files import partition_paths
 from icecore.projections.manifest_pruning import leaves_in_manifests
 from icecore.projections.planned_files import PlannedFiles
 from icecore.projections.predicate import plan_predicate, residual
-from icecore.projections.wide_filters import LEAVES_PER_NUMBER, bit_columns
+from icecore.projections.wide_filters import bit_columns, from_bits
 
 MANIFEST, PARTITION, METRICS, PLANNED = "manifest", "partition", "metrics", "planned"
 REASONS = (MANIFEST, PARTITION, METRICS, PLANNED)
@@ -94,8 +93,7 @@ class ExplainedFiles:
         is_left = [r.reason == PLANNED and r.residual != "TRUE" for r in self.reasons]
         return int(np.array(is_left, np.bool_)[self.codes].sum())
 
-    @cached_property
-    def table(self) -> pa.Table:
+    def to_arrow(self) -> pa.Table:
         """A row for each file, with what is known of it in words."""
         rows, places = self.rows, arrays.numbers(self.codes)
         paths = pa.array([m.manifest.manifest_path for m in self.manifests], pa.string())
@@ -113,17 +111,14 @@ class ExplainedFiles:
         for code, reason in enumerate(self.reasons):
             places = np.flatnonzero(self.codes == code)
             chosen = arrays.numbers(places)
-            match reason.reason:
-                case "manifest":
-                    out[places] = self._summaries(reason, chosen)
-                case "partition":
-                    out[places] = self.rows["partition"].take(chosen).to_pylist()
-                case "metrics":
-                    names = [n for n in self.metrics.column_names if int(n.rpartition("_")[2]) in reason.ids]
-                    rows = self.metrics.select(names).take(chosen).to_pylist()
-                    out[places] = [known_metrics(r, reason.ids, self._schema) for r in rows]
-                case _:
-                    pass
+            if reason.reason == MANIFEST:
+                out[places] = self._summaries(reason, chosen)
+            elif reason.reason == PARTITION:
+                out[places] = self.rows["partition"].take(chosen).to_pylist()
+            elif reason.reason == METRICS:
+                names = [n for n in self.metrics.column_names if int(n.rpartition("_")[2]) in reason.ids]
+                rows = self.metrics.select(names).take(chosen).to_pylist()
+                out[places] = [known_metrics(r, reason.ids, self._schema) for r in rows]
         return pa.array(out.tolist(), pa.string())
 
     def _summaries(self, reason: Reason, chosen: pa.Array) -> list[str | None]:
@@ -215,11 +210,11 @@ class _Finder:
             return self._left_out(PARTITION, self._flags(bits["part"]), row["spec_id"])
         if not row["by_metrics"]:
             return self._left_out(METRICS, self._flags(bits["might"]), row["spec_id"])
-        left = residual(self.bound, _number(bits["might"]), _number(bits["all"]))
+        left = residual(self.bound, from_bits(bits["might"]), from_bits(bits["all"]))
         return Reason(PLANNED, residual=expression_text(left))
 
     def _flags(self, bits: Sequence[int]) -> tuple[bool, ...]:
-        number = _number(bits)
+        number = from_bits(bits)
         return tuple(bool(number >> i & 1) for i in range(len(self.leaves)))
 
     def _left_out(self, reason: str, flags: Sequence[bool], spec_id: int) -> Reason:
@@ -297,10 +292,6 @@ def _rows(
 
 def _renamed(sql: str) -> str:
     return _PARAMETER.sub(r"$partition_\1", sql)
-
-
-def _number(bits: Sequence[int]) -> int:
-    return sum(n << LEAVES_PER_NUMBER * i for i, n in enumerate(bits))
 
 
 def _delete_counts(planned: PlannedFiles, paths: pa.ChunkedArray, is_planned: pa.BooleanArray) -> pa.Array:

@@ -33,7 +33,7 @@ LIVE_FILES = pa.schema(
         ("referenced_data_file", pa.string()),
     ]
 )
-_CONTENT = " ".join(f"WHEN {int(c)} THEN '{c.name.lower()}'" for c in DataFileContent)
+_CONTENTS = [c.name.lower() for c in sorted(DataFileContent)]
 
 
 def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -> pa.Table:
@@ -49,8 +49,10 @@ def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -
     def run(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> pa.Table:
         if not table.columns:
             return LIVE_FILES.empty_table()
-        sql = query(FILES, "live_files").format(entries=table.name, content=f"CASE e.content {_CONTENT} END")
+        sql = query(FILES, "live_files").format(entries=table.name)
         files = ListOrder.of(listed, table.numbers).sorted(duck.arrow(connection, sql))
+        content = pa.chunked_array([pa.array(_CONTENTS)]).take(files["content"])
+        files = files.set_column(files.schema.get_field_index("content"), "content", content)
         partition = partition_paths(connection, table, state.metadata, files["partition_key"])
         return files.append_column("partition", partition).select(LIVE_FILES.names).cast(LIVE_FILES)
 

@@ -26,7 +26,7 @@ from icecore.engine.state import TableState
 from icecore.projections.delete_pairs import DeletePairs, Rows
 from icecore.projections.partition_key import partition_of_key
 from icecore.projections.residuals import Residuals
-from icecore.projections.wide_filters import LEAVES_PER_NUMBER
+from icecore.projections.wide_filters import from_bits
 
 FORMATS = {str(f): f for f in FileFormat}
 TASK_COLUMNS = (
@@ -118,7 +118,7 @@ class PlannedFiles:
             might, surely = (
                 [v for n, v in zip(names, row, strict=True) if n.startswith(prefix)] for prefix in ("might_", "all_")
             )
-            distinct.append(residuals.left(_from_bits(might), _from_bits(surely)))
+            distinct.append(residuals.left(from_bits(might), from_bits(surely)))
         return codes.reshape(-1).astype(np.int64), distinct
 
     @property
@@ -201,10 +201,6 @@ def _formats(column: pa.ChunkedArray) -> list[FileFormat]:
     coded = column.combine_chunks().dictionary_encode()
     formats = [FORMATS.get(f) or FileFormat(f.upper()) for f in coded.dictionary.to_pylist()]
     return [formats[c] for c in coded.indices.to_pylist()]
-
-
-def _from_bits(numbers: Sequence[int]) -> int:
-    return sum(n << LEAVES_PER_NUMBER * i for i, n in enumerate(numbers))
 
 
 def records(files: pa.Table) -> int:

@@ -55,6 +55,11 @@ def bit_columns(name: str, conditions: Sequence[str], parameters: dict[str, Any]
     return ", ".join(columns)
 
 
+def from_bits(numbers: Sequence[int]) -> int:
+    """The numbers of `bit_columns` in one row as one number, a bit for each condition."""
+    return sum(n << LEAVES_PER_NUMBER * i for i, n in enumerate(numbers))
+
+
 @frozen
 class _Alike:
     """Conditions that are the same but for their literals: the template has those of one as items of `_EACH`."""

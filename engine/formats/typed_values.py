@@ -54,19 +54,6 @@ from icecore.engine.spec.types import (
     VariantType,
 )
 
-_NUMBERS = (
-    BooleanType,
-    IntegerType,
-    LongType,
-    FloatType,
-    DoubleType,
-    DateType,
-    TimeType,
-    TimestampType,
-    TimestamptzType,
-    TimestampNanoType,
-    TimestamptzNanoType,
-)
 _DECIMAL_BYTES = 16
 _INT64_DIGITS = 18
 
@@ -104,9 +91,9 @@ def typed_values(
     With `places` it is a column of the values that are there. Values from before a promotion are told by their length
     (T10). `nan_is_null` is for bounds, which NaN never is (M5).
     """
-    if isinstance(iceberg_type, _NUMBERS):
+    if (readings := _readings(iceberg_type)) is not None:
         places = places or Places(np.arange(len(values)), None, len(values))
-        return _number_column(iceberg_type, values, places, nan_is_null)
+        return _number_column(iceberg_type, readings, values, places, nan_is_null)
     values = values if places is None else places.take(values)
     match iceberg_type:
         case StringType():
@@ -158,7 +145,8 @@ class _Readings:
     by_length: Mapping[int, tuple[str, int]]
 
 
-def _readings(iceberg_type: Any) -> _Readings:
+def _readings(iceberg_type: PrimitiveType) -> _Readings | None:
+    """How the numbers of a type are read; None for a type whose values are none, or of any length."""
     match iceberg_type:
         case BooleanType():
             return _Readings("u1", {1: ("u1", 1)})
@@ -175,11 +163,13 @@ def _readings(iceberg_type: Any) -> _Readings:
         case DoubleType():
             return _Readings("<f8", {8: ("<f8", 1), 4: ("<f4", 1)})
         case _:
-            raise TypeError(f"{iceberg_type} has no numbers")
+            return None
 
 
-def _number_column(iceberg_type: PrimitiveType, values: pa.BinaryArray, places: Places, nan_is_null: bool) -> pa.Array:
-    found, fits = _numbers(values, places.positions, _readings(iceberg_type))
+def _number_column(
+    iceberg_type: PrimitiveType, readings: _Readings, values: pa.BinaryArray, places: Places, nan_is_null: bool
+) -> pa.Array:
+    found, fits = _numbers(values, places.positions, readings)
     if nan_is_null and found.dtype.kind == "f":
         fits &= ~np.isnan(found)
     if values.null_count:

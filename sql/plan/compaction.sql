@@ -2,6 +2,11 @@
 -- that it is packed in, which is one for all files of other specs. `planned_files`, `planned_deletes` and `planned_pairs`
 -- are a plan of the snapshot: see projections/planned_files.py. Pairs name files by `number`.
 
+-- name: no_deletes
+CREATE TABLE planned_deletes (
+    number INTEGER, content INTEGER, record_count BIGINT, referenced_data_file VARCHAR
+);
+
 -- name: candidates
 WITH deletes AS (
     SELECT

@@ -25,9 +25,8 @@ SELECT p.place{columns} FROM planned_files AS p JOIN {entries} AS e USING (m, or
 
 
 -- name: live_files
--- {content} says the kind of a file in words.
 SELECT
-    e.m, e.ordinal, {content} AS content, e.file_path, lower(e.file_format) AS file_format, e.spec_id,
+    e.m, e.ordinal, e.content, e.file_path, lower(e.file_format) AS file_format, e.spec_id,
     e.partition_key, e.record_count, e.file_size_in_bytes, e.sequence_number, e.snapshot_id, e.equality_ids,
     e.referenced_data_file
 FROM {entries} AS e JOIN scan_manifests USING (m)

@@ -3,6 +3,12 @@
 -- `info` says as JSON what is in it. {name} is what the file is attached as, {path} its path, {entries} a table,
 -- {source} a query, {columns} columns with their types, {name} in `rename_entries` a name without its schema.
 
+-- name: one_thread
+SET threads = 1;
+
+-- name: all_threads
+RESET threads;
+
 -- name: attach_new
 ATTACH {path} AS {name};
 
