@@ -64,23 +64,27 @@ def _merged(children: list[Expression], single: Operation, many: Operation) -> l
     """Equalities of one bound term as one IN, inequalities as one NOT IN: a thousand leaves would be slow to plan."""
     values: dict[BoundTerm, list[Any]] = {}
     for c in children:
-        if _is_merged(c, single, many):
-            values.setdefault(c.term, []).extend(c.literals)  # type: ignore[union-attr, arg-type]
+        if (leaf := _mergeable(c, single, many)) is not None:
+            values.setdefault(leaf[0], []).extend(leaf[1])
     merged = {t: Predicate(many, t, tuple(sorted(set(v)))) for t, v in values.items() if len(v) >= _FEW_VALUES}
     if not merged:
         return children
     out: list[Expression] = []
     for c in children:
-        found = merged.get(c.term) if _is_merged(c, single, many) else None  # type: ignore[union-attr, arg-type]
-        if found is None:
+        leaf = _mergeable(c, single, many)
+        found = None if leaf is None else merged.get(leaf[0])
+        if leaf is None or found is None:
             out.append(c)
-        elif values.pop(c.term, None) is not None:  # type: ignore[union-attr, arg-type]
+        elif values.pop(leaf[0], None) is not None:
             out.append(found)
     return out
 
 
-def _is_merged(e: Expression, single: Operation, many: Operation) -> bool:
-    return isinstance(e, Predicate) and e.op in (single, many) and isinstance(e.term, BoundTerm)
+def _mergeable(e: Expression, single: Operation, many: Operation) -> tuple[BoundTerm, tuple[Any, ...]] | None:
+    """The term and the literals of a leaf that is one of the two operations over a bound term."""
+    if isinstance(e, Predicate) and e.op in (single, many) and isinstance(e.term, BoundTerm):
+        return e.term, e.literals
+    return None
 
 
 def _flatten(children: Iterable[Expression], kind: type[And] | type[Or]) -> list[Expression]:

@@ -60,14 +60,14 @@ class Transform:
     preserves_order: ClassVar[bool] = False
 
     def can_transform(self, source: Type) -> bool:
-        raise NotImplementedError
+        raise NotImplementedError  # each transform's own
 
     def result_type(self, source: PrimitiveType) -> PrimitiveType:
-        raise NotImplementedError
+        raise NotImplementedError  # each transform's own
 
     def apply(self, source: PrimitiveType, value: Any) -> Any:
         """The transformed value; null stays null."""
-        raise NotImplementedError
+        raise NotImplementedError  # each transform's own
 
 
 @frozen

@@ -69,6 +69,20 @@ def test_a_forked_process_goes_on_with_the_catalog_of_its_parent(tmp_path: Path)
         assert catalog.verify().problems == ()
 
 
+def check_that_a_child_plans(
+    table: icecore.Table, thread: threading.Thread, held: threading.Event, done: threading.Event
+) -> None:
+    """Forks while the thread holds what it sets `held` for, until `done`."""
+    thread.start()
+    assert held.wait(60)
+    try:
+        outcome = Child(lambda say: say("planned", planned(table))).wait(timeout_s=60)
+    finally:
+        done.set()
+        thread.join()
+    assert (outcome.get("planned"), outcome.get(FAILED)) == (16, None)
+
+
 def test_a_fork_while_a_thread_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The locks that the thread holds at that moment are nobody's in the forked process."""
     catalog, table = registered(tmp_path / "w", written(tmp_path / "theirs"))
@@ -85,14 +99,7 @@ def test_a_fork_while_a_thread_plans(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert planned(table) == 16
         monkeypatch.setattr(Planner, "_plan", plan)
         thread = threading.Thread(target=planned, args=(table,))
-        thread.start()
-        held.wait(60)
-        try:
-            outcome = Child(lambda say: say("planned", planned(table))).wait(timeout_s=60)
-        finally:
-            done.set()
-            thread.join()
-        assert (outcome.get("planned"), outcome.get(FAILED)) == (16, None)
+        check_that_a_child_plans(table, thread, held, done)
 
 
 def test_a_fork_while_a_thread_reads_the_log(tmp_path: Path) -> None:
@@ -106,15 +113,7 @@ def test_a_fork_while_a_thread_reads_the_log(tmp_path: Path) -> None:
             done.wait(60)
 
     with catalog:
-        thread = threading.Thread(target=hold)
-        thread.start()
-        held.wait(60)
-        try:
-            outcome = Child(lambda say: say("planned", planned(table))).wait(timeout_s=60)
-        finally:
-            done.set()
-            thread.join()
-        assert (outcome.get("planned"), outcome.get(FAILED)) == (16, None)
+        check_that_a_child_plans(table, threading.Thread(target=hold), held, done)
 
 
 def test_a_forked_process_ends_well(tmp_path: Path) -> None:
