@@ -1,83 +1,41 @@
-"""Wide entries: typed partition values and metrics, keys for joins, inheritance, and segment files."""
+"""Wide entries: typed partition values and metrics, and what entries inherit."""
 
 from __future__ import annotations
 
 import math
 import struct
-import uuid
-from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wide_values import entries, identity_spec
 
 from icecore.engine.errors import CorruptFileError, ValidationError
-from icecore.engine.formats.binary_columns import Places
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, decode_partition
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.manifest_avro import write_manifest
-from icecore.engine.formats.typed_values import arrow_type, identity_bytes, typed_values
-from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ManifestContent, ManifestFile
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.transform import IdentityTransform, UnknownTransform
+from icecore.engine.spec.transform import UnknownTransform
 from icecore.engine.spec.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
     DoubleType,
-    FixedType,
-    FloatType,
-    GeometryType,
     IntegerType,
     ListType,
     LongType,
     NestedField,
-    PrimitiveType,
     StringType,
     StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UnknownType,
-    UUIDType,
 )
 from icecore.projections.entries import decode_manifest
-from icecore.projections.partition_key import partition_of_key
 from icecore.projections.segments import (
     inherit,
     inherit_sequence_numbers,
     widen,
     widen_all,
 )
-
-
-def entries(*rows: dict[str, Any]) -> pa.Table:
-    defaults: dict[str, Any] = {
-        "status": 1,
-        "content": 0,
-        "file_path": "file:///a",
-        "file_format": "PARQUET",
-        "spec_id": 0,
-        "partition": [],
-        "record_count": 10,
-        "file_size_in_bytes": 100,
-    }
-    return pa.Table.from_pylist([{**defaults, **r} for r in rows], schema=ENTRY_SCHEMA)
-
-
-def identity_spec(*types: PrimitiveType, spec_id: int = 0) -> tuple[Schema, PartitionSpec]:
-    schema = Schema(tuple(NestedField(i + 1, f"c{i + 1}", t) for i, t in enumerate(types)))
-    fields = (PartitionField((i + 1,), 1000 + i, IdentityTransform(), f"c{i + 1}") for i in range(len(types)))
-    return schema, PartitionSpec(tuple(fields), spec_id)
-
 
 SCHEMA = Schema(
     (
@@ -123,7 +81,11 @@ def test_metrics_become_typed_columns() -> None:
 
 
 KEYS = st.lists(st.sampled_from([1, 2, 3, 5, 7]), max_size=5)
+
+
 BOUNDS = {1: struct.pack("<q", -5), 2: b"a", 3: struct.pack("<f", 0.5), 5: struct.pack("<i", 7), 7: b""}
+
+
 READ = {1: -5, 2: "a", 3: 0.5, 5: 7, 7: ""}
 
 
@@ -190,130 +152,6 @@ def test_maps_are_gathered_by_field_id_whatever_their_order(rows: list[list[tupl
             assert found == expected
 
 
-INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
-
-
-def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
-    limit = 10**precision - 1
-    return st.integers(-limit, limit).map(lambda n: single_value.unscaled_to_decimal(n, scale))
-
-
-TYPES: dict[PrimitiveType, st.SearchStrategy[Any]] = {
-    BooleanType(): st.booleans(),
-    IntegerType(): INTS,
-    LongType(): LONGS,
-    FloatType(): st.floats(width=32),
-    DoubleType(): st.floats(),
-    DateType(): INTS,
-    TimeType(): LONGS,
-    TimestampType(): LONGS,
-    TimestamptzType(): LONGS,
-    TimestampNanoType(): LONGS,
-    StringType(): st.text(st.characters(exclude_categories=["Cs"])),
-    UUIDType(): st.uuids(),
-    BinaryType(): st.binary(),
-    FixedType(3): st.binary(min_size=3, max_size=3),
-    **{DecimalType(p, s): decimals(p, s) for p, s in ((1, 0), (4, 2), (18, 3), (19, 0), (38, 10))},
-}
-
-
-def plain(value: Any) -> Any:
-    return value.bytes if isinstance(value, uuid.UUID) else value
-
-
-@settings(max_examples=150, deadline=None)
-@given(data=st.data(), iceberg_type=st.sampled_from(list(TYPES)))
-def test_M9_binary_values_become_typed_ones(data: st.DataObject, iceberg_type: PrimitiveType) -> None:
-    values = data.draw(st.lists(st.none() | TYPES[iceberg_type]))
-    encoded = [None if v is None else single_value.to_bytes(iceberg_type, v) for v in values]
-    found = typed_values(iceberg_type, pa.array(encoded, pa.binary()))
-    found.validate(full=True)
-    assert found.type == arrow_type(iceberg_type)
-    # repr tells -0.0 from 0.0 and makes NaN equal to itself.
-    assert [repr(v) for v in found.to_pylist()] == [repr(plain(v)) for v in values]
-
-
-@given(data=st.data(), iceberg_type=st.sampled_from(list(TYPES)))
-def test_values_at_places_are_the_values_there(data: st.DataObject, iceberg_type: PrimitiveType) -> None:
-    values = data.draw(st.lists(TYPES[iceberg_type] | st.none(), min_size=1, max_size=6))
-    encoded = pa.array(
-        [None if v is None else single_value.to_bytes(iceberg_type, v) for v in values], pa.binary()
-    ).slice(data.draw(st.integers(0, 1)))
-    count = data.draw(st.integers(0, 8))
-    rows = sorted(data.draw(st.sets(st.integers(0, max(count - 1, 0)), max_size=count))) if len(encoded) else []
-    everywhere = len(rows) == count and data.draw(st.booleans())
-    positions = [data.draw(st.integers(0, len(encoded) - 1)) for _ in rows]
-    places = Places(np.array(positions, np.int64), None if everywhere else np.array(rows, np.int64), count)
-    found = typed_values(iceberg_type, encoded, places)
-    found.validate(full=True)
-    expected = dict(zip(rows, positions, strict=True))
-    picked = [encoded[expected[i]].as_py() if i in expected else None for i in range(count)]
-    assert places.take(encoded).to_pylist() == picked
-    assert places.null_count(encoded) == picked.count(None)
-    assert repr(found.to_pylist()) == repr(typed_values(iceberg_type, pa.array(picked, pa.binary())).to_pylist())
-
-
-@settings(max_examples=150, deadline=None)
-@given(data=st.data(), iceberg_type=st.sampled_from(list(TYPES)))
-def test_SP5_identity_bytes_are_equal_exactly_where_the_values_are(
-    data: st.DataObject, iceberg_type: PrimitiveType
-) -> None:
-    values = data.draw(st.lists(TYPES[iceberg_type] | st.none(), min_size=1, max_size=6))
-    encoded = [None if v is None else single_value.to_bytes(iceberg_type, v) for v in values]
-    found = identity_bytes(typed_values(iceberg_type, pa.array(encoded, pa.binary()))).to_pylist()
-    for i, a in enumerate(values):
-        for j, b in enumerate(values):
-            same = repr(plain(a)) == repr(plain(b)) if a is None or b is None or a != b or a == 0 else True
-            assert (found[i] == found[j]) == same
-
-
-@pytest.mark.parametrize(
-    ("iceberg_type", "data", "expected"),
-    [
-        (LongType(), struct.pack("<i", -7), -7),
-        (TimeType(), struct.pack("<i", 7), 7),
-        (DoubleType(), struct.pack("<f", 1.5), 1.5),
-        (TimestampType(), struct.pack("<i", 2), 2 * 86_400_000_000),
-        (TimestampNanoType(), struct.pack("<i", -2), -2 * 86_400_000_000_000),
-        (TimestampNanoType(), struct.pack("<i", 2**31 - 1), None),
-        (DecimalType(9, 2), b"\xff", Decimal("-0.01")),
-        (DecimalType(9, 2), b"\x00" * 9 + b"\x05", Decimal("0.05")),
-        (DecimalType(2, 0), b"\x64", None),
-        (DecimalType(38, 0), b"\x7f" + b"\xff" * 15, None),
-        (DecimalType(38, 0), b"\x00" * 17, None),
-        (DecimalType(9, 2), b"", None),
-        (IntegerType(), struct.pack("<q", 7), None),
-        (LongType(), b"123", None),
-        (BooleanType(), b"", None),
-        (BooleanType(), b"\x02", True),
-        (FloatType(), struct.pack("<d", 1.5), None),
-        (StringType(), b"\xff", None),
-        (UUIDType(), b"short", None),
-        (FixedType(3), b"ab", b"ab"),
-        (GeometryType(), b"xy", b"xy"),
-        (UnknownType(), b"xy", None),
-    ],
-    ids=str,
-)
-def test_T10_values_from_before_a_promotion_and_values_that_fit_no_reading(
-    iceberg_type: PrimitiveType, data: bytes, expected: Any
-) -> None:
-    found = typed_values(iceberg_type, pa.array([data, None], pa.binary()))
-    found.validate(full=True)
-    assert found.to_pylist() == [expected, None]
-
-
-def test_values_that_fit_no_reading_leave_the_others_alone() -> None:
-    longs = pa.array([struct.pack("<q", 2**40), b"123", struct.pack("<i", 7), b""], pa.binary())
-    assert typed_values(LongType(), longs).to_pylist() == [2**40, None, 7, None]
-    texts = pa.array([b"ok", b"\xff", None, "ä".encode()], pa.binary())
-    assert typed_values(StringType(), texts).to_pylist() == ["ok", None, None, "ä"]
-    uuids = pa.array([bytes(16), b"short", None], pa.binary())
-    assert typed_values(UUIDType(), uuids).to_pylist() == [bytes(16), None, None]
-    decimals = pa.array([b"\x09", b"\x0a", b"\xf7", b"\xf6"], pa.binary())
-    assert typed_values(DecimalType(1, 0), decimals).to_pylist() == [Decimal(9), None, Decimal(-9), None]
-
-
 def test_M5_a_bound_that_is_nan_is_no_bound_but_a_partition_value_may_be() -> None:
     schema, spec = identity_spec(DoubleType())
     nan = struct.pack("<d", math.nan)
@@ -321,36 +159,6 @@ def test_M5_a_bound_that_is_nan_is_no_bound_but_a_partition_value_may_be() -> No
     (found,) = widen(entries(row), schema=schema, specs={0: spec}).table.to_pylist()
     assert found["lower_1"] is None and math.isnan(found["part_1000"])
     assert math.copysign(1, found["upper_1"]) == -1
-
-
-def key_of(iceberg_type: PrimitiveType, value: bytes | None, spec_id: int = 0) -> bytes:
-    schema, spec = identity_spec(iceberg_type, spec_id=spec_id)
-    table = entries({"spec_id": spec_id, "partition": [(1000, value)]})
-    key: bytes = widen(table, schema=schema, specs={spec_id: spec}).table["partition_key"][0].as_py()
-    return key
-
-
-def test_SP5_partition_keys_tell_values_apart_as_the_spec_does() -> None:
-    zero, minus_zero, quiet, other = (struct.pack("<d", v) for v in (0.0, -0.0, math.nan, math.nan))
-    other = other[:-1] + b"\xff"
-    assert key_of(DoubleType(), zero) != key_of(DoubleType(), minus_zero)
-    assert key_of(DoubleType(), quiet) == key_of(DoubleType(), other)
-    assert key_of(StringType(), None) != key_of(StringType(), b"")
-    assert key_of(LongType(), struct.pack("<i", 5)) == key_of(LongType(), struct.pack("<q", 5))
-    assert key_of(LongType(), struct.pack("<q", 5), spec_id=1) != key_of(LongType(), struct.pack("<q", 5))
-    assert key_of(DecimalType(9, 2), b"\x05") == key_of(DecimalType(9, 2), b"\x00\x05")
-
-
-def test_SP5_values_that_can_not_be_read_still_count_in_partition_equality() -> None:
-    assert len({key_of(LongType(), v) for v in (b"123", b"124", None, struct.pack("<q", 5))}) == 4
-
-
-def test_SP5_where_values_of_several_fields_end_matters() -> None:
-    schema, spec = identity_spec(StringType(), StringType())
-    pairs = [(b"ab", b"c"), (b"a", b"bc"), (b"ab", None), (b"a\x01b", b"c"), (b"a", b"b\x01c"), (None, b"ab")]
-    table = entries(*({"partition": [(1000, a), (1001, b)]} for a, b in pairs))
-    found = widen(table, schema=schema, specs={0: spec}).table["partition_key"].to_pylist()
-    assert len(set(found)) == len(pairs)
 
 
 def test_what_lies_below_a_null_is_not_there() -> None:
@@ -409,6 +217,8 @@ def test_one_partition_field_id_of_two_types_is_refused() -> None:
 
 
 MANIFEST = ManifestFile("m", 1, 0, sequence_number=9, min_sequence_number=3, added_snapshot_id=77)
+
+
 NUMBERS = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 
 
@@ -500,61 +310,6 @@ def test_what_a_promotion_may_turn_readable_is_known() -> None:
     found = widen(entries(row), schema=schema, specs={0: spec})
     assert found.unreadable == {"part_1000", "lower_1"} and found.unknown == {99}
     assert found.types["part_1000"] == "int" and found.types["lower_2"] == "double"
-
-
-@settings(max_examples=200, deadline=None)
-@given(data=st.data(), types=st.lists(st.sampled_from(list(TYPES)), min_size=1, max_size=3))
-def test_SP5_a_partition_key_tells_its_values(data: st.DataObject, types: list[PrimitiveType]) -> None:
-    schema, spec = identity_spec(*types, spec_id=data.draw(st.sampled_from([0, 7, 2**31 - 1])))
-    encoded = [
-        None if v is None else single_value.to_bytes(t, v)
-        for t, v in ((t, data.draw(TYPES[t] | st.none())) for t in types)
-    ]
-    partition = [(1000 + i, v) for i, v in enumerate(encoded)]
-    (key,) = (
-        widen(entries({"spec_id": spec.spec_id, "partition": partition}), schema=schema, specs={spec.spec_id: spec})
-        .table["partition_key"]
-        .to_pylist()
-    )
-    # repr tells -0.0 from 0.0 and makes NaN equal to itself.
-    assert repr(partition_of_key(key, types)) == repr(decode_partition(spec, schema, partition))
-
-
-@pytest.mark.parametrize(
-    ("kind", "data"),
-    [
-        (LongType(), struct.pack("<i", -7)),
-        (DoubleType(), struct.pack("<f", 0.1)),
-        (TimestampType(), struct.pack("<i", -2)),
-        (TimestampNanoType(), struct.pack("<i", 2**31 - 1)),
-        (DecimalType(9, 2), b"\x00\x00\x05"),
-        (BooleanType(), b"\x02"),
-        (IntegerType(), struct.pack("<q", 2**40)),
-        (FloatType(), struct.pack("<d", 1e300)),
-        (LongType(), b"123"),
-        (StringType(), b"\xff"),
-    ],
-    ids=str,
-)
-def test_T10_a_partition_key_of_another_length(kind: PrimitiveType, data: bytes) -> None:
-    """Values from before a promotion are the same; what can't be read is refused as it is elsewhere."""
-    schema, spec = identity_spec(kind)
-
-    def answer(read: Callable[[], Any]) -> str:
-        try:
-            return repr(read())
-        except ValidationError as e:
-            return str(e)
-
-    key = key_of(kind, data)
-    expected = answer(lambda: decode_partition(spec, schema, [(1000, data)]))
-    assert answer(lambda: partition_of_key(key, [kind])) == expected
-
-
-def test_SP5_partition_keys_outlive_promotions() -> None:
-    assert key_of(IntegerType(), struct.pack("<i", -5)) == key_of(LongType(), struct.pack("<q", -5))
-    assert key_of(FloatType(), struct.pack("<f", 0.1)) == key_of(DoubleType(), struct.pack("<f", 0.1))
-    assert key_of(DecimalType(4, 2), b"\x05") == key_of(DecimalType(9, 2), b"\x05")
 
 
 def test_SP1_a_count_below_zero_is_unknown() -> None:
