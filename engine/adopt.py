@@ -24,9 +24,11 @@ from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore
 from icecore.engine.register import metadata_version
 from icecore.engine.state import TableState, is_file_system
+from icecore.engine.states import States
 from icecore.engine.storage import Storage
 from icecore.engine.table_states import TableStates
 from icecore.engine.view_state import ViewState
+from icecore.engine.view_states import VIEWS, ViewStates
 
 MAX_ROUNDS = 50
 
@@ -46,11 +48,14 @@ class Adopter:
     storage: Storage
     storage_of: Callable[[TableState], Storage]
     rows: ForeignRows = field(init=False)
+    views: ViewStates = field(init=False)
     _seen: threading.local = field(factory=threading.local, repr=False)
     _warned: set[str] = field(factory=set)
 
     def __attrs_post_init__(self) -> None:
         self.rows = ForeignRows(self.store, self.models.catalog_name)
+        # Replays only: what is looked at inside of a transaction must not be cached.
+        self.views = States(VIEWS, self.store)
 
     # Looking
 

@@ -13,7 +13,7 @@ from icecore.engine.repository import Repository
 from icecore.engine.state import TableState
 from icecore.engine.table_states import encode_checkpoint
 from icecore.engine.view_repository import ViewRepository
-from icecore.engine.view_state import encode_view_checkpoint
+from icecore.engine.view_states import encode_view_checkpoint
 
 
 def archive_log(repository: Repository, views: ViewRepository, last: int, path: Path | None) -> Archived | None:

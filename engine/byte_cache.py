@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from attrs import define, field
+
+from icecore.engine.forks import Lock
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -21,7 +22,7 @@ class ByteCache(Generic[K, V]):
     size_of: Callable[[V], int]
     _held: OrderedDict[K, tuple[V, int]] = field(factory=OrderedDict, repr=False)
     _bytes: int = 0
-    _lock: threading.Lock = field(factory=threading.Lock, repr=False)
+    _lock: Lock = field(factory=Lock, repr=False)
 
     def get(self, key: K, load: Callable[[K], V]) -> V:
         """The value of a key, loaded where it isn't kept; two threads may load the same one at once."""

@@ -12,7 +12,6 @@ from icecore.engine.events import CATALOG_STREAM, is_view_stream
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.foreign import Difference, NamespaceDifference
 from icecore.engine.namespaces import fold_namespaces
-from icecore.engine.view_replay import replayed_view
 
 
 def true_namespaces(adoption: Adoption) -> list[NamespaceDifference]:
@@ -62,7 +61,7 @@ def _has_name(adoption: Adoption, stream: str) -> bool:
 
 def _name_in_log(adoption: Adoption, stream: str) -> Identifier | None:
     if is_view_stream(stream):
-        view = replayed_view(adoption.adopter.store, stream)
+        view = adoption.adopter.views.state_at(stream)
         return None if view is None or view.dropped else view.identifier
     state = adoption.latest(stream)
     return None if state.dropped else state.identifier

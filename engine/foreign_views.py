@@ -13,7 +13,6 @@ from icecore.engine.identifiers import Identifier, identifier_tuple
 from icecore.engine.log.foreign import Difference
 from icecore.engine.log.store import MODELS
 from icecore.engine.register import view_registration_payload
-from icecore.engine.view_replay import replayed_view
 from icecore.projections.materialize_view import write_view
 from icecore.projections.pointers import move_pointers
 
@@ -31,7 +30,7 @@ def take_in_view(adoption: Adoption, identifier: Identifier, location: str) -> N
 def take_in_view_commit(adoption: Adoption, d: Difference) -> None:
     """Views have no metadata log: the same view, made from the version that the log ends at, follows it (V1)."""
     assert d.stream is not None and d.shared is not None, "the caller checked"
-    state = replayed_view(adoption.adopter.store, d.stream)
+    state = adoption.adopter.views.state_at(d.stream)
     assert state is not None, "a view with a name has events"
     data, metadata = read_foreign_view(d.shared, adoption.adopter.storage)
     follows = is_same_file(d.known, d.previous) and state.metadata_location == d.known
@@ -44,7 +43,7 @@ def take_in_view_commit(adoption: Adoption, d: Difference) -> None:
 
 def is_same_view(adoption: Adoption, stream: str, location: str) -> bool:
     """Whether a metadata file is of the view that a stream is about."""
-    state = replayed_view(adoption.adopter.store, stream)
+    state = adoption.adopter.views.state_at(stream)
     _, metadata = read_foreign_view(location, adoption.adopter.storage)
     return state is not None and metadata.view_uuid.lower() == state.metadata.view_uuid.lower()
 
@@ -54,7 +53,7 @@ def _append(adoption: Adoption, stream: str, kind: str, payload: Mapping[str, An
     store = adoption.adopter.store
     head = store.row(MODELS, "get_head", stream=stream)
     done = 0 if head is None else head["materialized_version"]
-    base = replayed_view(store, stream, done)
+    base = adoption.adopter.views.state_at_version(stream, done)
     state, written = write_view(store, adoption.adopter.storage, stream, base)
     assert state is not None, "an adopted view has a state"
     move_pointers(store, adoption.adopter.models, state, written)

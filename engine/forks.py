@@ -1,13 +1,14 @@
-"""What a forked process does with the connections that it got from its parent: nothing, it makes its own.
+"""What a forked process does with the connections and locks that it got from its parent: nothing, it makes its own.
 
 DuckDB's threads are not there, so a query may never end, and closing such a connection ends the process; SQLite's locks
-are the parent's.
+are the parent's; a lock that another thread held is never given back, since that thread is not there.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import weakref
 from typing import Any, Protocol
 
@@ -30,6 +31,28 @@ def watch(forked: Forked) -> None:
 def abandon(connection: object) -> None:
     """Sees to it that a parent's connection is never closed here, not even when the process ends."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+class Lock:
+    """A reentrant lock that no other thread holds in a forked process: every lock of the engine is one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        # What the holder has entered, innermost last: a fork in between puts another lock in place.
+        self._entered: list[threading.RLock] = []
+        watch(self)
+
+    def forget_parent(self) -> None:
+        """Leaves the lock that a thread may have held to the parent process."""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        lock = self._lock
+        lock.acquire()
+        self._entered.append(lock)
+
+    def __exit__(self, *_: object) -> None:
+        self._entered.pop().release()
 
 
 def _after_fork() -> None:

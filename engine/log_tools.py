@@ -228,7 +228,7 @@ class CatalogLogTools(ABC):
         done = 0
         for row in self._store.rows(MODELS, "without_checkpoint"):
             if is_view_stream(row["stream"]):
-                self._views.checkpoint(self._views.state(row["stream"]))
+                self._views.states.checkpoint(self._views.state(row["stream"]))
             else:
                 self._repository.states.checkpoint(self._repository.state(row["stream"]))
             done += 1

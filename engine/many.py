@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,10 +14,12 @@ from typing import Any, TypeVar
 
 import attrs
 
+from icecore.engine.forks import Lock
+
 Value = TypeVar("Value")
 
-_lock = threading.Lock()
-_pauses = 0
+_lock = Lock()
+_pausing: set[int] = set()
 _was_enabled = False
 
 
@@ -46,21 +49,34 @@ def uncollected() -> Iterator[None]:
     """Holds the garbage collector off while many values without cycles are made: it would look at each time and again.
 
     Half of the time of making them goes there otherwise. Threads may overlap; the last one switches it on again, if it
-    was on.
+    was on, and so does a process that was forked meanwhile.
     """
-    global _pauses, _was_enabled
+    global _was_enabled
+    thread = threading.get_ident()
     with _lock:
-        if _pauses == 0:
+        is_outermost = thread not in _pausing
+        if not _pausing:
             _was_enabled = gc.isenabled()
             gc.disable()
-        _pauses += 1
+        _pausing.add(thread)
     try:
         yield
     finally:
-        with _lock:
-            _pauses -= 1
-            if _pauses == 0 and _was_enabled:
-                gc.enable()
+        if is_outermost:
+            _resume({thread})
+
+
+def _resume(threads: set[int]) -> None:
+    """Ends the pauses of threads."""
+    with _lock:
+        was_paused = bool(_pausing)
+        _pausing.difference_update(threads)
+        if was_paused and not _pausing and _was_enabled:
+            gc.enable()
+
+
+# The other threads are not there to end theirs.
+os.register_at_fork(after_in_child=lambda: _resume(_pausing - {threading.get_ident()}))
 
 
 @cache

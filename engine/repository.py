@@ -34,8 +34,9 @@ from icecore.engine.state import (
     fold,
     metadata_folder,
 )
+from icecore.engine.states import States
 from icecore.engine.storage import Storage
-from icecore.engine.table_states import TableStates
+from icecore.engine.table_states import TABLES, TableStates
 from icecore.engine.view_state import ViewState
 from icecore.projections.manifest_entries import ManifestEntries
 from icecore.projections.materialize import Materializer
@@ -85,7 +86,7 @@ class Repository:
     foreign: Adopter = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.states = TableStates(self.store)
+        self.states = States(TABLES, self.store)
         self.lists = ManifestLists(self.models, self.entries, self.storage_of)
         self.files = FileFollower(self.store, self.states, self.materializer, self.storage_of)
         self.foreign = Adopter(self.store, self.models, self.states, self.files, self.storage, self.storage_of)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import field, frozen
 
+from icecore.engine import forks
 from icecore.engine.data.partition_arrow import nested_column, transformed_column
 from icecore.engine.expression.bind import is_comparable, references
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
@@ -22,11 +24,13 @@ _local = threading.local()
 
 
 def connection() -> duckdb.DuckDBPyConnection:
-    """This thread's in-memory DuckDB."""
+    """This thread's in-memory DuckDB; a forked process has one of its own."""
     found: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
-    if found is None:
-        found = _local.connection = duckdb.connect(":memory:")
+    if found is None or _local.pid != os.getpid():
+        forks.abandon(found)
+        found, _local.pid = duckdb.connect(":memory:"), os.getpid()
         found.execute("SET TimeZone = 'UTC'")
+        _local.connection = found
     return found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,16 +19,10 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.repository import Repository
 from icecore.engine.requirements import ASSERT_CREATE, Requirement
-from icecore.engine.table_states import CHECKPOINT_EVERY, is_checkpoint, newer, note_checkpoint
+from icecore.engine.states import States
 from icecore.engine.view_builder import Update, ViewBuilder, check_view_requirements
-from icecore.engine.view_state import (
-    ViewState,
-    decode_view_checkpoint,
-    encode_view_checkpoint,
-    evolve_view,
-    fold_view,
-    view_metadata_folder,
-)
+from icecore.engine.view_state import ViewState, evolve_view, view_metadata_folder
+from icecore.engine.view_states import VIEWS, ViewStates
 from icecore.projections.materialize_view import catch_up_view, write_view
 from icecore.projections.pointers import move_pointers
 
@@ -51,63 +43,30 @@ class ViewRepository:
     """Views by stream, beside the tables' repository and on the same log."""
 
     repository: Repository
-    _states: dict[str, ViewState] = field(factory=dict)
+    states: ViewStates = field(init=False)
     _materialized: dict[str, ViewState] = field(factory=dict)
-    _checkpointed: dict[str, int] = field(factory=dict)
-    _lock: threading.RLock = field(factory=threading.RLock, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.states = States(VIEWS, self.repository.store)
 
     # States
 
     def state(self, stream: str) -> ViewState:
         """The latest state of a view, dropped ones too. Raises NoSuchViewError, CorruptLogError."""
-        with self._lock:
-            known = self._states.get(stream) or self._checkpoint(stream)
-            after = known.stream_version if known else 0
-            found = fold_view(known, self.repository.store.stream_events(stream, after))
-            if found is None:
-                raise NoSuchViewError(f"there is no {stream}")
-            self._states[stream] = found
-            return found
+        return self.states.state(stream)
 
     def live_state(self, stream: str) -> ViewState:
         """The latest state of a view that has a name. Raises NoSuchViewError where it was dropped."""
-        state = self.state(stream)
-        if state.dropped:
-            raise NoSuchViewError(f"the view {dotted(state.identifier)!r} was dropped")
-        return state
+        return self.states.live_state(stream)
 
     def state_at(self, stream: str, position: int | None = None) -> ViewState | None:
         """The state as of a position of the log; None before the first event."""
-        base = self._checkpoint(stream, position)
-        return fold_view(
-            base, self.repository.store.stream_events(stream, base.stream_version if base else 0, position)
-        )
-
-    def _checkpoint(self, stream: str, up_to: int | None = None) -> ViewState | None:
-        """The nearest state that was noted up to a position."""
-        store = self.repository.store
-        limit = 2**62 if up_to is None else up_to
-        row = store.row(MODELS, "latest_checkpoint", stream=stream, up_to=limit)
-        kept = store.archives.kept_row("state_by_position", stream=stream, up_to=limit)
-        return self._decoded(stream, newer(row, kept))
-
-    def _decoded(self, stream: str, row: sqlite3.Row | None) -> ViewState | None:
-        if row is None or not is_checkpoint(self.repository.store, stream, row):
-            return None
-        self._checkpointed[stream] = max(self._checkpointed.get(stream, 0), row["stream_version"])
-        return decode_view_checkpoint(row["state"], stream)
-
-    def checkpoint(self, state: ViewState) -> None:
-        """Notes a state, so that a replay goes on from there. The latest two of a view are kept."""
-        note_checkpoint(self.repository.store, state, encode_view_checkpoint(state))
-        self._checkpointed[state.stream] = state.stream_version
+        return self.states.state_at(stream, position)
 
     def forget(self) -> None:
-        """Drops every cached state."""
-        with self._lock:
-            self._states.clear()
-            self._materialized.clear()
-            self._checkpointed.clear()
+        """Drops everything cached."""
+        self.states.forget()
+        self._materialized.clear()
 
     # Commits
 
@@ -261,8 +220,7 @@ class ViewRepository:
         state = self.state(stream)
         try:
             self.materialize(stream)
-            if state.stream_version - self._checkpointed.get(stream, 0) >= CHECKPOINT_EVERY:
-                self.checkpoint(state)
+            self.states.checkpoint_if_due(state)
         except Exception as e:
             # Whatever went wrong here, raising it would say that the commit failed, and it would be made twice.
             warnings.warn(
@@ -291,7 +249,7 @@ class ViewRepository:
     def _base(self, stream: str, done: int) -> ViewState | None:
         """The state whose files are written."""
         base = self._materialized.get(stream)
-        return base if base is not None and base.stream_version == done else self._state_at_version(stream, done)
+        return base if base is not None and base.stream_version == done else self.states.state_at_version(stream, done)
 
     def _publish(self, stream: str) -> None:
         """Writes the file of an event that is about to be committed and moves the pointer in the same transaction.
@@ -309,14 +267,6 @@ class ViewRepository:
             return
         if state is not None:
             move_pointers(store, self.repository.models, state, written)
-
-    def _state_at_version(self, stream: str, version: int) -> ViewState | None:
-        store = self.repository.store
-        row = store.row(MODELS, "checkpoint_at_version", stream=stream, version=version)
-        kept = store.archives.kept_row("state_by_version", stream=stream, version=version)
-        base = self._decoded(stream, newer(row, kept))
-        events = store.stream_events(stream, base.stream_version if base else 0) if version else ()
-        return fold_view(base, (e for e in events if e.stream_version <= version))
 
     def heal(self) -> None:
         """Writes what commits before a crash left unwritten; warns of views that can't be written."""

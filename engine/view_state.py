@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-import orjson
 from attrs import evolve, frozen
 
 from icecore.engine import events as ev
@@ -140,9 +139,9 @@ def view_metadata_file_name(version: int, event_id: str, metadata: ViewMetadata)
     return f"{version:05d}-{event_id}{gz}.metadata.json"
 
 
-def encode_view_checkpoint(state: ViewState) -> bytes:
-    """A state as the bytes of a checkpoint."""
-    found = {
+def view_state_to_dict(state: ViewState) -> dict[str, Any]:
+    """A checkpoint's JSON."""
+    return {
         "stream": state.stream,
         "stream-version": state.stream_version,
         "position": state.position,
@@ -153,23 +152,18 @@ def encode_view_checkpoint(state: ViewState) -> bytes:
         "metadata-version": state.metadata_version,
         "dropped": state.dropped,
     }
-    return zlib.compress(orjson.dumps(found), 1)
 
 
-def decode_view_checkpoint(data: bytes, stream: str) -> ViewState:
-    """Raises CorruptLogError where the bytes are no checkpoint of a view."""
-    try:
-        obj = orjson.loads(zlib.decompress(data))
-        return ViewState(
-            obj["stream"],
-            obj["stream-version"],
-            obj["position"],
-            obj["event-hash"],
-            tuple(obj["identifier"]),
-            ViewMetadata.from_dict(obj["metadata"]),
-            obj["metadata-location"],
-            obj["metadata-version"],
-            obj["dropped"],
-        )
-    except (zlib.error, ValueError, KeyError, TypeError) as e:
-        raise CorruptLogError(f"a checkpoint of {stream} can't be read: {e}; rebuild the warehouse") from e
+def view_state_from_dict(obj: Mapping[str, Any]) -> ViewState:
+    """The state of a checkpoint's JSON."""
+    return ViewState(
+        obj["stream"],
+        obj["stream-version"],
+        obj["position"],
+        obj["event-hash"],
+        tuple(obj["identifier"]),
+        ViewMetadata.from_dict(obj["metadata"]),
+        obj["metadata-location"],
+        obj["metadata-version"],
+        obj["dropped"],
+    )

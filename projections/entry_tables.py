@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from attrs import define, field
 
 from icecore.engine import forks
 from icecore.engine.errors import StorageError, ValidationError
+from icecore.engine.forks import Lock
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.sql_files import query, quote
@@ -51,7 +51,7 @@ class EntryTables:
     _entries: ManifestEntries
     _cache: Path | None
     _memory: str | None = None
-    lock: threading.RLock = field(factory=threading.RLock, repr=False)
+    lock: Lock = field(factory=Lock, repr=False)
     _connection: duckdb.DuckDBPyConnection | None = field(default=None, repr=False)
     _tables: OrderedDict[str, EntryTable] = field(factory=OrderedDict, repr=False)
     _typings: dict[str, tuple[TableMetadata, TableMetadata]] = field(factory=dict, repr=False)
@@ -61,9 +61,8 @@ class EntryTables:
         forks.watch(self)
 
     def forget_parent(self) -> None:
-        """Leaves the connection, and the lock that a thread may have held, to the parent process."""
+        """Leaves the connection to the parent process."""
         forks.abandon(self._connection)
-        self.lock = threading.RLock()
         self._connection = None
         self._tables.clear()
         self._typings.clear()

@@ -17,7 +17,8 @@ from icecore.engine.namespaces import fold_namespaces
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState, fold
 from icecore.engine.table_states import decode_checkpoint
-from icecore.engine.view_state import ViewState, decode_view_checkpoint, fold_view
+from icecore.engine.view_state import ViewState, fold_view
+from icecore.engine.view_states import decode_view_checkpoint
 from icecore.projections.event_files import FOREIGN_METADATA
 from icecore.projections.verify_files import version_problems
 from icecore.projections.verify_models import database_problems, model_problems

@@ -5,7 +5,6 @@ Spec: Row-level Deletes (D2 to D5). Which delete files apply to a data file is t
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
@@ -21,6 +20,7 @@ from icecore.engine.data.resolve import Leaf, make
 from icecore.engine.data.sources import BATCH_ROWS, TO_THE_END, Source, decoding, open_source
 from icecore.engine.data.table_columns import ColumnReader, Identification, column_readers
 from icecore.engine.errors import CorruptFileError
+from icecore.engine.forks import Lock
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.types import LongType, StringType
 from icecore.engine.storage import Storage, local_path
@@ -59,7 +59,7 @@ class DeleteCache:
     _vectors: dict[tuple[str, int | None], Positions] = field(factory=dict, repr=False)
     _equality: dict[tuple[str, tuple[int, ...]], _EqualityFile] = field(factory=dict, repr=False)
     _keys: OrderedDict[tuple[str, ...], EqualityKeys] = field(factory=OrderedDict, repr=False)
-    _lock: threading.RLock = field(factory=threading.RLock, repr=False)
+    _lock: Lock = field(factory=Lock, repr=False)
 
     def deleted_positions(self, storage: Storage, data_file: str, deletes: Sequence[ContentFile]) -> Positions:
         """The positions of a data file that deletion vectors and position delete files name, ascending.

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import gc
+import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from core_tables import ids_of, make_table, repository_of, rows
+from core_tables import ids_of, make_table, rows
 from harness.children import FAILED, Child, Say
 
 import icecore
+from icecore.engine.events import Event
+from icecore.engine.forks import Lock
+from icecore.engine.log.reader import EventReader
+from icecore.engine.many import uncollected
+from icecore.engine.row_filter import connection
 from icecore.projections.planner import PlannedFiles, Planner
+
+ROOT = Path(__file__).parents[2]
 
 
 def written(folder: Path) -> str:
@@ -69,18 +79,18 @@ def test_a_forked_process_goes_on_with_the_catalog_of_its_parent(tmp_path: Path)
         assert catalog.verify().problems == ()
 
 
-def check_that_a_child_plans(
-    table: icecore.Table, thread: threading.Thread, held: threading.Event, done: threading.Event
-) -> None:
-    """Forks while the thread holds what it sets `held` for, until `done`."""
+def in_a_child(
+    work: Callable[[], object], thread: threading.Thread, held: threading.Event, done: threading.Event
+) -> Any:
+    """What a child says that is forked while the thread holds what it sets `held` for, until `done`."""
     thread.start()
     assert held.wait(60)
     try:
-        outcome = Child(lambda say: say("planned", planned(table))).wait(timeout_s=60)
+        outcome = Child(lambda say: say("found", work())).wait(timeout_s=60)
     finally:
         done.set()
         thread.join()
-    assert (outcome.get("planned"), outcome.get(FAILED)) == (16, None)
+    return outcome.get("found"), outcome.get(FAILED)
 
 
 def test_a_fork_while_a_thread_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,21 +109,87 @@ def test_a_fork_while_a_thread_plans(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert planned(table) == 16
         monkeypatch.setattr(Planner, "_plan", plan)
         thread = threading.Thread(target=planned, args=(table,))
-        check_that_a_child_plans(table, thread, held, done)
+        assert in_a_child(lambda: planned(table), thread, held, done) == (16, None)
 
 
-def test_a_fork_while_a_thread_reads_the_log(tmp_path: Path) -> None:
-    """Nor is the lock of the states that it brings up to date."""
-    catalog, table = registered(tmp_path / "w", written(tmp_path / "theirs"))
+@pytest.mark.parametrize("what", ["table", "view"])
+def test_a_fork_while_a_thread_reads_the_log(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is the lock of the states of tables, or of views, that it brings up to date."""
+    held, done = threading.Event(), threading.Event()
+    real = EventReader.stream_events
+
+    def events(*args: Any) -> Iterator[Event]:
+        if threading.current_thread() is thread:
+            held.set()
+            done.wait(60)
+        return real(*args)
+
+    with icecore.open(tmp_path / "w") as catalog:
+        catalog.create_namespace("ns")
+        made = make_table(catalog).metadata_location, catalog.create_view("ns.v", "SELECT 1 AS x").metadata_location
+
+        def load() -> object:
+            return (
+                catalog.load_table("ns.t").metadata_location
+                if what == "table"
+                else catalog.load_view("ns.v").metadata_location
+            )
+
+        thread = threading.Thread(target=load)
+        monkeypatch.setattr(EventReader, "stream_events", events)
+        assert in_a_child(load, thread, held, done) == (made[what == "view"], None)
+
+
+def test_a_fork_while_a_thread_holds_the_collector_off(tmp_path: Path) -> None:
+    """The forked process, where that thread is not, collects garbage again; a pause of its own goes on to its end."""
     held, done = threading.Event(), threading.Event()
 
-    def hold() -> None:
-        with repository_of(catalog).states._lock:
+    def pause() -> None:
+        with uncollected():
             held.set()
             done.wait(60)
 
-    with catalog:
-        check_that_a_child_plans(table, threading.Thread(target=hold), held, done)
+    assert in_a_child(gc.isenabled, threading.Thread(target=pause), held, done) == (True, None)
+    with uncollected():
+        outcome = Child(lambda say: say("found", gc.isenabled())).wait(timeout_s=60)
+    assert outcome.get("found") is False and gc.isenabled()
+
+
+def test_a_lock_that_was_entered_before_a_fork_is_left_after_it() -> None:
+    """By the thread that forked; and it can be had again then, in both processes."""
+    lock = Lock()
+
+    def again() -> bool:
+        with lock, lock:
+            return True
+
+    def inside() -> bool:
+        lock.__exit__()
+        return again()
+
+    with lock:
+        outcome = Child(lambda say: say("found", (again(), inside()))).wait(timeout_s=60)
+    assert outcome.get("found") == (True, True) and again()
+
+
+def test_every_lock_is_one_that_a_fork_renews() -> None:
+    """So that the next one to be written can't be forgotten."""
+    sources = [p for folder in ("engine", "projections") for p in (ROOT / folder).rglob("*.py")]
+    assert len(sources) > 100
+    made = {p.name for p in sources if re.search(r"\b(R?Lock|Condition|(Bounded)?Semaphore)\b", _imported(p))}
+    assert made == {"forks.py"}
+
+
+def _imported(path: Path) -> str:
+    """What a module takes from `threading` and `multiprocessing`."""
+    return " ".join(re.findall(r"(?:threading|multiprocessing)(?:\.| import )([\w ,]+)", path.read_text()))
+
+
+def test_a_forked_process_filters_rows_in_a_connection_of_its_own(tmp_path: Path) -> None:
+    """The parent's DuckDB has no threads there."""
+    mine = connection()
+    outcome = Child(lambda say: say("found", connection() is mine)).wait(timeout_s=60)
+    assert outcome.get("found") is False and connection() is mine
 
 
 def test_a_forked_process_ends_well(tmp_path: Path) -> None:
