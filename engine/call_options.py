@@ -14,15 +14,10 @@ if TYPE_CHECKING:
     from icecore.engine.spec.sort import SortOrder
 
 
-class Message(TypedDict, total=False):
-    """Why a commit is made."""
-
-    message: str | None
-
-
-class Commit(Message, total=False):
+class Commit(TypedDict, total=False):
     """Why a commit is made, and by whom."""
 
+    message: str | None
     author: str | None
 
 

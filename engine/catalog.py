@@ -148,7 +148,9 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         self._repository.check_writable()
         return try_out(self._repository, act, about)
 
-    def materialize(self, identifier: IdentifierLike | None = None, *, message: str | None = None) -> None:
+    def materialize(
+        self, identifier: IdentifierLike | None = None, *, message: str | None = None, author: str | None = None
+    ) -> None:
         """Writes out the files of one table, or of all, whose commits are materialized by hand."""
         if identifier is not None:
             name = identifier_tuple(identifier)
@@ -157,7 +159,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
             self._repository.foreign.sync_if_changed()
             streams = [s for _, kind, s in self._models.all_names() if kind == "table"]
         for stream in streams:
-            self._repository.materialize_pending(stream, provenance(self.actor, message=message))
+            self._repository.materialize_pending(stream, provenance(self.actor, message=message, author=author))
 
     # The log as a tool
 

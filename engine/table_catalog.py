@@ -28,7 +28,7 @@ from icecore.engine.tryable import tryable
 from icecore.projections.planner import Planner
 
 if TYPE_CHECKING:
-    from icecore.engine.call_options import CreateTable, Message, RegisterTable, ReplaceTable
+    from icecore.engine.call_options import Commit, CreateTable, RegisterTable, ReplaceTable
     from icecore.engine.dry_run import CatalogDryRun
 
 
@@ -222,7 +222,7 @@ class CatalogTables:
         to_identifier: IdentifierLike,
         *,
         dry_run: Literal[False] = False,
-        **options: Unpack[Message],
+        **options: Unpack[Commit],
     ) -> Table: ...
 
     @overload
@@ -232,7 +232,7 @@ class CatalogTables:
         to_identifier: IdentifierLike,
         *,
         dry_run: bool,
-        **options: Unpack[Message],
+        **options: Unpack[Commit],
     ) -> Table | CatalogDryRun: ...
 
     @tryable
@@ -242,6 +242,7 @@ class CatalogTables:
         to_identifier: IdentifierLike,
         *,
         message: str | None = None,
+        author: str | None = None,
         dry_run: bool = False,
     ) -> Table | CatalogDryRun:
         """Raises NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
@@ -257,7 +258,7 @@ class CatalogTables:
             stream,
             ev.TABLE_RENAMED,
             {"from": list(old), "to": list(new)},
-            provenance(self.actor, message=message),
+            provenance(self.actor, message=message, author=author),
             check,
         )
         state = self._repository.state(stream)
@@ -266,7 +267,12 @@ class CatalogTables:
 
     @tryable
     def drop_table(
-        self, identifier: IdentifierLike, *, message: str | None = None, dry_run: bool = False
+        self,
+        identifier: IdentifierLike,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
     ) -> CatalogDryRun | None:
         """Takes the name away; the log keeps the table, and its files stay. Raises NoSuchTableError."""
         name = identifier_tuple(identifier)
@@ -276,7 +282,7 @@ class CatalogTables:
             stream,
             ev.TABLE_DROPPED,
             {"identifier": list(name)},
-            provenance(self.actor, message=message),
+            provenance(self.actor, message=message, author=author),
             lambda: _same(self._models.table_stream(name), stream, name),
         )
         self._repository.files.follow(self._repository.state(stream))

@@ -21,7 +21,7 @@ from icecore.engine.view_repository import ViewRepository
 from icecore.engine.view_state import ViewState
 
 if TYPE_CHECKING:
-    from icecore.engine.call_options import Commit, CreateView, Message
+    from icecore.engine.call_options import Commit, CreateView
     from icecore.engine.dry_run import CatalogDryRun
     from icecore.engine.table import Table
     from icecore.engine.view import View
@@ -217,7 +217,7 @@ class CatalogViews(ABC):
         to_identifier: IdentifierLike,
         *,
         dry_run: Literal[False] = False,
-        **options: Unpack[Message],
+        **options: Unpack[Commit],
     ) -> View: ...
 
     @overload
@@ -227,7 +227,7 @@ class CatalogViews(ABC):
         to_identifier: IdentifierLike,
         *,
         dry_run: bool,
-        **options: Unpack[Message],
+        **options: Unpack[Commit],
     ) -> View | CatalogDryRun: ...
 
     @tryable
@@ -237,18 +237,24 @@ class CatalogViews(ABC):
         to_identifier: IdentifierLike,
         *,
         message: str | None = None,
+        author: str | None = None,
         dry_run: bool = False,
     ) -> View | CatalogDryRun:
         """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
         old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
         self._views.repository.foreign.sync_if_changed()
-        return self._view(self._views.rename(old, new, provenance(self.actor, message=message)))
+        return self._view(self._views.rename(old, new, provenance(self.actor, message=message, author=author)))
 
     @tryable
     def drop_view(
-        self, identifier: IdentifierLike, *, message: str | None = None, dry_run: bool = False
+        self,
+        identifier: IdentifierLike,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
     ) -> CatalogDryRun | None:
         """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
         self._views.repository.foreign.sync_if_changed()
-        self._views.drop(identifier_tuple(identifier), provenance(self.actor, message=message))
+        self._views.drop(identifier_tuple(identifier), provenance(self.actor, message=message, author=author))
         return None
