@@ -22,9 +22,15 @@ Kinds and payloads (all JSON objects):
     view.renamed                  from, to
     view.dropped                  identifier
     view.undropped                identifier
+    log.forgotten                 identifier, columns, redactions: what was taken out of earlier events, see
+                                  `log/redactions.py`
 
 `updates` are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned. `snapshots` says for
 each snapshot id which manifests its list has beyond those of its parent: see `manifest_changes.py`.
+
+An event's hash is over an envelope that has the hashes of those parts that can be forgotten (actor, message, payload,
+content) in their place, so that it can still be computed when one of them is gone. Events of schema version 1 are
+hashed with these texts themselves; their payloads are as those of version 2.
 """
 
 from __future__ import annotations
@@ -38,7 +44,9 @@ from attrs import evolve, frozen
 
 from icecore.engine.errors import CorruptLogError, ValidationError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# From this schema version on the hash of an event is over the hashes of its parts.
+HASHED_BY_PARTS = 2
 GENESIS_HASH = "0" * 64
 
 NAMESPACE_CREATED = "namespace.created"
@@ -60,6 +68,9 @@ VIEW_COMMITTED = "view.committed"
 VIEW_RENAMED = "view.renamed"
 VIEW_DROPPED = "view.dropped"
 VIEW_UNDROPPED = "view.undropped"
+LOG_FORGOTTEN = "log.forgotten"
+
+ACTOR, MESSAGE, PAYLOAD, CONTENT = "actor", "message", "payload", "content"
 
 CATALOG_STREAM = "catalog"
 
@@ -122,9 +133,17 @@ class Event:
             raise CorruptLogError(f"the event at position {self.position} has a payload that is not JSON: {e}") from e
         return upcast(self.kind, self.schema_version, value)
 
-    def computed_hash(self) -> str:
-        """The hash that this event must have."""
+    @property
+    def texts(self) -> dict[str, str | None]:
+        """The parts that can be forgotten and stand in the event itself."""
+        return {ACTOR: self.provenance.actor, MESSAGE: self.provenance.message, PAYLOAD: self.payload_text}
+
+    def computed_hash(self, forgotten: Mapping[str, str] | None = None) -> str:
+        """The hash that this event must have; `forgotten` has the hashes that parts had before they were redacted."""
         p = self.provenance
+        texts = self.texts
+        if self.is_hashed_by_parts:
+            texts = {name: text_hash(text) for name, text in texts.items()} | dict(forgotten or {})
         envelope = [
             self.position,
             self.event_id,
@@ -134,13 +153,13 @@ class Event:
             self.schema_version,
             self.transaction_id,
             self.recorded_at_ms,
-            p.actor,
+            texts[ACTOR],
             p.engine,
-            p.message,
+            texts[MESSAGE],
             p.correlation_id,
             p.causation_id,
             p.idempotency_key,
-            self.payload_text,
+            texts[PAYLOAD],
             self.content_sha256,
             self.prev_hash,
         ]
@@ -148,6 +167,11 @@ class Event:
             return hashlib.sha256(orjson.dumps(envelope)).hexdigest()
         except orjson.JSONEncodeError as e:
             raise ValidationError(f"the envelope of a {self.kind} event can't be written as JSON: {e}") from e
+
+    @property
+    def is_hashed_by_parts(self) -> bool:
+        """Whether its hash is over the hashes of its parts."""
+        return self.schema_version >= HASHED_BY_PARTS
 
     def sealed(self) -> Event:
         """The event with its hash filled in."""
@@ -208,6 +232,14 @@ class Event:
         }
 
 
+def text_hash(text: str | None) -> str | None:
+    """The hash of a part of an event; None of one that it does not have. Raises ValidationError for no Unicode."""
+    try:
+        return None if text is None else hashlib.sha256(text.encode()).hexdigest()
+    except UnicodeEncodeError as e:
+        raise ValidationError(f"an event's text must be valid Unicode, found {text!r:.60}") from e
+
+
 def canonical(payload: Mapping[str, Any]) -> str:
     """The one text of a payload that is stored and hashed. Raises ValidationError for what JSON can't hold."""
     try:
@@ -228,8 +260,8 @@ def upcast(kind: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
         )
     while version < SCHEMA_VERSION:
         lift = UPCASTERS.get((kind, version))
-        if lift is None:
+        if lift is None and version + 1 != HASHED_BY_PARTS:
             raise CorruptLogError(f"nothing lifts an event of kind {kind} from schema version {version}")
-        payload = lift(payload)
+        payload = payload if lift is None else lift(payload)
         version += 1
     return payload

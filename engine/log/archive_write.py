@@ -21,6 +21,7 @@ from icecore.engine.errors import CommitConflictError, CorruptLogError, IcecoreE
 from icecore.engine.events import Event
 from icecore.engine.log.archives import ARCHIVE, Archive
 from icecore.engine.log.reader import EVENTS
+from icecore.engine.log.redactions import Redactions
 from icecore.engine.log.sqlite_file import run_script
 from icecore.engine.log.store import ARCHIVED_FORMAT, EventStore
 from icecore.engine.sql_files import query
@@ -134,7 +135,7 @@ def _fill(store: EventStore, part: Path, first: int, last: int) -> None:
 
 def _checked(store: EventStore, part: Path, target: Path, first: int, last: int) -> Archive:
     """Reads the file back. Raises CorruptLogError where it is not the chain that the log has there."""
-    events = _read_back(part)
+    events = _read_back(part, Redactions.of(store))
     opening = next(events, None)
     before = store.event_at(first - 1).hash if first > 1 else None
     if opening is None or opening.position != first or before not in (None, opening.prev_hash):
@@ -160,7 +161,7 @@ def _checked(store: EventStore, part: Path, target: Path, first: int, last: int)
     )
 
 
-def _read_back(part: Path) -> Iterator[Event]:
+def _read_back(part: Path, redactions: Redactions) -> Iterator[Event]:
     """The events of the file. Raises CorruptLogError at the first that breaks the chain."""
     with contextlib.closing(sqlite3.connect(f"{part.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
@@ -170,7 +171,8 @@ def _read_back(part: Path) -> Iterator[Event]:
             found = connection.execute(query(EVENTS, "content_with_rows"), {"position": event.position}).fetchone()
             digest = None if found is None else hashlib.sha256(found["data"]).hexdigest()
             follows = known is None or (event.position, event.prev_hash) == (known.position + 1, known.hash)
-            if not follows or event.hash != event.computed_hash() or digest != event.content_sha256:
+            changed = redactions.event_problem(event) is not None or digest != redactions.content_hash(event)
+            if not follows or changed:
                 raise CorruptLogError(f"position {event.position}: the chain is broken, so nothing is archived")
             known = event
             yield event

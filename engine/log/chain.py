@@ -5,13 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
+from icecore.engine.errors import CorruptLogError
 from icecore.engine.events import GENESIS_HASH, Event
 from icecore.engine.log.reader import EVENTS
+from icecore.engine.log.redactions import Redactions
 from icecore.engine.log.store import EventStore
 
 
 def chain_problems(store: EventStore) -> Iterator[str]:
     """One sentence for each break of the chain, naming the position. Nothing where the log can be trusted."""
+    redactions = Redactions()
+    try:
+        redactions = Redactions.of(store)
+    except CorruptLogError as e:
+        yield str(e)
     position, previous, time_ms = 0, GENESIS_HASH, -1
     versions: dict[str, int] = {}
     for archive, problem in store.archives.problems():
@@ -20,7 +27,7 @@ def chain_problems(store: EventStore) -> Iterator[str]:
         position, previous, time_ms = archive.last_position, archive.last_hash, archive.last_recorded_at_ms
         rows = store.archives.kept("streams_up_to", up_to=position)
         versions = {row["stream"]: row["stream_version"] for row in rows}
-    yield from _archive_problems(store, position)
+    yield from _archive_problems(store, position, redactions)
     kept = {row["position"]: row["hash"] for row in store.archives.kept("all_kept")}
     for event in store.events(position):
         at = f"position {event.position}"
@@ -28,8 +35,8 @@ def chain_problems(store: EventStore) -> Iterator[str]:
             yield f"{at}: the events {position + 1} to {event.position - 1} are missing"
         if event.prev_hash != previous:
             yield f"{at}: it does not follow the event before it (event {event.event_id}, {event.kind})"
-        if event.hash != event.computed_hash():
-            yield f"{at}: the event was changed after it was written (event {event.event_id}, {event.kind})"
+        if (changed := redactions.event_problem(event)) is not None:
+            yield f"{at}: {changed} (event {event.event_id}, {event.kind})"
         if event.recorded_at_ms <= time_ms:
             yield f"{at}: its time is not after that of the event before it"
         if event.stream_version != versions.get(event.stream, 0) + 1:
@@ -38,12 +45,12 @@ def chain_problems(store: EventStore) -> Iterator[str]:
         position, previous, time_ms = event.position, event.hash, event.recorded_at_ms
         if kept.get(event.position, event.hash) != event.hash:
             yield f"{at}: what was kept of it in the log is not what the archive holds"
-        yield from _content_problems(store, event)
+        yield from _content_problems(store, event, redactions.content_hash(event))
     for row in store.rows(EVENTS, "content_without_event"):
         yield f"position {row['position']}: it has content files, but there is no event"
 
 
-def _archive_problems(store: EventStore, after: int) -> Iterator[str]:
+def _archive_problems(store: EventStore, after: int, redactions: Redactions) -> Iterator[str]:
     """Where the archives don't follow each other, or what was kept of them is not what they hold."""
     position, previous = 0, GENESIS_HASH
     for archive in store.archives.all():
@@ -56,17 +63,17 @@ def _archive_problems(store: EventStore, after: int) -> Iterator[str]:
                 yield f"{archive} does not end with the event that was noted"
     for row in store.archives.kept("all_kept"):
         event = Event.from_row(row)
-        if event.hash != event.computed_hash():
+        if redactions.event_problem(event) is not None:
             yield f"position {event.position}: what was kept of the archived event was changed"
 
 
-def _content_problems(store: EventStore, event: Event) -> Iterator[str]:
+def _content_problems(store: EventStore, event: Event, expected: str | None) -> Iterator[str]:
     at = f"position {event.position}"
     found = store.content_row(event.position)
-    if event.content_sha256 is None:
+    if expected is None:
         if found is not None:
             yield f"{at}: it has content files that its event does not know"
     elif found is None:
         yield f"{at}: its content files are missing"
-    elif not isinstance(found["data"], bytes) or hashlib.sha256(found["data"]).hexdigest() != event.content_sha256:
+    elif not isinstance(found["data"], bytes) or hashlib.sha256(found["data"]).hexdigest() != expected:
         yield f"{at}: its content files were changed after they were written"

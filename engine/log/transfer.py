@@ -28,6 +28,7 @@ from icecore.engine.log.export import (
 )
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.reader import EVENTS
+from icecore.engine.log.redactions import Redactions
 from icecore.engine.log.store import EventStore
 
 PathOrFile = str | os.PathLike[str] | IO[bytes]
@@ -49,7 +50,7 @@ def export_log(store: EventStore, target: PathOrFile, format: str) -> int:
     """
     if format not in FORMATS:
         raise ValidationError(f"a log is exported as {' or '.join(FORMATS)}, found {format!r}")
-    checked = verified(records(store))
+    checked = verified(records(store), Redactions.of(store))
     if isinstance(target, (str, os.PathLike)):
         with _replacing(Path(target)) as out:
             return _write(store, checked, out, format)
@@ -88,7 +89,9 @@ def import_records(store: EventStore, models: ReadModels, source: PathOrFile) ->
         if store.head()[0]:
             raise ValidationError(f"the log {store.path} is not empty: it has {store.head()[0]} events")
         count, head = 0, GENESIS_HASH
-        for record in verified(_read(file, where)):
+        # What was forgotten of an event is told by a later one, so the file is read twice.
+        redactions = Redactions(record.event for record in _read(file, where))
+        for record in verified(_read(file, where), redactions):
             _append(store, models, record)
             count, head = count + 1, record.event.hash
         if not count:
@@ -113,6 +116,7 @@ def _append(store: EventStore, models: ReadModels, record: Record) -> None:
 
 
 def _read(file: IO[bytes], where: str) -> Iterator[Record]:
+    file.seek(0)
     magic = file.read(len(PARQUET_MAGIC))
     file.seek(0)
     return read_parquet(file, where) if magic == PARQUET_MAGIC else read_jsonl(file, where)
@@ -131,13 +135,17 @@ def _opened(source: PathOrFile) -> Iterator[tuple[IO[bytes], str]]:
         yield file, str(source)
 
 
-def verified(found: Iterable[Record]) -> Iterator[Record]:
-    """The records as they come. Raises CorruptLogError at the first that does not follow the one before it."""
+def verified(found: Iterable[Record], redactions: Redactions) -> Iterator[Record]:
+    """The records as they come, `redactions` being what is told of all of them.
+
+    Raises CorruptLogError at the first that does not follow the one before it.
+    """
     position, previous, time_ms = 0, GENESIS_HASH, -1
     versions: dict[str, int] = {}
     for record in found:
         event = record.event
-        if (problem := _problem(record, position, previous, time_ms, versions)) is not None:
+        problem = _problem(record, position, previous, time_ms, versions) or _changed(record, redactions)
+        if problem is not None:
             raise CorruptLogError(f"position {event.position}: {problem} (event {event.event_id}, {event.kind})")
         versions[event.stream] = event.stream_version
         position, previous, time_ms = event.position, event.hash, event.recorded_at_ms
@@ -150,17 +158,21 @@ def _problem(record: Record, position: int, previous: str, time_ms: int, version
         return f"it follows position {position}"
     if event.prev_hash != previous:
         return "it does not follow the event before it: the hashes don't chain"
-    if event.hash != event.computed_hash():
-        return "it was changed after it was written: it has another hash"
     if event.recorded_at_ms <= time_ms:
         return "its time is not after that of the event before it"
     if event.stream_version != versions.get(event.stream, 0) + 1:
         return f"version {event.stream_version} of {event.stream} follows {versions.get(event.stream, 0)}"
     if (record.content is None) != (event.content_sha256 is None):
         return "its content files are missing" if record.content is None else "it has content files it knows nothing of"
-    if record.content is not None and hashlib.sha256(record.content).hexdigest() != event.content_sha256:
-        return "its content files were changed after they were written"
     return None
+
+
+def _changed(record: Record, redactions: Redactions) -> str | None:
+    if (problem := redactions.event_problem(record.event)) is not None:
+        return problem
+    digest = None if record.content is None else hashlib.sha256(record.content).hexdigest()
+    expected = redactions.content_hash(record.event)
+    return None if digest == expected else "its content files were changed after they were written"
 
 
 __all__ = ["FORMATS", "JSONL", "PARQUET", "ImportedLog", "PathOrFile", "export_log", "import_records", "verified"]

@@ -330,9 +330,9 @@ def test_a_failed_call_does_not_use_up_its_key(catalog: icecore.Catalog) -> None
 def test_an_event_of_the_past_is_lifted(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Upcasters run one after another, from the event's schema version to the present one."""
     event = append_one(store, payload={"name": "a"})
-    monkeypatch.setattr(ev, "SCHEMA_VERSION", 3)
-    monkeypatch.setitem(ev.UPCASTERS, ("test.happened", 1), lambda p: {"names": [p["name"]]})
-    monkeypatch.setitem(ev.UPCASTERS, ("test.happened", 2), lambda p: {**p, "count": len(p["names"])})
+    monkeypatch.setattr(ev, "SCHEMA_VERSION", 4)
+    monkeypatch.setitem(ev.UPCASTERS, ("test.happened", 2), lambda p: {"names": [p["name"]]})
+    monkeypatch.setitem(ev.UPCASTERS, ("test.happened", 3), lambda p: {**p, "count": len(p["names"])})
     assert event.payload == {"names": ["a"], "count": 1}
     assert event.computed_hash() == event.hash, "the stored text stays what was hashed"
 
@@ -347,7 +347,7 @@ def test_an_event_of_the_future_is_refused(store: EventStore) -> None:
 def test_an_event_that_nothing_lifts_is_refused(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing upcaster is named, instead of a KeyError."""
     event = append_one(store)
-    monkeypatch.setattr(ev, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(ev, "SCHEMA_VERSION", 3)
     with pytest.raises(CorruptLogError, match=r"test\.happened"):
         _ = event.payload
 
