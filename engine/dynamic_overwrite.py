@@ -109,7 +109,7 @@ def _take_partitions(
 def partition_key(spec: PartitionSpec, fields: Schema, partition: tuple[Any, ...]) -> Key:
     """What tells partitions apart: the bytes of the values, because NaN is not equal to itself (SP5)."""
     return tuple(
-        None if v is None else single_value.to_bytes(f.result_type(fields), v)
+        None if v is None else single_value.partition_to_bytes(f.result_type(fields), v)
         for f, v in zip(spec.fields, partition, strict=True)
     )
 

@@ -89,6 +89,6 @@ def _field_summary(result: PrimitiveType, present: Sequence[Any], *, contains_nu
     return FieldSummary(
         contains_null,
         contains_nan,
-        None if lower is None else single_value.to_bytes(result, lower),
-        None if upper is None else single_value.to_bytes(result, upper),
+        None if lower is None else single_value.partition_to_bytes(result, lower),
+        None if upper is None else single_value.partition_to_bytes(result, upper),
     )

@@ -93,5 +93,5 @@ def _summaries(
         columns[f"{prefix}_no_bounds"] = arrays.booleans(np.array(no_bounds, np.bool_))
         for name in ("lower", "upper"):
             raw = arrays.optional_bytes(getattr(s, f"{name}_bound") for s in of_field)
-            columns[f"{prefix}_{name}"] = typed_values(result, raw, nan_is_null=True)
+            columns[f"{prefix}_{name}"] = typed_values(result, raw, nan_is_null=True, is_partition=True)
     return pa.table(columns)

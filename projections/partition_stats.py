@@ -31,6 +31,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import PartitionStatisticsFile, Snapshot
 from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.spec.types import (
+    DecimalType,
     IntegerType,
     LongType,
     NestedField,
@@ -198,8 +199,12 @@ def partition_column(rows: pa.Table, schema: Schema) -> pa.Array:
     children = []
     for f in struct.fields:
         name = f"part_{f.field_id}"
-        values = rows[name].to_pylist() if name in rows.column_names else [None] * rows.num_rows
         primitive: PrimitiveType = f.field_type  # type: ignore[assignment]  # transforms give primitive types
+        if isinstance(primitive, DecimalType) and name in rows.column_names:
+            # Arrow's as they are: one may have a digit more than its type.
+            children.append(rows[name].combine_chunks())
+            continue
+        values = rows[name].to_pylist() if name in rows.column_names else [None] * rows.num_rows
         if isinstance(primitive, UUIDType):
             values = [None if v is None else uuid.UUID(bytes=v) for v in values]
         children.append(to_array(primitive, values))

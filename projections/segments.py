@@ -244,7 +244,7 @@ class _Typed:
         *,
         is_bound: bool = False,
     ) -> pa.Array:
-        typed = typed_values(iceberg_type, values, places, nan_is_null=is_bound)
+        typed = typed_values(iceberg_type, values, places, nan_is_null=is_bound, is_partition=not is_bound)
         self.columns[name] = typed
         self.types[name] = str(iceberg_type)
         nulls = values.null_count if places is None else places.null_count(values)
@@ -298,7 +298,7 @@ def _add_partition_columns(
         for f in specs[spec_id].fields:
             raw, result = entries.column(f.field_id), f.result_type(schema)
             if isinstance(f.transform, VoidTransform):
-                pieces += value_pieces(typed_values(result, raw), raw)
+                pieces += value_pieces(typed_values(result, raw, is_partition=True), raw)
                 continue
             name = f"part_{f.field_id}"
             if made.types.get(name, str(result)) != str(result):

@@ -34,6 +34,7 @@ from icecore.engine.formats.avro_blocks import (
     read_header,
 )
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.single_value import decimal_size
 from icecore.engine.spec.types import (
     DateType,
     DecimalType,
@@ -108,7 +109,7 @@ class AvroForm:
             case DateType():
                 return pa.int32()
             case DecimalType(precision=precision):
-                return pa.binary(avro_schema.decimal_size(precision))
+                return pa.binary(decimal_size(precision))
             case _ if isinstance(t, _LONG_BACKED):
                 return pa.int64()
             case _:
@@ -120,7 +121,7 @@ class AvroForm:
             case UUIDType():
                 return array.storage if isinstance(array, pa.ExtensionArray) else array
             case DecimalType(precision=precision):
-                return _big_endian(array, avro_schema.decimal_size(precision))
+                return _big_endian(array, decimal_size(precision))
             case VariantType():
                 return array
             case _:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from icecore.engine.data.arrow_schema import type_to_arrow
 from icecore.engine.data.murmur import hash_each, hash_longs
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.single_value import US_PER_DAY, signed_big_endian, unscaled_to_decimal
+from icecore.engine.spec.single_value import US_PER_DAY, decimal_size, signed_big_endian, unscaled_to_decimal
 from icecore.engine.spec.transform import (
     INT_MAX,
     BucketTransform,
@@ -49,6 +49,7 @@ from icecore.engine.spec.types import (
 Longs = npt.NDArray[np.int64]
 _NANOS = (TimestampNanoType, TimestamptzNanoType)
 _US_PER_HOUR = 3_600_000_000
+_INTEGERS = {32: np.int32, 64: np.int64}
 
 
 def apply_transform(
@@ -56,9 +57,10 @@ def apply_transform(
 ) -> pa.Array:
     """The transformed values, in the Arrow form of the transform's result type; null stays null.
 
-    `array` has the Arrow form of `source`. `for_order` makes of what is below the range of truncated values the least
-    of the range, which changes no order. Raises ValidationError where the transform is unknown, isn't defined for the
-    type, or, naming the value, a result is out of the range of its type.
+    `array` has the Arrow form of `source`. The least values of int and long truncate to below their range and wrap
+    around, as in Java; those of a decimal get the digit more that a manifest has room for. `for_order` makes of what
+    is below the range the least of it instead, which changes no order. Raises ValidationError where the transform is
+    unknown, isn't defined for the type, or, naming the value, a result can't be written.
     """
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
@@ -143,20 +145,20 @@ def _truncate(source: PrimitiveType, array: pa.Array, width: int, for_order: boo
         case IntegerType() | LongType():
             values = _longs(array)
             rest = values % width
-            too_low = values < source.min + rest
-            if too_low.any():
-                if not for_order:
-                    raise _below_range(width, source, values[too_low][0])
-                return _with_nulls(np.where(too_low, source.min, values - rest), array, pa.int64()).cast(array.type)
-            return _with_nulls(values - rest, array, pa.int64()).cast(array.type)
-        case DecimalType(precision=precision, scale=scale):
+            truncated = values - rest
+            if for_order:
+                truncated = np.where(values < source.min + rest, source.min, truncated)
+            return _with_nulls(truncated.astype(_INTEGERS[array.type.bit_width]), array, array.type)
+        case DecimalType(precision=precision):
             whole = unscaled(array.fill_null(0) if array.null_count else array)
-            values_ = [v - v % width for v in whole]
-            lowest = 1 - 10**precision
-            wrong = next((i for i, v in enumerate(values_) if v < lowest), None)
-            if wrong is not None and not for_order:
-                raise _below_range(width, source, unscaled_to_decimal(whole[wrong], scale))
-            return decimals(values_ if wrong is None else [max(v, lowest - 1) for v in values_], array)
+            units = [v - v % width for v in whole]
+            least = -(10**precision) if for_order else -(1 << (8 * decimal_size(precision) - 1))
+            if units and min(units) < least:
+                if not for_order:
+                    wrong = next(v for v, u in zip(whole, units, strict=True) if u < least)
+                    raise _unwritable(width, source, wrong)
+                units = [max(u, least) for u in units]
+            return decimals(units, array)
         case StringType():
             return pc.utf8_slice_codeunits(array, 0, width)
         case BinaryType():
@@ -165,8 +167,11 @@ def _truncate(source: PrimitiveType, array: pa.Array, width: int, for_order: boo
             raise ValidationError(f"truncate is not defined for type {source}")
 
 
-def _below_range(width: int, source: PrimitiveType, value: object) -> ValidationError:
-    return ValidationError(f"truncate[{width}] of {value} is below the range of {source}")
+def _unwritable(width: int, source: DecimalType, value: int) -> ValidationError:
+    return ValidationError(
+        f"truncate[{width}] of {unscaled_to_decimal(value, source.scale)} is below the range of {source}, and manifests "
+        f"have {decimal_size(source.precision)} bytes for it"
+    )
 
 
 def unscaled(array: pa.Array) -> list[int]:

@@ -99,7 +99,8 @@ class _Writers:
     def add(self, partition: tuple[Any, ...], rows: pa.Table) -> None:
         # By bytes, because NaN is not equal to itself and -0.0 is a partition of its own (SP5).
         key = tuple(
-            None if v is None else single_value.to_bytes(t, v) for t, v in zip(self.types, partition, strict=True)
+            None if v is None else single_value.partition_to_bytes(t, v)
+            for t, v in zip(self.types, partition, strict=True)
         )
         writer = self.open.get(key)
         if writer is None:

@@ -13,6 +13,7 @@ from typing import Any, assert_never
 from attrs import frozen
 
 from icecore.engine.errors import CorruptFileError
+from icecore.engine.spec.single_value import decimal_size
 from icecore.engine.spec.types import (
     BinaryType,
     BooleanType,
@@ -116,11 +117,6 @@ def avro_type(iceberg_type: PrimitiveType, taken: set[str]) -> Any:
             return "bytes"
         case _:
             assert_never(iceberg_type)
-
-
-def decimal_size(precision: int) -> int:
-    """The fewest bytes that hold every unscaled value of that many digits."""
-    return int(10**precision - 1).bit_length() // 8 + 1
 
 
 @lru_cache(maxsize=1024)

@@ -62,7 +62,7 @@ def encode_partition(spec: PartitionSpec, schema: Schema, partition: Iterable[An
             f"partition spec {spec.spec_id} has {len(spec.fields)} fields, found {len(values)} values"
         )
     return [
-        (f.field_id, None if v is None else single_value.to_bytes(f.result_type(schema), v))
+        (f.field_id, None if v is None else single_value.partition_to_bytes(f.result_type(schema), v))
         for f, v in zip(spec.fields, values, strict=True)
     ]
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.formats.avro_schema import decimal_size
 from icecore.engine.formats.binary_columns import (
     Ints,
     Mask,
@@ -28,6 +27,7 @@ from icecore.engine.formats.binary_columns import (
 from icecore.engine.formats.entry_arrow import BINARIES, COUNTS, ENTRY_SCHEMA
 from icecore.engine.formats.typed_values import decimal_rows, typed_values
 from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.single_value import decimal_size
 from icecore.engine.spec.types import (
     BinaryType,
     BooleanType,
@@ -168,7 +168,7 @@ def _partition(batch: pa.RecordBatch, spec: PartitionSpec, types: Sequence[Primi
         chosen = np.flatnonzero(keys == f.field_id)
         index[rows[chosen]], missing[rows[chosen]] = chosen, False
         raw = items.take(pa.array(index, mask=missing))
-        typed = typed_values(iceberg_type, raw)
+        typed = typed_values(iceberg_type, raw, is_partition=True)
         wrong = _valid(raw) & ~_valid(typed)
         if isinstance(iceberg_type, FixedType):
             wrong |= pc.not_equal(pc.binary_length(raw), iceberg_type.length).fill_null(False).to_numpy(False)

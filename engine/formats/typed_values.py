@@ -15,7 +15,6 @@ import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.formats import arrays
-from icecore.engine.formats.avro_schema import decimal_size
 from icecore.engine.formats.binary_columns import (
     Bytes,
     Ints,
@@ -29,7 +28,7 @@ from icecore.engine.formats.binary_columns import (
     to_arrays,
     validity,
 )
-from icecore.engine.spec.single_value import US_PER_DAY
+from icecore.engine.spec.single_value import US_PER_DAY, decimal_size
 from icecore.engine.spec.types import (
     BinaryType,
     BooleanType,
@@ -84,12 +83,18 @@ def arrow_type(iceberg_type: PrimitiveType) -> pa.DataType:
 
 
 def typed_values(
-    iceberg_type: PrimitiveType, values: pa.BinaryArray, places: Places | None = None, *, nan_is_null: bool = False
+    iceberg_type: PrimitiveType,
+    values: pa.BinaryArray,
+    places: Places | None = None,
+    *,
+    nan_is_null: bool = False,
+    is_partition: bool = False,
 ) -> pa.Array:
     """The typed column of binary single values; a value whose bytes fit no reading of the type is null.
 
     With `places` it is a column of the values that are there. Values from before a promotion are told by their length
-    (T10). `nan_is_null` is for bounds, which NaN never is (M5).
+    (T10). `nan_is_null` is for bounds, which NaN never is (M5). With `is_partition` a decimal may have the digit more
+    that truncating the least values gives it.
     """
     if (readings := _readings(iceberg_type)) is not None:
         places = places or Places(np.arange(len(values)), None, len(values))
@@ -99,7 +104,7 @@ def typed_values(
         case StringType():
             return _strings(values)
         case DecimalType(precision=precision, scale=scale):
-            return _decimals(values, precision, scale)
+            return _decimals(values, precision, scale, is_partition)
         case UUIDType():
             return _of_length(values, 16)
         case UnknownType():
@@ -228,7 +233,7 @@ def _of_length(values: pa.BinaryArray, length: int) -> pa.BinaryArray:
     return values.take(arrays.numbers(np.arange(len(values)), missing=wrong)) if wrong.any() else values
 
 
-def _decimals(values: pa.BinaryArray, precision: int, scale: int) -> pa.Array:
+def _decimals(values: pa.BinaryArray, precision: int, scale: int, is_partition: bool) -> pa.Array:
     offsets, data = to_arrays(values)
     lengths = np.diff(offsets)
     valid: Mask = arrays.to_mask(values.is_valid()) & (lengths > 0) & (lengths <= _DECIMAL_BYTES)
@@ -239,7 +244,7 @@ def _decimals(values: pa.BinaryArray, precision: int, scale: int) -> pa.Array:
         numbers = gather(data, offsets[:-1][chosen], int(length))
         rows[chosen, _DECIMAL_BYTES - length :] = numbers
         rows[chosen, : _DECIMAL_BYTES - length] = np.where(numbers[:, :1] & 0x80, 0xFF, 0)
-    valid &= _within(rows, precision)
+    valid &= minimal_lengths(rows) <= decimal_size(precision) if is_partition else _within(rows, precision)
     rows[~valid] = 0
     high, low = rows.view(">u8").astype("<u8").T
     buffers = [validity(valid), pa.py_buffer(np.column_stack([low, high]))]

@@ -132,7 +132,7 @@ def _truncate_sql(source: PrimitiveType, value: str, width: int) -> str:
             unit = f"CAST('{width}E-{scale}' AS DECIMAL(38, {scale}))"
             return f"try_subtract({value}, pmod({value}, {unit}))"
         case _:
-            # Next to the least value the result is out of range; the writer says so, naming the value.
+            # Next to the least value the result is out of range: null keeps such rows together as well.
             return f"try_subtract({value}, pmod({value}, CAST({width} AS {_integer_name(source)})))"
 
 

@@ -83,6 +83,23 @@ def signed_big_endian(value: int) -> bytes:
     return value.to_bytes(length, "big", signed=True)
 
 
+def decimal_size(precision: int) -> int:
+    """The fewest bytes that hold every unscaled value of that many digits."""
+    return int(10**precision - 1).bit_length() // 8 + 1
+
+
+def partition_to_bytes(iceberg_type: PrimitiveType, value: Any) -> bytes:
+    """As `to_bytes`, for a partition value, in which a decimal may have a digit more than its type.
+
+    That is what truncating the least values gives; manifests have bytes of a fixed number for it, which must do.
+    """
+    if isinstance(iceberg_type, DecimalType) and isinstance(value, Decimal):
+        data = signed_big_endian(decimal_to_unscaled(value, iceberg_type.scale))
+        if len(data) <= decimal_size(iceberg_type.precision):
+            return data
+    return to_bytes(iceberg_type, value)
+
+
 def to_bytes(iceberg_type: PrimitiveType, value: Any) -> bytes:
     """The binary single-value form of an internal value (Spec: Appendix D).
 

@@ -358,19 +358,37 @@ FIT = st.integers(-(2**60), 2**60)
 def test_pt3_transforms_of_columns_are_those_of_values(
     data: st.DataObject, transform: Transform, t: PrimitiveType
 ) -> None:
-    """A transformed column is the transform of each value, slices included."""
+    """A transformed column is the transform of each value, slices included; the least values are always among them."""
     if not transform.can_transform(t):
         return
     some = VALUES[t]
-    if isinstance(t, (IntegerType, LongType)):
-        some = st.integers(t.min + 10, t.max)
-    elif some is LONG:
+    if not isinstance(t, LongType) and some is LONG:
         some = FIT
-    found = data.draw(st.lists(st.one_of(st.none(), some), max_size=15))
+    found = data.draw(st.lists(st.one_of(st.none(), some), max_size=15)) + least_values(t)
     result = transform.result_type(t)
     whole = to_array(t, found)
     for array, expected in ((whole, found), (whole.slice(1), found[1:])):
-        assert from_array(result, apply_transform(transform, t, array)) == [transform.apply(t, v) for v in expected]
+        assert from_array(result, apply_transform(transform, t, array)) == [
+            wrapped(result, transform.apply(t, v)) for v in expected
+        ]
+
+
+def least_values(t: PrimitiveType) -> list[Any]:
+    """The values next to the least of a type whose truncation leaves the type's range."""
+    match t:
+        case IntegerType() | LongType():
+            return [t.min, t.min + 1, t.max]
+        case DecimalType(precision=precision, scale=scale):
+            return [single_value.unscaled_to_decimal(1 - 10**precision + i, scale) for i in range(2)]
+        case _:
+            return []
+
+
+def wrapped(t: PrimitiveType, value: Any) -> Any:
+    """What is below the range of int or long as Java has it, at the other end."""
+    if value is None or not isinstance(t, (IntegerType, LongType)):
+        return value
+    return (value - t.min) % (t.max - t.min + 1) + t.min
 
 
 @QUICK

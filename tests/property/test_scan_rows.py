@@ -55,13 +55,14 @@ DECIMALS = [
     Decimal("4.99"),
     Decimal("9999999999.99"),
     Decimal("-9999999999.00"),
+    Decimal("-9999999999.99"),
 ]
 TIMES = [None, dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(2024, 1, 1), dt.datetime(2024, 6, 30, 12, 30)]
 
 rows = st.lists(
     st.fixed_dictionaries(
         {
-            "id": st.integers(-20, 20),
+            "id": st.one_of(st.integers(-20, 20), st.sampled_from([-(2**63), 2**63 - 1])),
             "x": st.sampled_from(XS),
             "s": st.sampled_from(STRINGS),
             "d": st.sampled_from(DATES),

@@ -142,14 +142,31 @@ def test_pt3_transforms_not_defined_for_a_type_are_refused(transform: Transform,
     "transform, t, value, message",
     [
         (HourTransform(), TimestampType(), 2**63 - 1, "hour gives 2562047788, .* outside of the range of int"),
-        (TruncateTransform(10), IntegerType(), -(2**31), r"truncate\[10\] of -2147483648 is below the range of int"),
-        (TruncateTransform(10), LongType(), -(2**63), "-9223372036854775808 is below the range of long"),
-        (TruncateTransform(10), DecimalType(3, 2), Decimal("-9.99"), r"-9.99 is below the range of decimal\(3, 2\)"),
+        (
+            TruncateTransform(70),
+            DecimalType(2, 1),
+            Decimal("-9.9"),
+            r"truncate\[70\] of -9.9 is below the range of decimal\(2, 1\), and manifests have 1 bytes",
+        ),
     ],
 )
 def test_pt5_results_out_of_range_are_refused(transform: Transform, t: PrimitiveType, value: Any, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         applied(transform, t, value)
+
+
+@pytest.mark.parametrize(
+    "t, value, expected",
+    [
+        (IntegerType(), -(2**31), 2**31 - 2),
+        (LongType(), -(2**63), 2**63 - 2),
+        (DecimalType(3, 2), Decimal("-9.99"), Decimal("-10.00")),
+        (DecimalType(38, 0), Decimal("-" + "9" * 38), Decimal("-1" + "0" * 38)),
+    ],
+)
+def test_pt5_the_least_values_wrap_around_as_in_java(t: PrimitiveType, value: Any, expected: Any) -> None:
+    """Integers come in again at the other end of their range; a decimal gets a digit more than its type has."""
+    assert applied(TruncateTransform(10), t, value, None) == [expected, None]
 
 
 @pytest.mark.parametrize(
