@@ -24,7 +24,7 @@ from icecore.engine.sql_files import query
 from icecore.engine.state import TableState
 from icecore.projections import duck
 from icecore.projections.deletes import DeleteKinds, delete_pairs_between, live_deletes
-from icecore.projections.entry_table import EntryTable
+from icecore.projections.entry_table import ScannedEntries
 from icecore.projections.planner import Planner
 from icecore.projections.predicate import plan_predicate
 
@@ -91,7 +91,7 @@ class ChangesSince:
         `base` are the data files that may have rows of it at the base: a delete of one other file is of no concern.
         """
 
-        def run(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> pa.Table:
+        def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             # Metrics of delete files say nothing of the other columns of the rows that they delete.
             columns = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
             predicate = plan_predicate(bound, self.state.metadata.specs, schema, columns)
@@ -119,7 +119,7 @@ class ChangesSince:
         data = [m for m in listed if m.manifest.content is ManifestContent.DATA and m.manifest.has_live_files]
         unpartitioned = [s.spec_id for s in self.state.metadata.partition_specs if s.is_unpartitioned]
 
-        def run(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> pa.Table:
+        def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             register(connection, "files_of_interest", pa.table({"file_path": pa.array(list(paths), pa.string())}))
             which = "e.content = 1" if ignore_equality_deletes else "TRUE"
             sql = query(CONFLICTS, "deletes_and_their_files").format(entries=table.name, which=which)
@@ -134,7 +134,7 @@ class ChangesSince:
         return self._files(self._ask(run, [*data, *self._manifests_of(ManifestContent.DELETES)]))
 
     def _by_filter(self, name: str, bound: Expression, schema: Schema) -> list[ChangedFile]:
-        def run(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> pa.Table:
+        def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             predicate = plan_predicate(bound, self.state.metadata.specs, schema, table.columns)
             sql = query(CONFLICTS, name).format(entries=table.name, where=predicate.where_sql)
             return duck.arrow(connection, sql, predicate.parameters_of(predicate.where_sql))
@@ -145,7 +145,7 @@ class ChangesSince:
         if not paths:
             return []
 
-        def run(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> pa.Table:
+        def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             register(connection, "files_of_interest", pa.table({"file_path": pa.array(list(paths), pa.string())}))
             return duck.arrow(connection, query(CONFLICTS, name).format(entries=table.name))
 
@@ -155,7 +155,7 @@ class ChangesSince:
         if not manifests:
             return pa.table({"file_path": pa.array([], pa.string())})
 
-        def with_snapshots(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> pa.Table:
+        def with_snapshots(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             ids = pa.array([s.snapshot_id for s in self.snapshots], pa.int64())
             replaces = pa.array([s.operation == Operation.REPLACE for s in self.snapshots], pa.bool_())
             register(connection, "new_snapshots", pa.table({"snapshot_id": ids, "replaces": replaces}))

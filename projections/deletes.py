@@ -6,7 +6,7 @@ be left out where the bounds of one of its columns exclude the data file's (Spec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import duckdb
@@ -93,16 +93,14 @@ class DeleteEntries:
     columns: Mapping[str, str]
 
     @classmethod
-    def of(
-        cls, connection: duckdb.DuckDBPyConnection, deletes: Scope, data: Scope, order: Callable[[pa.Table], pa.Table]
-    ) -> DeleteEntries:
-        """Those of `deletes`, in an order, for the data files of another scope."""
+    def of(cls, connection: duckdb.DuckDBPyConnection, deletes: Scope, data: Scope) -> DeleteEntries:
+        """Those of `deletes`, in the order of its manifests, for the data files of another scope."""
         kinds = DeleteKinds.of_query(connection, deletes.relation(_OF_DELETES))
         known = {**deletes.columns(), **data.columns()}
         columns = {c: known[c] for c in _equality_columns(kinds) if c in known}
         paths = {c: known[c] for c, _ in _PATH_BOUNDS if c in known}
         names = dict.fromkeys((*_OF_DELETES, *_OF_FILES, *columns, *paths))
-        found = order(duck.arrow(connection, live_deletes(deletes.relation(names), paths)))
+        found = deletes.in_list_order(duck.arrow(connection, live_deletes(deletes.relation(names), paths)))
         seen = [n for n in found.column_names if n in _OF_DELETES or n not in ("m", *_OF_FILES)]
         entries = numbered(found.select(seen))
         return cls(kinds, found.select(_OF_FILES), entries, {**columns, **paths})

@@ -1,4 +1,4 @@
-"""Which loaded entries a scan looks into, as SQL."""
+"""Which loaded entries a scan looks into, as SQL, and which manifest each of them is of."""
 
 from __future__ import annotations
 
@@ -11,52 +11,76 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
+from icecore.engine.errors import StorageError
 from icecore.engine.formats import arrays
+from icecore.engine.manifest_changes import ListedManifest
 from icecore.projections.entry_typing import EntryTyping
 from icecore.projections.segment_files import NUMBER_BITS, Segment
 
 Numbers = npt.NDArray[np.int64]
 
 
+class StrayEntriesError(StorageError):
+    """Loaded entries are not those of the manifests that a scan looks into; to load them anew mends it."""
+
+
 @frozen(eq=False)
 class Scope:
     """Manifests by number: in each segment those that a scan looks into, as a condition on `m`; empty means all.
 
-    `first_row_ids` are those that the snapshot's list gives the manifests, in the order of `numbers`, null where none
-    is given. `complete` is whether all the manifests that were asked for are loaded.
+    `manifests` are all that were asked for; `numbers` has what `m` is in the entries of those that are loaded,
+    ascending, and `places` where these are among `manifests`. Both are of one look-up, so that a number can't stand for
+    another manifest here than in the entries.
     """
 
     parts: tuple[tuple[Segment, str], ...]
     typing: EntryTyping
+    manifests: Sequence[ListedManifest]
     numbers: Numbers
-    first_row_ids: pa.Array
-    complete: bool
+    places: Numbers
 
     @classmethod
     def of(
         cls,
         segments: Iterable[Segment],
         typing: EntryTyping,
-        numbers: Numbers,
-        first_row_ids: Sequence[int | None],
-        asked: int,
+        manifests: Sequence[ListedManifest],
+        numbers: Sequence[int | None],
     ) -> Scope:
-        order = np.argsort(numbers, kind="stable")
-        ordered = numbers[order]
-        parts = []
+        """`numbers` has that of each manifest, None where it is not loaded.
+
+        Raises StrayEntriesError where a number is of none of the segments.
+        """
+        loaded = np.array([i for i, n in enumerate(numbers) if n is not None], np.int64)
+        known = np.array([n for n in numbers if n is not None], np.int64)
+        order = np.argsort(known, kind="stable")
+        ordered, places = known[order], loaded[order]
+        parts, found = [], 0
         for segment in segments:
             inside = ordered[(ordered >> NUMBER_BITS) == segment.number] - segment.offset
             if len(inside):
                 parts.append((segment, _condition(np.unique(inside), len(segment.info.manifests))))
-        ids = arrays.optional_numbers(first_row_ids).take(arrays.numbers(order))
-        return cls(tuple(parts), typing, ordered, ids, len(numbers) == asked)
+                found += len(inside)
+        if found < len(ordered):
+            raise StrayEntriesError(f"{len(ordered) - found} of {len(ordered)} manifests are of no segment")
+        return cls(tuple(parts), typing, manifests, ordered, places)
 
     @classmethod
     def nothing(cls, segments: Sequence[Segment], typing: EntryTyping) -> Scope:
         """No manifests at all, with the columns of some segment, which must be."""
         none = np.array([], np.int64)
         some = next(s for s in segments if s.info.columns)
-        return cls(((some, "FALSE"),), typing, none, arrays.numbers([]), True)
+        return cls(((some, "FALSE"),), typing, (), none, none)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all the manifests that were asked for are loaded."""
+        return len(self.numbers) == len(self.manifests)
+
+    @cached_property
+    def first_row_ids(self) -> pa.Array:
+        """Those that the list gives the manifests, in the order of `numbers`, null where none is given."""
+        return arrays.optional_numbers([self.manifests[i].manifest.first_row_id for i in self.places.tolist()])
 
     @property
     def spec_ids(self) -> frozenset[int]:
@@ -83,11 +107,57 @@ class Scope:
             selects.append(f"SELECT {read} FROM {segment.entries}" + (f" WHERE {condition}" if condition else ""))
         return f"({' UNION ALL '.join(selects)})"
 
+    def found(self, numbers: pa.ChunkedArray) -> Numbers:
+        """Where what `m` is in some entries is among `numbers`.
+
+        Raises StrayEntriesError, which names the manifest where it is known, where entries are of none of these.
+        """
+        wanted = arrays.to_numbers(numbers)
+        at: Numbers = np.searchsorted(self.numbers, wanted)
+        if len(wanted) and not (len(self.numbers) and (self.numbers.take(at, mode="clip") == wanted).all()):
+            strange = wanted[~np.isin(wanted, self.numbers)]
+            raise StrayEntriesError(
+                f"{len(strange)} of {len(wanted)} entries must be of {len(self.numbers)} manifests, "
+                f"found one of {self._name_of(int(strange[0]))}"
+            )
+        return at
+
+    def _name_of(self, number: int) -> str:
+        keys = [s.info.manifests for s, _ in self.parts if s.number == number >> NUMBER_BITS]
+        place = number & (1 << NUMBER_BITS) - 1
+        return keys[0][place] if keys and place < len(keys[0]) else f"a manifest that is not known, number {number}"
+
+    def places_of(self, numbers: pa.ChunkedArray) -> Numbers:
+        """The places among `manifests` that what `m` is in some entries stands for. Raises StrayEntriesError."""
+        return self.places[self.found(numbers)]
+
+    def numbers_at(self, places: pa.ChunkedArray) -> pa.Array:
+        """What `m` is in the entries of the manifests at some places, which are loaded."""
+        by_place = np.zeros(len(self.manifests), np.int64)
+        by_place[self.places] = self.numbers
+        return arrays.numbers(by_place[arrays.to_numbers(places)])
+
+    def in_list_order(self, files: pa.Table) -> pa.Table:
+        """Files, which have `m` and `ordinal`, in the order of `manifests`, with their places there for `m`.
+
+        What order entries are loaded and merged in depends on what was asked before, and must not show: a limit takes
+        the first rows of a plan. Raises StrayEntriesError.
+        """
+        places = self.places_of(files["m"])
+        files = files.set_column(files.schema.get_field_index("m"), "m", arrays.numbers(places))
+        if files.num_rows < 2:
+            return files
+        ordinals = arrays.to_numbers(files["ordinal"])
+        keys = places * (int(ordinals.max()) + 1) + ordinals
+        if (keys[:-1] <= keys[1:]).all():
+            return files
+        return files.take(arrays.numbers(np.argsort(keys, kind="stable")))
+
     def row_ids(self, manifests: pa.ChunkedArray, own: pa.ChunkedArray, offsets: pa.ChunkedArray) -> pa.ChunkedArray:
         """First row ids of files: their own, or else what they take from their manifests'."""
         if self.first_row_ids.null_count == len(self.first_row_ids):
             return own
-        places = np.searchsorted(self.numbers, arrays.to_numbers(manifests))
+        places = self.found(manifests)
         return pc.coalesce(own, pc.add(self.first_row_ids.take(arrays.numbers(places)), offsets))
 
     def to_arrow(self) -> pa.Table:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-from attrs import define, field
+from attrs import define, field, frozen
 
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.schema import Schema
 from icecore.projections.entry_scope import Scope
 from icecore.projections.entry_typing import EntryTyping
 from icecore.projections.segment_files import NUMBER_BITS, Segment, SegmentFolder
-
-KEY_PARTS = 4
 
 
 def manifest_key(listed: ListedManifest) -> str:
@@ -50,11 +47,6 @@ class EntryTable:
     def schema(self) -> Schema:
         return self.typing.schema
 
-    @property
-    def numbers(self) -> dict[str, int]:
-        """The numbers of the loaded manifests by path, as `m` has them."""
-        return {key.rsplit("|", KEY_PARTS)[0]: number for key, number in self.where.items()}
-
     def changed(self) -> None:
         """Brings what follows from the segments up to date; a manifest of several is taken from the first."""
         self.version += 1
@@ -78,9 +70,26 @@ class EntryTable:
 
     def scope(self, manifests: Sequence[ListedManifest]) -> Scope:
         """Where these manifests are; those that are not loaded are not in it."""
-        found = [(n, m.manifest.first_row_id) for m in manifests if (n := self.where.get(manifest_key(m))) is not None]
-        numbers = np.array([n for n, _ in found], np.int64)
+        found = [self.where.get(manifest_key(m)) for m in manifests]
+        scope = Scope.of(self.segments, self.typing, manifests, found)
         for segment in self.segments:
-            inside = numbers[(numbers >> NUMBER_BITS) == segment.number] - segment.offset
+            inside = scope.numbers[(scope.numbers >> NUMBER_BITS) == segment.number] - segment.offset
             segment.looked_for.update(inside.tolist())
-        return Scope.of(self.segments, self.typing, numbers, [first for _, first in found], len(manifests))
+        return scope
+
+
+@frozen(eq=False)
+class ScannedEntries:
+    """The entries of a scope as a view in DuckDB: its name, and its columns with their DuckDB types.
+
+    The view may hold entries of other manifests too: `scan_manifests` has the numbers of those that count.
+    """
+
+    name: str
+    columns: Mapping[str, str]
+    scope: Scope
+
+    @property
+    def schema(self) -> Schema:
+        """All fields that the entries are typed by."""
+        return self.scope.typing.schema

@@ -139,5 +139,5 @@ def explain(
     with duck.recording() as statements:
         planned = planner.plan_manifests(state, listed, bound, schema, entries)
     live = [m for m in listed if m.manifest.content is ManifestContent.DATA and m.manifest.has_live_files]
-    found = planner.over_manifests(state, live, lambda con, table: explained_files(con, table, live, planned, entries))
+    found = planner.over_manifests(state, live, lambda con, table: explained_files(con, table, planned, entries))
     return Explanation(bound, planned.counts, tuple(statements), found)

@@ -33,7 +33,7 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.sql_files import query, quote
 from icecore.projections import duck
-from icecore.projections.entry_table import EntryTable
+from icecore.projections.entry_table import ScannedEntries
 from icecore.projections.entry_typing import METRIC_PREFIXES
 from icecore.projections.explain_text import known_metrics, known_summary
 from icecore.projections.live_files import partition_paths
@@ -132,21 +132,18 @@ class ExplainedFiles:
 
 def explained_files(
     connection: duckdb.DuckDBPyConnection,
-    table: EntryTable,
-    live: Sequence[ListedManifest],
+    table: ScannedEntries,
     planned: PlannedFiles,
     entries: str,
 ) -> ExplainedFiles | None:
-    """The data files of the manifests, whose entries are loaded; None where there are none."""
+    """The data files of the manifests that are scanned; None where there are none."""
+    live = table.scope.manifests
     if not table.columns or not live:
         return None
     metadata, schema, bound = planned.state.metadata, planned.schema, planned.bound
     leaves = predicates(bound)
     rows = _rows(connection, table, planned, leaves, entries)
-    numbers = table.numbers
-    known = np.array([numbers[m.manifest.manifest_path] for m in live], np.int64)
-    order = np.argsort(known, kind="stable")
-    places = order[np.searchsorted(known[order], arrays.to_numbers(rows["m"]))]
+    places = table.scope.places_of(rows["m"])
     # Manifests of which the summaries say the same are alike.
     flags = leaves_in_manifests(connection, live, leaves, metadata.specs, schema, table.schema)
     different = {f: i for i, f in enumerate(dict.fromkeys(flags))}
@@ -258,7 +255,7 @@ def blame(e: Expression, might: Mapping[Predicate, bool]) -> tuple[Predicate, ..
 
 def _rows(
     connection: duckdb.DuckDBPyConnection,
-    table: EntryTable,
+    table: ScannedEntries,
     planned: PlannedFiles,
     leaves: Sequence[Predicate],
     entries: str,

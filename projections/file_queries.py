@@ -74,9 +74,10 @@ def data_files(
 def columns_of_files(
     connection: duckdb.DuckDBPyConnection, scope: Scope, files: pa.Table, names: Collection[str]
 ) -> pa.Table:
-    """Columns of the wide entries of planned files, in the order of these."""
+    """Columns of the wide entries of planned files, which have the places of their manifests, in the order of these."""
     places = arrays.numbers(range(files.num_rows))
-    with duck.registered(connection, "planned_files", files.select(["m", "ordinal"]).append_column("place", places)):
+    wanted = pa.table({"m": scope.numbers_at(files["m"]), "ordinal": files["ordinal"], "place": places})
+    with duck.registered(connection, "planned_files", wanted):
         relation = scope.relation(dict.fromkeys(("ordinal", *names)))
         return _arrow(
             connection, query(FILES, "columns_of_files").format(entries=relation, columns=_selected(names)), {}

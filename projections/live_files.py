@@ -13,8 +13,7 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.sql_files import query
 from icecore.engine.state import TableState
 from icecore.projections import duck
-from icecore.projections.entry_table import EntryTable
-from icecore.projections.file_order import ListOrder
+from icecore.projections.entry_table import ScannedEntries
 from icecore.projections.planner import Planner
 
 FILES = "plan/files.sql"
@@ -44,13 +43,12 @@ def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -
     """
     if snapshot is None:
         return LIVE_FILES.empty_table()
-    listed = planner.list_manifests(state, snapshot)
 
-    def run(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> pa.Table:
+    def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
         if not table.columns:
             return LIVE_FILES.empty_table()
         sql = query(FILES, "live_files").format(entries=table.name)
-        files = ListOrder.of(listed, table.numbers).sorted(duck.arrow(connection, sql))
+        files = table.scope.in_list_order(duck.arrow(connection, sql))
         content = pa.chunked_array([pa.array(_CONTENTS)]).take(files["content"])
         files = files.set_column(files.schema.get_field_index("content"), "content", content)
         partition = partition_paths(connection, table, state.metadata, files["partition_key"])
@@ -60,7 +58,7 @@ def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -
 
 
 def partition_paths(
-    connection: duckdb.DuckDBPyConnection, table: EntryTable, metadata: TableMetadata, keys: pa.ChunkedArray
+    connection: duckdb.DuckDBPyConnection, table: ScannedEntries, metadata: TableMetadata, keys: pa.ChunkedArray
 ) -> pa.ChunkedArray:
     """The partitions of live entries as paths, by their keys; each is decoded once, however many files it has."""
     rows = duck.arrow(connection, query(FILES, "live_partitions").format(entries=table.name))

@@ -27,8 +27,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
-from icecore.projections.delete_pairs import DeletePairs
-from icecore.projections.entry_table import EntryTable
+from icecore.projections.delete_pairs import DeletePairs, Rows
 from icecore.projections.partition_key import partition_of_key
 from icecore.projections.planner import PlannedFiles, Planner
 from icecore.projections.segment_files import SEGMENT_VERSION
@@ -138,8 +137,8 @@ class _Refresh:
         again = [m for m in data if known.get(_part(m), -1) in touched or _part(m) not in known]
         evaluated = {_part(m) for m in again}
         reused = {part: number for part, number in known.items() if part not in evaluated}
-        fresh, places = self._evaluate(again, delete_manifests)
-        kept = self._merged(key, old, reused, again, fresh, places, deletes)
+        fresh, of_fresh = self._evaluate(again, delete_manifests)
+        kept = self._merged(key, old, reused, again, fresh, of_fresh, deletes)
         planned = self._planned(listed, kept, fresh)
         total = len(data) + len(delete_manifests)
         return Refreshed(planned, kept, len(again) + read, total - len(again) - read)
@@ -167,18 +166,12 @@ class _Refresh:
 
     def _evaluate(
         self, data: Sequence[ListedManifest], deletes: Sequence[ListedManifest]
-    ) -> tuple[PlannedFiles, dict[str, int]]:
-        """The plan over some data manifests, and the numbers by path that `m` of its files has."""
+    ) -> tuple[PlannedFiles, Sequence[ListedManifest]]:
+        """The plan over some data manifests, and those that `m` of its files has the places of."""
         # A delete applies to no file that is newer, so a manifest of deletes that is older than all these is left out.
         oldest = min((m.manifest.min_sequence_number for m in data), default=0)
         relevant = [m for m in deletes if m.manifest.sequence_number >= oldest] if data else []
-
-        def run(_: Any, table: EntryTable) -> tuple[PlannedFiles, dict[str, int]]:
-            planned = self.planner.plan_manifests(self.state, (*data, *relevant), self.bound, self.schema)
-            return planned, dict(table.numbers)
-
-        # Both at once: numbers hold only until the entries are typed anew.
-        return self.planner.over_manifests(self.state, (), run)
+        return self.planner.plan_with_manifests(self.state, (*data, *relevant), self.bound, self.schema)
 
     def _merged(
         self,
@@ -187,7 +180,7 @@ class _Refresh:
         reused: Mapping[tuple[str, int | None], int],
         again: Sequence[ListedManifest],
         fresh: PlannedFiles,
-        found: Mapping[str, int],
+        of_fresh: Sequence[ListedManifest],
         deletes: pa.Table,
     ) -> Kept:
         """What is kept of the old plan and the results of the manifests that were evaluated, under common numbers."""
@@ -198,9 +191,8 @@ class _Refresh:
             rows = np.flatnonzero(np.isin(arrays.to_numbers(old.files["m"]), list(reused.values())))
             results.append((old.files.take(arrays.numbers(rows)), old.delete_files, old.pairs.of_files(rows)))
         if fresh.files.num_rows:
-            by_path = {m.manifest.manifest_path: numbers[_part(m)] for m in again}
-            places = {n: by_path[path] for path, n in found.items() if path in by_path}
-            files = self._with_partitions(_renumbered(fresh.files, places))
+            by_place = np.array([numbers[_part(m)] for m in of_fresh], np.int64)
+            files = self._with_partitions(_renumbered(fresh.files, by_place))
             results.append((files, fresh.deletes, fresh.pairs))
         return Kept(key, {**reused, **numbers}, *_together(results), deletes)
 
@@ -292,10 +284,9 @@ def _rows(tables: Sequence[pa.Table]) -> int:
     return sum(t.num_rows for t in tables)
 
 
-def _renumbered(files: pa.Table, numbers: Mapping[int, int]) -> pa.Table:
-    index = files.schema.get_field_index("m")
-    values = [numbers[n] for n in files["m"].to_pylist()]
-    return files.set_column(index, pa.field("m", pa.int64()), pa.array(values, pa.int64()))
+def _renumbered(files: pa.Table, by_place: Rows) -> pa.Table:
+    numbers = by_place[arrays.to_numbers(files["m"])]
+    return files.set_column(files.schema.get_field_index("m"), "m", arrays.numbers(numbers))
 
 
 def _concat(tables: Sequence[pa.Table]) -> pa.Table:

@@ -43,7 +43,7 @@ from icecore.engine.sql_files import query, quote
 from icecore.engine.state import TableState, metadata_folder
 from icecore.engine.storage import Storage
 from icecore.projections import duck
-from icecore.projections.entry_table import EntryTable
+from icecore.projections.entry_table import ScannedEntries
 from icecore.projections.planner import Planner
 
 PARTITION_ID, DV_COUNT_ID = 1, 13
@@ -172,7 +172,9 @@ def read_partition_stats(file: PartitionStatisticsFile, metadata: TableMetadata,
     return pa.Table.from_batches(list(batches), schema_to_arrow(schema, with_ids=False))
 
 
-def counted_partitions(connection: duckdb.DuckDBPyConnection, table: EntryTable, metadata: TableMetadata) -> pa.Table:
+def counted_partitions(
+    connection: duckdb.DuckDBPyConnection, table: ScannedEntries, metadata: TableMetadata
+) -> pa.Table:
     """What is counted of each partition (see `sql/projections/partition_stats.sql`); nothing where nothing is."""
     if not table.columns:
         return pa.table({})

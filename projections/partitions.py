@@ -11,7 +11,7 @@ from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
-from icecore.projections.entry_table import EntryTable
+from icecore.projections.entry_table import ScannedEntries
 from icecore.projections.partition_stats import counted_partitions, partition_column, partition_stats_schema
 from icecore.projections.planner import Planner
 
@@ -47,7 +47,7 @@ def partitions(
     if snapshot is None:
         return wanted.empty_table()
 
-    def run(connection: duckdb.DuckDBPyConnection, table: EntryTable) -> pa.Table:
+    def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
         return counted_partitions(connection, table, metadata)
 
     rows = planner.over_entries(state, snapshot, run)

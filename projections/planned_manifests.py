@@ -10,7 +10,6 @@ from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.projections.entry_scope import Scope
 from icecore.projections.entry_table import EntryTable
-from icecore.projections.file_order import ListOrder
 
 
 @define
@@ -21,7 +20,6 @@ class PlannedManifests:
     data: tuple[ListedManifest, ...]
     deletes: tuple[ListedManifest, ...]
     scopes: tuple[EntryTable, int, Scope, Scope] | None = None
-    orders: tuple[EntryTable, int, ListOrder, ListOrder] | None = None
 
     @classmethod
     def of(cls, listed: Sequence[ListedManifest]) -> PlannedManifests:
@@ -36,15 +34,6 @@ class PlannedManifests:
         if known is None or known[0] is not table or known[1] != table.version:
             known = (table, table.version, table.scope(self.data), table.scope(self.deletes))
             self.scopes = known
-        return known[2:]
-
-    def orders_in(self, table: EntryTable) -> tuple[ListOrder, ListOrder]:
-        """The orders of data files and of delete files, whose entries are loaded."""
-        known = self.orders
-        if known is None or known[0] is not table or known[1] != table.version:
-            numbers = table.numbers
-            known = (table, table.version, ListOrder.of(self.data, numbers), ListOrder.of(self.deletes, numbers))
-            self.orders = known
         return known[2:]
 
     def totals(self, *, added_only: bool) -> tuple[int, int] | None:

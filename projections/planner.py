@@ -34,9 +34,8 @@ from icecore.projections import duck
 from icecore.projections.delete_pairs import DeletePairs
 from icecore.projections.deletes import DeleteEntries
 from icecore.projections.entry_scope import Scope
-from icecore.projections.entry_table import EntryTable
+from icecore.projections.entry_table import EntryTable, ScannedEntries
 from icecore.projections.entry_tables import EntryTables
-from icecore.projections.file_order import ListOrder
 from icecore.projections.file_queries import (
     columns_of_files,
     count_files,
@@ -129,8 +128,14 @@ class Planner:
 
         `entries` is a condition in SQL over the entries `e`, without parameters, that a data file has to satisfy too.
         """
-        started = time.perf_counter()
-        return self._trusting(state, lambda: self._plan(state, listed, bound, schema, entries, started))
+        return self._trusting(state, lambda: self._plan(state, listed, bound, schema, entries)[0])
+
+    def plan_with_manifests(
+        self, state: TableState, listed: Sequence[ListedManifest], bound: Expression, schema: Schema
+    ) -> tuple[PlannedFiles, Sequence[ListedManifest]]:
+        """As `plan_manifests`, with the data manifests that `m` of the files has the places of."""
+        planned, scope = self._trusting(state, lambda: self._plan(state, listed, bound, schema))
+        return planned, scope.manifests
 
     def plan_with_columns(
         self,
@@ -144,11 +149,9 @@ class Planner:
         """As `plan_manifests`, with those of the named columns that the wide entries have, in the order of `files`."""
 
         def look() -> tuple[PlannedFiles, pa.Table]:
-            planned = self.plan_manifests(state, listed, bound, schema, entries)
+            planned, scope = self._plan(state, listed, bound, schema, entries)
             if not planned.files.num_rows:
                 return planned, pa.table({})
-            table = self._table(state)
-            scope = table.scope(self._manifests.of(listed, PlannedManifests.of).data)
             names = [n for n in columns if n in scope.columns()]
             return planned, columns_of_files(self._tables.connection, scope, planned.files, names)
 
@@ -158,7 +161,7 @@ class Planner:
         self,
         state: TableState,
         snapshot: Snapshot,
-        run: Callable[[duckdb.DuckDBPyConnection, EntryTable], Found],
+        run: Callable[[duckdb.DuckDBPyConnection, ScannedEntries], Found],
     ) -> Found:
         """What `run` finds in all entries of a snapshot, deleted ones too: `scan_manifests` has its manifests.
 
@@ -170,7 +173,7 @@ class Planner:
         self,
         state: TableState,
         listed: Sequence[ListedManifest],
-        run: Callable[[duckdb.DuckDBPyConnection, EntryTable], Found],
+        run: Callable[[duckdb.DuckDBPyConnection, ScannedEntries], Found],
     ) -> Found:
         """As `over_entries`, for any manifests of the table."""
 
@@ -186,7 +189,7 @@ class Planner:
                 columns = [c for c in table.columns if c != "m"]
                 entries = (scope if scope.parts else Scope.nothing(table.segments, table.typing)).relation(columns)
                 duck.rows(connection, view.format(name=table.name, entries=entries))
-            return run(connection, table)
+            return run(connection, ScannedEntries(table.name, table.columns, scope))
 
         return self._trusting(state, look)
 
@@ -209,9 +212,10 @@ class Planner:
         listed: Sequence[ListedManifest],
         bound: Expression,
         schema: Schema,
-        entries: str,
-        started: float,
-    ) -> PlannedFiles:
+        entries: str = "TRUE",
+    ) -> tuple[PlannedFiles, Scope]:
+        """The plan, and the scope of its data files: `m` of these is the place of their manifest there."""
+        started = time.perf_counter()
         table = self._table(state)
         manifests = self._manifests.of(listed, PlannedManifests.of)
         data, deletes = self._scopes(state, table, manifests, bound, schema)
@@ -220,10 +224,9 @@ class Planner:
             metadata = state.metadata
             predicate = plan_predicate(bound, metadata.specs, schema, data.columns(), data.spec_ids)
             connection = self._tables.connection
-            of_data, of_deletes = manifests.orders_in(table)
-            known = self._delete_entries(deletes, data, of_deletes) if deletes.parts else None
+            known = self._delete_entries(deletes, data) if deletes.parts else None
             metrics = () if known is None else known.metrics()
-            files = of_data.sorted(data_files(connection, data, predicate, entries, metrics))
+            files = data.in_list_order(data_files(connection, data, predicate, entries, metrics))
             if known is not None and files.num_rows:
                 unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
                 deleting, pairs = known.files, known.pairs(connection, files, unpartitioned)
@@ -233,12 +236,10 @@ class Planner:
             return self._trusting(state, lambda: self._counts(planned, manifests, entries))
 
         seconds = time.perf_counter() - started
-        return PlannedFiles(state, schema, bound, files, deleting, pairs, seconds, count)
+        return PlannedFiles(state, schema, bound, files, deleting, pairs, seconds, count), data
 
-    def _delete_entries(self, deletes: Scope, data: Scope, order: ListOrder) -> DeleteEntries:
-        made = self._deletes.of(
-            deletes, lambda _: DeleteEntries.of(self._tables.connection, deletes, data, order.sorted)
-        )
+    def _delete_entries(self, deletes: Scope, data: Scope) -> DeleteEntries:
+        made = self._deletes.of(deletes, lambda _: DeleteEntries.of(self._tables.connection, deletes, data))
         if made.entries.num_rows > KEPT_DELETES:
             self._deletes.clear()
         return made

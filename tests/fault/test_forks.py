@@ -21,6 +21,7 @@ from icecore.engine.forks import Lock
 from icecore.engine.log.reader import EventReader
 from icecore.engine.many import uncollected
 from icecore.engine.row_filter import connection
+from icecore.projections.entry_scope import Scope
 from icecore.projections.planner import PlannedFiles, Planner
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +100,7 @@ def test_a_fork_while_a_thread_plans(tmp_path: Path, monkeypatch: pytest.MonkeyP
     real = Planner._plan
     held, done = threading.Event(), threading.Event()
 
-    def plan(*args: Any) -> PlannedFiles:
+    def plan(*args: Any) -> tuple[PlannedFiles, Scope]:
         if threading.current_thread() is thread:
             held.set()
             done.wait(60)
