@@ -169,17 +169,21 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         *,
         actor: str | None = None,
         kind: str | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         after: int | None = None,
         up_to: int | None = None,
         limit: int | None = None,
     ) -> pa.Table:
         """The events as a table, oldest first: who did what, when and why. `limit` keeps the newest.
 
-        `identifier` is that of a table or a view. Raises NoSuchTableError.
+        `identifier` is that of a table or a view; `since` and `until` are times (see `moments`), both included. Raises
+        NoSuchTableError, ValidationError.
         """
         from icecore.projections.history import log_table
+
+        since_ms = None if since is None else milliseconds_of(since, "since")
+        until_ms = None if until is None else milliseconds_of(until, "until")
 
         self._repository.foreign.sync_if_changed()
         stream = None if identifier is None else self._models.stream(identifier_tuple(identifier))
@@ -229,7 +233,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
     ) -> CatalogAt:
         """The catalog as of a position of the log, or a time; for reading.
 
-        A `timestamp` is a datetime, ISO 8601 text or, as `timestamp_ms`, milliseconds since the epoch (see `moments`).
+        A `timestamp`, or `timestamp_ms`, is a datetime, ISO 8601 text or milliseconds since the epoch (see `moments`).
         Raises ValidationError.
         """
         from icecore.engine.history import CatalogAt

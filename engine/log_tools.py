@@ -13,6 +13,7 @@ from icecore.engine.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.log.archives import Archive
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.transfer import JSONL
+from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState
@@ -193,10 +194,10 @@ class CatalogLogTools(ABC):
         self,
         before: int | None = None,
         *,
-        before_timestamp_ms: int | None = None,
+        before_timestamp: Moment | None = None,
         path: str | os.PathLike[str] | None = None,
     ) -> Archived | None:
-        """Moves the events before a position, or before a time, into an archive, a file beside the log or at `path`.
+        """Moves the events before a position or a time (`moments`) into an archive, a file beside the log or at `path`.
 
         The log goes on from states that it notes of every table and view. Reading further back, `verify`, `rebuild` and
         `export_log` read the archive too, so keep it where it is; where it is gone, all that there is now still works,
@@ -206,10 +207,10 @@ class CatalogLogTools(ABC):
         """
         from icecore.engine.archiving import archive_log
 
-        if (before is None) == (before_timestamp_ms is None):
-            raise ValidationError("archive() takes a position or a before_timestamp_ms")
-        if before_timestamp_ms is not None:
-            before = self._store.position_at(before_timestamp_ms - 1) + 1
+        if (before is None) == (before_timestamp is None):
+            raise ValidationError("archive() takes a position or a before_timestamp")
+        if before_timestamp is not None:
+            before = self._store.position_at(milliseconds_of(before_timestamp, "before_timestamp") - 1) + 1
         assert before is not None, "one of both was given"
         target = None if path is None else Path(path)
         return archive_log(self._repository, self._views, before - 1, target)

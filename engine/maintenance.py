@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 
 from attrs import evolve, frozen
 
@@ -14,6 +13,7 @@ from icecore.engine.events import Provenance
 from icecore.engine.ids import now_ms
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata_builder import MetadataBuilder
+from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.orphans import OrphanFiles, OrphanSearch, remove_orphan_files
 from icecore.engine.reachable import files_of_expired, shares_location
 from icecore.engine.repository import Repository
@@ -48,7 +48,7 @@ class Maintenance:
 
     def remove_orphan_files(
         self,
-        older_than: int | datetime | None = None,
+        older_than: Moment | None = None,
         *,
         location: str | None = None,
         dry_run: bool = False,
@@ -59,7 +59,7 @@ class Maintenance:
     ) -> OrphanFiles:
         """Deletes files in the table's folders that no snapshot of it, and nothing else in the warehouse, needs.
 
-        Only files last written before `older_than` go, ms since the epoch or a datetime, three days ago unless given;
+        Only files last written before `older_than` go, a time (see `moments`), three days ago unless given;
         nothing younger than 24 hours, since writers at work have files that no commit names yet, but with
         `allow_recent`. `location` names another folder to look into. Names that start with `_` or `.` are passed over,
         symbolic links too. As with `expire_snapshots`, what only history before the table's snapshots had is not kept.
@@ -92,11 +92,9 @@ class ExpireSnapshots:
         self._expiry = evolve(self._expiry, snapshot_ids=self._expiry.snapshot_ids | set(snapshot_ids))
         return self
 
-    def older_than(self, when: int | datetime) -> ExpireSnapshots:
-        """Expires snapshots from before a time, ms since the epoch or a datetime (UTC where it says no zone)."""
-        if isinstance(when, datetime):
-            when = int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
-        self._expiry = evolve(self._expiry, older_than_ms=when)
+    def older_than(self, when: Moment) -> ExpireSnapshots:
+        """Expires snapshots from before a time (see `moments`). Raises ValidationError."""
+        self._expiry = evolve(self._expiry, older_than_ms=milliseconds_of(when, "older_than"))
         return self
 
     def retain_last(self, count: int) -> ExpireSnapshots:

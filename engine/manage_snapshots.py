@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 from icecore.engine.decide import ChangeMetadata, set_ref
 from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.ref_updates import forwarded, renamed, replaced, retained
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRef, SnapshotRefType
@@ -100,8 +101,9 @@ class ManageSnapshots:
 
         return self._add(updates_for)
 
-    def rollback_to_timestamp(self, timestamp_ms: int) -> ManageSnapshots:
-        """Points main at its newest ancestor that is older than a time in ms since the epoch."""
+    def rollback_to_timestamp(self, timestamp: Moment) -> ManageSnapshots:
+        """Points main at its newest ancestor that is older than a time (see `moments`). Raises ValidationError."""
+        timestamp_ms = milliseconds_of(timestamp, "timestamp")
 
         def updates_for(metadata: TableMetadata) -> Updates:
             for snapshot in metadata.ancestors(metadata.current_snapshot_id):

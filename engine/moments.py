@@ -1,8 +1,13 @@
-"""Points in time as users give them: milliseconds since the epoch, a datetime, or ISO 8601 text."""
+"""Points in time as users give them: milliseconds since the epoch, a datetime, or ISO 8601 text.
+
+One without a zone is local time, as `datetime.timestamp()` of Python has it, wherever a time is taken. (Values in rows
+and in filters are another thing: their types say what they are.)
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import operator
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.types import LongType
@@ -14,28 +19,36 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 def milliseconds_of(moment: Moment, what: str) -> int:
     """Milliseconds since the epoch, cut off to whole ones.
 
-    A datetime without a zone is local time, as everywhere in Python; text without one is UTC. Raises ValidationError,
-    in which the value is called `what`.
+    A datetime or text without a zone is local time. Raises ValidationError, in which the value is called `what`.
     """
-    if isinstance(moment, int) and not isinstance(moment, bool):
-        if not LongType.min <= moment <= LongType.max:
-            raise ValidationError(f"{what} {moment} is out of range")
-        return moment
     time = _parsed(moment) if isinstance(moment, str) else moment
     if not isinstance(time, dt.datetime):
-        raise ValidationError(
-            f"{what} must be milliseconds since 1970, a datetime or text as '2013-05-01T12:00:00Z', "
-            f"found {type(moment).__name__} {str(moment)[:60]!r}"
-        )
+        return _checked(moment, what)
+    # Of subclasses some have rules of their own for what says no zone: pandas takes it for UTC.
+    plain = dt.datetime.combine(time.date(), time.timetz())
     try:
-        return (time.astimezone(dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
+        return (plain.astimezone(dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
     except (OverflowError, OSError, ValueError) as e:
         raise ValidationError(f"{what} {time} is out of range") from e
 
 
 def _parsed(text: str) -> dt.datetime | None:
     try:
-        time = dt.datetime.fromisoformat(text)
+        return dt.datetime.fromisoformat(text)
     except ValueError:
         return None
-    return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+
+
+def _checked(moment: Moment, what: str) -> int:
+    try:
+        found = operator.index(moment)  # type: ignore[arg-type]  # what is none raises
+    except TypeError:
+        found = None
+    if found is None or isinstance(moment, bool):
+        raise ValidationError(
+            f"{what} must be milliseconds since 1970, a datetime or text as '2013-05-01T12:00:00Z', "
+            f"found {type(moment).__name__} {str(moment)[:60]!r}"
+        )
+    if not LongType.min <= found <= LongType.max:
+        raise ValidationError(f"{what} {found} is out of range")
+    return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from enum import StrEnum
 
 from attrs import evolve, field, frozen
@@ -19,6 +18,7 @@ from icecore.engine.file_listing import EQUAL_SCHEMES, FoundFile, Place, Places,
 from icecore.engine.ids import now_ms
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
+from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.reachable import needed_files
 from icecore.engine.register import parse_metadata_file
 from icecore.engine.repository import Repository
@@ -65,7 +65,7 @@ class OrphanSearch:
     @classmethod
     def of(
         cls,
-        older_than: int | datetime | None,
+        older_than: Moment | None,
         location: str | None,
         equal_schemes: Mapping[str, str] | None,
         equal_authorities: Mapping[str, str] | None,
@@ -74,9 +74,7 @@ class OrphanSearch:
     ) -> OrphanSearch:
         """Raises ValidationError for a time of the last 24 hours: writers at work have files that old."""
         now = now_ms()
-        if isinstance(older_than, datetime):
-            older_than = int((older_than if older_than.tzinfo else older_than.replace(tzinfo=UTC)).timestamp() * 1000)
-        limit = now - DEFAULT_AGE_MS if older_than is None else older_than
+        limit = now - DEFAULT_AGE_MS if older_than is None else milliseconds_of(older_than, "older_than")
         if limit > now - LEAST_AGE_MS and not allow_recent:
             raise ValidationError(
                 "orphan files must be older than 24 hours, since writers at work have files that no commit names yet; "

@@ -25,7 +25,12 @@ SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--actor", help="Only what this one did.")
-@click.option("--since", metavar="TIME", callback=milliseconds, help="Only from then on, as in 2013-05-01T12:00:00Z.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=milliseconds,
+    help="Only from then on: 2013-05-01T12:00:00Z, or local time.",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
 @click.option("--full", is_flag=True, help="Everything about each event, its payload and hash included.")
 @common_options
@@ -38,7 +43,7 @@ def log(
     NAME is a table or a view.
     """
     with settings.read() as catalog:
-        events = catalog.log(name, actor=actor, since_ms=since, limit=limit)
+        events = catalog.log(name, actor=actor, since=since, limit=limit)
     if not full:
         print_arrow(events.select(SHORT_LOG), as_json=settings.as_json, null="")
     elif settings.as_json:
@@ -60,7 +65,7 @@ def log(
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True)
 @click.option("--snapshot", "snapshot_id", type=int, help="The snapshot of this id.")
 @click.option("--ref", help="The branch or tag of this name.")
-@click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table or view as it was then.")
+@click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table or view as it was then (see log).")
 @common_options
 @pass_settings
 def show(
@@ -95,7 +100,7 @@ def show(
 @click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
 @click.option("--snapshot", "snapshot_id", type=int, help="The snapshot of this id.")
 @click.option("--ref", help="The branch or tag of this name.")
-@click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then.")
+@click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then (see log).")
 @click.option("--explain", "explained", is_flag=True, help="Say of each file why, and print the SQL that ran.")
 @click.option("--name", help="Keep the plan under this name; without --where and --ref, the plan that is kept.")
 @common_options

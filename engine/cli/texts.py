@@ -11,7 +11,7 @@ from icecore.engine.moments import milliseconds_of
 
 
 def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """A time in ms since the epoch: ISO 8601, in UTC unless it says otherwise, or that number itself."""
+    """A time in ms since the epoch: ISO 8601, or that number itself; see `moments`."""
     if text is None:
         return None
     if text.lstrip("-").isdecimal():

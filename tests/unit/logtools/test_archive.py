@@ -197,7 +197,7 @@ def test_what_can_not_be_archived(catalog: icecore.Catalog, tmp_path: Path) -> N
     taken.write_bytes(b"mine")
     wrong_calls: tuple[Callable[[], object], ...] = (
         lambda: catalog.archive(),
-        lambda: catalog.archive(3, before_timestamp_ms=3),
+        lambda: catalog.archive(3, before_timestamp=3),
         lambda: catalog.archive(catalog.position + 1),
         lambda: catalog.archive(catalog.position),
         lambda: catalog.archive(cut, path=taken),
@@ -207,11 +207,11 @@ def test_what_can_not_be_archived(catalog: icecore.Catalog, tmp_path: Path) -> N
         with pytest.raises(ValidationError):
             wrong()
     assert taken.read_bytes() == b"mine" and store_of(catalog).head() == head and catalog.archives() == []
-    assert catalog.archive(1) is None and catalog.archive(before_timestamp_ms=0) is None
+    assert catalog.archive(1) is None and catalog.archive(before_timestamp=0) is None
     with icecore.open(catalog.path, read_only=True) as reader, pytest.raises(ReadOnlyError):
         reader.archive(cut)
     catalog.materialize("ns.manual")
-    assert catalog.archive(before_timestamp_ms=store_of(catalog).event_at(cut).recorded_at_ms) is not None
+    assert catalog.archive(before_timestamp=store_of(catalog).event_at(cut).recorded_at_ms) is not None
     assert catalog.archives()[0].last_position == cut - 1
     assert catalog.verify().ok
 
