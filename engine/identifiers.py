@@ -17,7 +17,7 @@ MAX_FOLDER_NAME = 200
 
 def namespace_tuple(namespace: IdentifierLike) -> Identifier:
     """A namespace as a tuple. Raises ValidationError for an empty one, or levels that hold a dot."""
-    parts = _parts(namespace)
+    parts = name_parts(namespace)
     if not parts:
         raise ValidationError("a namespace needs a name")
     for part in parts:
@@ -32,14 +32,15 @@ def identifier_tuple(identifier: IdentifierLike) -> Identifier:
 
     Given as a tuple, the last part may hold dots. Raises ValidationError.
     """
-    parts = _parts(identifier)
+    parts = name_parts(identifier)
     if len(parts) < 2:
         raise ValidationError(f"{identifier!r} needs a namespace and a name, as in 'namespace.table'")
     _check_part(parts[-1], "table")
     return (*namespace_tuple(parts[:-1]), parts[-1])
 
 
-def _parts(identifier: object) -> tuple[str, ...]:
+def name_parts(identifier: object) -> Identifier:
+    """The levels of a name of anything, as it was given. Raises ValidationError for what is no name at all."""
     if isinstance(identifier, str):
         return tuple(identifier.split("."))
     if not isinstance(identifier, (tuple, list)):

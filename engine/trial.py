@@ -13,7 +13,7 @@ from icecore.engine.adoption import Problem
 from icecore.engine.dry_run import CatalogDryRun, PartDryRun, conflicts_of, part_dry_run
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.events import Event
-from icecore.engine.identifiers import Identifier
+from icecore.engine.identifiers import Identifier, name_parts
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState
@@ -23,7 +23,7 @@ from icecore.projections.materialize import Advance, Materializer
 
 
 def try_out(
-    repository: Repository, act: Callable[[Repository, ViewRepository], object], about: object = None
+    repository: Repository, act: Callable[[Repository, ViewRepository], object], about: object
 ) -> CatalogDryRun:
     """What a commit would be: `act` makes it on copies that store nothing, and ends where it would be stored.
 
@@ -44,15 +44,9 @@ def try_out(
 
 
 def _name(repository: Repository, about: object) -> Identifier:
-    match about:
-        case str():
-            return tuple(about.split("."))
-        case tuple():
-            return about
-        case int():
-            return _name_of(repository, repository.store.event_at(about))
-        case _:
-            return ()
+    if isinstance(about, int):
+        return _name_of(repository, repository.store.event_at(about))
+    return name_parts(about)
 
 
 def _name_of(repository: Repository, event: Event) -> Identifier:
