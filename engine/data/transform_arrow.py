@@ -169,8 +169,8 @@ def _truncate(source: PrimitiveType, array: pa.Array, width: int, for_order: boo
 
 def _unwritable(width: int, source: DecimalType, value: int) -> ValidationError:
     return ValidationError(
-        f"truncate[{width}] of {unscaled_to_decimal(value, source.scale)} is below the range of {source}, and manifests "
-        f"have {decimal_size(source.precision)} bytes for it"
+        f"truncate[{width}] of {unscaled_to_decimal(value, source.scale)} is below the range of {source}, and "
+        f"manifests have {decimal_size(source.precision)} bytes for it"
     )
 
 

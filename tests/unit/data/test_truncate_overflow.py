@@ -72,7 +72,7 @@ def test_pt5_a_decimal_that_no_manifest_has_room_for_is_refused_and_leaves_no_fi
     table = table_of(catalog, t, "truncate(70, n)")
     batches = [one_column(t, [Decimal("1.0")]), one_column(t, [Decimal("-9.9")])]
     stream = pa.RecordBatchReader.from_batches(batches[0].schema, [b for x in batches for b in x.to_batches()])
-    with pytest.raises(ValidationError, match="column 'n': truncate.* of -9.9 is below the range"):
+    with pytest.raises(ValidationError, match=r"column 'n': truncate.* of -9.9 is below the range"):
         table.append(stream)
     assert [p for p in warehouse.rglob("*.parquet") if "data" in p.parts] == []
     assert table.refresh().current_snapshot() is None
