@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from icecore.engine.catalog_transaction import CatalogTransaction
     from icecore.engine.dry_run import CatalogDryRun
     from icecore.engine.history import CatalogAt
-    from icecore.projections.verify import Verification
+    from icecore.projections.verification import Verification
+    from icecore.projections.verify_tables import Progress
 
 LOG_FILE = "icecore.db"
 CACHE_FOLDER = ".icecore"
@@ -201,11 +202,19 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
 
         return run_sql(self, query, parameters)
 
-    def verify(self) -> Verification:
-        """Checks log, read models, checkpoints and files on disk; `problems` is empty where all is well."""
+    def verify(
+        self, *identifiers: IdentifierLike, deep: bool = False, progress: Progress | None = None
+    ) -> Verification:
+        """Checks the log, what follows from it, and that every file that a snapshot needs is there as it was written.
+
+        Of dropped tables and views too, as they can be undropped; with `identifiers` only what these tables and views
+        need. `deep` opens the files: footers, rows, manifests, deletion vectors. `progress` is told how far it is: see
+        `Progress`. `problems` is empty where all is well. Raises NoSuchTableError.
+        """
         from icecore.projections.verify import verify
 
-        return verify(self._store, self._repository)
+        streams = [self._models.stream(identifier_tuple(i)) for i in identifiers]
+        return verify(self._store, self._repository, streams or None, deep=deep, progress=progress)
 
     def rebuild(self, identifier: IdentifierLike | None = None) -> None:
         """Drops everything that follows from the log and makes it again: read models, and all metadata files.

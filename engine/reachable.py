@@ -85,8 +85,13 @@ def _manifests(repository: Repository, state: TableState, snapshots: Iterable[Sn
     return {m.manifest.manifest_path: m for s in snapshots for m in repository.list_manifests(state, s)}
 
 
-def _sources(repository: Repository, state: TableState, manifests: Iterable[ListedManifest]) -> Iterator[str]:
-    """The manifests from outside that ours carry entries over from: the log needs their files for the entries."""
+def foreign_sources(
+    repository: Repository, state: TableState, manifests: Iterable[ListedManifest]
+) -> Iterator[ListedManifest]:
+    """The manifests from outside that ours carry entries over from: the log needs their files for the entries.
+
+    Raises CorruptLogError where the log does not know one.
+    """
     seen: set[str] = set()
     waiting = [m for m in manifests if m.sources]
     while waiting:
@@ -96,7 +101,11 @@ def _sources(repository: Repository, state: TableState, manifests: Iterable[List
                 seen.add(path)
                 waiting.append(source)
                 if source.is_foreign:
-                    yield path
+                    yield source
+
+
+def _sources(repository: Repository, state: TableState, manifests: Iterable[ListedManifest]) -> Iterator[str]:
+    return (m.manifest.manifest_path for m in foreign_sources(repository, state, manifests))
 
 
 def _content_paths(repository: Repository, state: TableState, listed: ListedManifest) -> list[str]:

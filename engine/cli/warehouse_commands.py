@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import click
+from rich.status import Status
+from rich.text import Text
 
 import icecore
 from icecore.engine.catalog import DEFAULT_CATALOG_NAME, LOG_FILE
-from icecore.engine.cli.output import counted, print_json, print_text, waiting
+from icecore.engine.cli.output import counted, print_json, print_text, printable, waiting
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.errors import ValidationError
 
@@ -33,19 +36,27 @@ def init(settings: Settings, name: str | None) -> None:
 
 
 @click.command()
+@click.argument("tables", metavar="[TABLE]...", nargs=-1)
+@click.option("--deep", is_flag=True, help="Open the files too: footers, row counts, manifests, deletion vectors.")
 @common_options
 @pass_settings
 @click.pass_context
-def verify(context: click.Context, settings: Settings) -> None:
-    """Check the log and every metadata file.
+def verify(context: click.Context, settings: Settings, tables: tuple[str, ...], deep: bool) -> None:
+    """Check the log and every file that a table needs.
 
-    The exit code is 1 where something is wrong.
+    Of all tables and views, or of those named. The exit code is 1 where something is wrong.
     """
-    with settings.read() as catalog, waiting("reading the log and all metadata files"):
-        found = catalog.verify()
+    with settings.read() as catalog, waiting("reading the log") as status:
+
+        def tell(table: str, done: int, files: int) -> None:
+            if isinstance(status, Status):
+                status.update(Text(f"{printable(table)}: {done:,} of {files:,} files"))
+
+        found = catalog.verify(*tables, deep=deep, progress=tell)
     if settings.as_json:
         counts = {name: getattr(found, name) for name in ("events", "tables", "views", "files", "head")}
-        print_json({"ok": found.ok, **counts, "problems": found.problems})
+        parts = {name: [attrs.asdict(f) for f in getattr(found, name)] for name in ("findings", "notes")}
+        print_json({"ok": found.ok, **counts, "problems": found.problems, **parts})
     else:
         print_text(str(found))
     context.exit(0 if found.ok else 1)

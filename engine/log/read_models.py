@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import array
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -286,18 +286,35 @@ class ReadModels:
         rows = self._manifest_rows(stream, snapshot_id)
         return None if rows is None else tuple(listed for _, listed in rows)
 
-    def _manifest_rows(self, stream: str, snapshot_id: int) -> list[tuple[int, ListedManifest]] | None:
+    def manifests_of(self, stream: str, snapshot_ids: Iterable[int]) -> tuple[list[ListedManifest], set[int]]:
+        """The manifests that any of the snapshots lists, each once, and the snapshots that this log made."""
+        known, ids = set[int](), set[int]()
+        for snapshot_id in snapshot_ids:
+            listed = self._manifest_ids(stream, snapshot_id)
+            if listed is not None:
+                known.add(snapshot_id)
+                ids.update(listed)
+        return list(self._manifests(sorted(ids)).values()), known
+
+    def _manifest_ids(self, stream: str, snapshot_id: int) -> array.array[int] | None:
         found = self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=_signed(snapshot_id))
         if found is None:
             return None
         ids = array.array("q")
         ids.frombytes(found["manifest_ids"])
-        text = orjson.dumps(ids.tolist()).decode()
-        by_id = {
-            r["manifest_id"]: _listed(r["record"], r["position"])
-            for r in self._store.rows(MODELS, "manifests_by_id", ids=text)
-        }
+        return ids
+
+    def _manifest_rows(self, stream: str, snapshot_id: int) -> list[tuple[int, ListedManifest]] | None:
+        ids = self._manifest_ids(stream, snapshot_id)
+        if ids is None:
+            return None
+        by_id = self._manifests(ids.tolist())
         return [(i, by_id[i]) for i in ids]
+
+    def _manifests(self, ids: list[int]) -> dict[int, ListedManifest]:
+        text = orjson.dumps(ids).decode()
+        rows = self._store.rows(MODELS, "manifests_by_id", ids=text)
+        return {r["manifest_id"]: _listed(r["record"], r["position"]) for r in rows}
 
     def has_list(self, stream: str, snapshot_id: int) -> bool:
         """Whether this log knows the manifest list of a snapshot."""

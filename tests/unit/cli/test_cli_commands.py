@@ -281,6 +281,21 @@ def test_verify_finds_a_changed_file(run: Run, run_json: RunJson, orders: str, w
     run("verify")
 
 
+def test_verify_of_tables_named(run: Run, run_json: RunJson, orders: str, warehouse: Path) -> None:
+    """Names limit it, --deep opens files, JSON has the findings, the exit code is 1 for what was asked about."""
+    run("create", "shop.other", "--schema", "x long")
+    (path,) = list((warehouse / "shop" / "orders" / "data").rglob("*.parquet"))[:1]
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert run_json("verify")["ok"]
+    assert "2 tables" in run("verify").stdout and "1 tables" in run("verify", "shop.other", "--deep").stdout
+    broken = run_json("verify", orders, "--deep", code=1)
+    (finding,) = broken["findings"]
+    assert (finding["cause"], finding["table"], finding["kind"]) == ("unreadable", orders, "data file")
+    assert finding["count"] == 1 and finding["examples"][0].endswith(path.name) and broken["notes"] == []
+    assert path.name in run("verify", "--deep", code=1).stdout
+    assert "shop.nothing" in run("verify", "shop.nothing", code=1).stderr
+
+
 def test_rebuild_after_losing_the_metadata(run: Run, run_json: RunJson, orders: str, warehouse: Path) -> None:
     """The same files with the same bytes come back."""
     folder = warehouse / "shop" / "orders" / "metadata"

@@ -1,0 +1,312 @@
+"""What must be there of one table or view as of one moment: found out from the log, and from lists of other engines.
+
+Each manifest that some snapshot lists is opened once, whatever number of snapshots lists it; content files are columns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve, frozen
+
+from icecore.engine.errors import IcecoreError, MissingArchiveError, MissingFileError, StorageError
+from icecore.engine.events import TABLE_REGISTERED, VIEW_REGISTERED
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, METRICS
+from icecore.engine.formats.manifest_list_avro import read_manifest_list
+from icecore.engine.log.store import MODELS
+from icecore.engine.manifest_changes import ListedManifest
+from icecore.engine.manifest_lists import inline_manifest
+from icecore.engine.reachable import foreign_sources
+from icecore.engine.repository import Repository
+from icecore.engine.spec.content_file import DataFileContent, FileFormat, ManifestEntryStatus
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.state import TableState
+from icecore.engine.storage import Storage
+from icecore.engine.view_state import ViewState
+from icecore.projections.event_files import FOREIGN_METADATA
+from icecore.projections.verification import Cause
+from icecore.projections.verify_tally import Fault
+
+KINDS = ("data file", "position delete file", "equality delete file", "deletion vector file")
+"""What the numbers in the column `kind` stand for."""
+VECTOR = 3
+METADATA, PREVIOUS, LIST, MANIFEST = "metadata file", "previous metadata file", "manifest list", "manifest"
+STATISTICS, PARTITION_STATISTICS = "statistics file", "partition statistics file"
+_WRITTEN = {"manifest": MANIFEST, "manifest-list": LIST}
+_COLUMNS = ["file_path", "file_size_in_bytes"]
+_DEEP_COLUMNS = [
+    *_COLUMNS,
+    "file_format",
+    "record_count",
+    "referenced_data_file",
+    "content_offset",
+    "content_size_in_bytes",
+]
+_LEFT_OUT = frozenset({*METRICS, "split_offsets", "equality_ids", "sort_order_id", "first_row_id"})
+ENTRIES_AT_ONCE = 65_536
+
+
+@frozen
+class NeededFile:
+    """A file of metadata. `length` in bytes and `sha256` are None where the log does not know them.
+
+    `if_there` is set where it may be gone: nothing that a snapshot needs is lost with it. `footer_length` is that of a
+    Puffin file, `listed` the record of a manifest.
+    """
+
+    location: str
+    kind: str
+    length: int | None = None
+    sha256: str | None = None
+    if_there: bool = False
+    is_encrypted: bool = False
+    footer_length: int | None = None
+    listed: ListedManifest | None = None
+
+
+@frozen(eq=False)
+class Needed:
+    """Files of metadata; content files, each once, with `kind` (see KINDS) and `is_encrypted`; and what can't be read.
+
+    Of each content file there are path and size and, where contents are to be checked, what is said of them.
+    """
+
+    files: tuple[NeededFile, ...]
+    contents: pa.Table
+    faults: tuple[Fault, ...] = ()
+
+    @cached_property
+    def places(self) -> pa.Table:
+        """Paths, kinds and sizes of the content files: several deletion vectors may lie in one."""
+        columns = ["kind", "is_encrypted", *_COLUMNS]
+        return self.contents if self.contents.column_names == columns else _distinct(self.contents.select(columns))
+
+    @property
+    def count(self) -> int:
+        """How many files those are."""
+        return len(self.files) + len(self.places)
+
+    def only(self, locations: pa.Array) -> Needed:
+        """What of this is about files at those locations."""
+        wanted = set(locations.to_pylist())
+        return Needed(
+            tuple(f for f in self.files if f.location in wanted),
+            self.contents.filter(pc.is_in(self.contents["file_path"], locations)),
+            tuple(f for f in self.faults if f.location in wanted),
+        )
+
+
+def needed_of_view(repository: Repository, state: ViewState) -> Needed:
+    """The metadata files of all versions that the log wrote or adopted, and the one that was registered."""
+    files = {
+        row["location"]: NeededFile(row["location"], METADATA, row["length"], row["sha256"])
+        for row in repository.store.rows(MODELS, "files_of", stream=state.stream)
+    }
+    location = state.metadata_location
+    files.setdefault(location, _registered(repository, state, location))
+    return Needed(tuple(files.values()), _empty(deep=False))
+
+
+def needed_of_table(repository: Repository, state: TableState, *, deep: bool) -> Needed:
+    """All that the table's snapshots lead to, and what the log wrote of it. Raises StorageError, CorruptLogError."""
+    gathering = _Gathering(repository, state, repository.storage_of(state))
+    manifests = gathering.manifests()
+    files = gathering.files(manifests)
+    contents = gathering.contents(manifests, _DEEP_COLUMNS if deep else _COLUMNS)
+    return Needed(tuple(files), contents, tuple(gathering.faults))
+
+
+def _empty(*, deep: bool) -> pa.Table:
+    schema = pa.schema([("kind", pa.int32()), ("is_encrypted", pa.bool_())])
+    for name in _DEEP_COLUMNS if deep else _COLUMNS:
+        schema = schema.append(pa.field(name, ENTRY_SCHEMA.field(name).type))
+    return schema.empty_table()
+
+
+def _registered(repository: Repository, state: TableState | ViewState, location: str) -> NeededFile:
+    """The metadata file that a table or view was registered by, or one that the log knows nothing of."""
+    with contextlib.suppress(MissingArchiveError):
+        event = next(repository.store.stream_events(state.stream), None)
+        if event is not None and event.kind in (TABLE_REGISTERED, VIEW_REGISTERED):
+            payload = event.payload
+            if payload.get("metadata-location") == location:
+                return NeededFile(location, METADATA, payload.get("metadata-length"), payload.get("metadata-sha256"))
+    return NeededFile(location, METADATA)
+
+
+class _Gathering:
+    """Finds out what a table needs. What can't be read on the way is among `faults`; what is gone is found later."""
+
+    def __init__(self, repository: Repository, state: TableState, storage: Storage) -> None:
+        self._repository = repository
+        self._state = state
+        self._storage = storage
+        self._ours: set[str] = set()
+        self.faults: list[Fault] = []
+
+    def manifests(self) -> dict[str, ListedManifest]:
+        """The manifests of all snapshots by their paths."""
+        snapshots = {s.snapshot_id: s for s in self._state.metadata.snapshots}
+        found, known = self._repository.models.manifests_of(self._state.stream, list(snapshots))
+        out = {m.manifest.manifest_path: m for m in found}
+        self._ours = {snapshots[i].manifest_list or "" for i in known}
+        for i in snapshots.keys() - known:
+            for listed in self._foreign(snapshots[i]):
+                out.setdefault(listed.manifest.manifest_path, listed)
+        return out
+
+    def _foreign(self, snapshot: Snapshot) -> list[ListedManifest]:
+        """The manifests of a snapshot from outside, as its list names them."""
+        location, storage = snapshot.manifest_list, self._storage
+        if location is not None:
+            with self._noting(LIST, location):
+                return [ListedManifest(m) for m in read_manifest_list(storage.read_bytes(location), location)]
+            return []
+        out = []
+        for path in snapshot.manifests or ():
+            # What a list would say of it is in its own header.
+            with self._noting(MANIFEST, path):
+                out.append(ListedManifest(inline_manifest(path, snapshot, storage)))
+        return out
+
+    @contextlib.contextmanager
+    def _noting(self, kind: str, location: str) -> Iterator[None]:
+        try:
+            yield
+        except MissingFileError:
+            # It is missed when files are looked for.
+            return
+        except StorageError as e:
+            remote = self._storage.local_path(location) is None
+            self.faults.append(Fault(Cause.UNREACHABLE if remote else Cause.UNREADABLE, kind, location, str(e)))
+        except IcecoreError as e:
+            self.faults.append(Fault(Cause.UNREADABLE, kind, location, str(e)))
+
+    def files(self, manifests: dict[str, ListedManifest]) -> list[NeededFile]:
+        """The files of metadata, each once."""
+        state, metadata = self._state, self._state.metadata
+        out: dict[str, NeededFile] = {}
+        failed = {f.location for f in self.faults}
+        needed = manifests.keys() | {s.manifest_list or "" for s in metadata.snapshots} | failed
+        named = {state.metadata_location, *(e.metadata_file for e in metadata.metadata_log)}
+        for row in self._repository.store.rows(MODELS, "files_of", stream=state.stream):
+            location, kind = row["location"], row["kind"]
+            may_go = location not in (named if kind == FOREIGN_METADATA else needed) and (
+                kind in _WRITTEN or kind == FOREIGN_METADATA
+            )
+            listed = manifests.get(location)
+            out[location] = NeededFile(
+                location, _WRITTEN.get(kind, METADATA), row["length"], row["sha256"], may_go, listed=listed
+            )
+        for f in self._unwritten(manifests):
+            out.setdefault(f.location, f)
+        return list(out.values())
+
+    def _unwritten(self, manifests: dict[str, ListedManifest]) -> Iterator[NeededFile]:
+        """What the table names that the log has no note of writing."""
+        state, metadata = self._state, self._state.metadata
+        head = self._repository.store.row(MODELS, "get_head", stream=state.stream)
+        # Where not all commits are written out, the pointer leads to the last that is.
+        published = head is not None and head["materialized_version"] >= state.stream_version and not state.pending
+        location = state.metadata_location if published or head is None else head["metadata_location"]
+        if location is not None:
+            yield _registered(self._repository, state, location)
+        for entry in metadata.metadata_log:
+            yield NeededFile(entry.metadata_file, PREVIOUS, if_there=True)
+        for s in metadata.statistics:
+            encrypted, size = s.key_metadata is not None, s.file_size_in_bytes
+            footer = s.file_footer_size_in_bytes
+            yield NeededFile(s.statistics_path, STATISTICS, size, is_encrypted=encrypted, footer_length=footer)
+        for p in metadata.partition_statistics:
+            yield NeededFile(p.statistics_path, PARTITION_STATISTICS, p.file_size_in_bytes)
+        for snapshot in metadata.snapshots:
+            location = snapshot.manifest_list
+            if location is not None and (published or location not in self._ours):
+                yield NeededFile(location, LIST)
+        for listed in (*manifests.values(), *self._sources(manifests.values())):
+            if listed.is_foreign:
+                m = listed.manifest
+                encrypted = m.key_metadata is not None
+                yield NeededFile(m.manifest_path, MANIFEST, m.manifest_length, is_encrypted=encrypted, listed=listed)
+            elif published:
+                yield NeededFile(listed.manifest.manifest_path, MANIFEST, listed=listed)
+        yield from (NeededFile(f.location, f.kind) for f in self.faults)
+
+    def _sources(self, manifests: Iterable[ListedManifest]) -> Iterator[ListedManifest]:
+        try:
+            yield from foreign_sources(self._repository, self._state, manifests)
+        except IcecoreError as e:
+            self.faults.append(Fault(Cause.UNREADABLE, MANIFEST, str(self._state.metadata_location), str(e)))
+
+    # Content files
+
+    def contents(self, manifests: dict[str, ListedManifest], columns: Sequence[str]) -> pa.Table:
+        """The live content files of all manifests, each once."""
+        found = [_empty(deep=len(columns) > len(_COLUMNS))]
+        failed = {f.location for f in self.faults}
+        batch: list[pa.Table] = []
+        for entries in self._entries(
+            [m for p, m in manifests.items() if m.manifest.has_live_files and p not in failed]
+        ):
+            batch.append(_reduced(entries, columns))
+            if sum(b.num_rows for b in batch) >= ENTRIES_AT_ONCE:
+                found.append(_distinct(pa.concat_tables(batch)))
+                batch = []
+        return _distinct(pa.concat_tables([*found, *batch]).select(found[0].schema.names))
+
+    def _entries(self, manifests: Sequence[ListedManifest]) -> Iterator[pa.Table]:
+        """The entries of manifests; those that can't be read are noted."""
+        entries, stream = self._repository.entries, self._state.stream
+        for part in _parts(manifests):
+            try:
+                # All or nothing: where one of them can't be read, they are read one by one.
+                decoded = list(entries.canonical_all(stream, part, self._storage, _LEFT_OUT))
+            except IcecoreError:
+                for listed in part:
+                    with self._noting(MANIFEST, listed.manifest.manifest_path):
+                        yield self._entries_of(listed)
+            else:
+                yield from decoded
+
+    def _entries_of(self, listed: ListedManifest) -> pa.Table:
+        entries, stream = self._repository.entries, self._state.stream
+        try:
+            return entries.canonical(stream, listed, self._storage, _LEFT_OUT)
+        except MissingArchiveError:
+            # That the log's archive is lost is said elsewhere; the file has the same entries.
+            return entries.canonical(stream, evolve(listed, position=0, sources=()), self._storage, _LEFT_OUT)
+
+
+def _parts(manifests: Sequence[ListedManifest]) -> Iterator[list[ListedManifest]]:
+    """Manifests in parts that hold about so many entries as are looked at together."""
+    part: list[ListedManifest] = []
+    size = 0
+    for listed in manifests:
+        part.append(listed)
+        size += max(0, listed.manifest.manifest_length or 0) // 100 + 1 if listed.is_foreign else listed.row_count + 1
+        if size >= ENTRIES_AT_ONCE or len(part) >= 1_000:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _reduced(entries: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The live ones, with their kinds and the columns asked for."""
+    live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+    is_vector = pc.and_(
+        pc.equal(live["content"], int(DataFileContent.POSITION_DELETES)),
+        pc.equal(pc.utf8_upper(live["file_format"]), str(FileFormat.PUFFIN)),
+    )
+    kinds = pc.if_else(is_vector, pa.scalar(VECTOR, pa.int32()), live["content"])
+    encrypted = pc.is_valid(live["key_metadata"])
+    return pa.table([kinds, encrypted, *(live[c] for c in columns)], names=["kind", "is_encrypted", *columns])
+
+
+def _distinct(table: pa.Table) -> pa.Table:
+    # No threads of Arrow: a forked process has none.
+    return table.group_by(table.column_names, use_threads=False).aggregate([]).combine_chunks()
