@@ -53,8 +53,11 @@ def _states_at(repository: Repository, views: ViewRepository, position: int) -> 
 
 
 def _needed_content(repository: Repository, up_to: int) -> set[int]:
-    """Positions whose content files the snapshots of any table are put together from, dropped tables included."""
-    out: set[int] = set()
+    """Positions whose content files the snapshots of any table are put together from, dropped tables included.
+
+    With those of deletions that are not finished, which need their list of files.
+    """
+    out: set[int] = {row["position"] for row in repository.store.rows(MODELS, "deletions_due")}
     for row in repository.store.rows(MODELS, "all_heads"):
         stream = row["stream"]
         if is_view_stream(stream):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from attrs import evolve
 
+from icecore.engine.deletion import finish_due
 from icecore.engine.errors import ReadOnlyError, StorageError, ValidationError
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.log.read_models import ReadModels
@@ -98,6 +99,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
             sweep(scratch)
             self._repository.files.heal()
             self._views.heal()
+            finish_due(self._repository)
 
     @property
     def name(self) -> str:

@@ -11,8 +11,9 @@ from attrs import field, frozen
 
 from icecore.engine.decide import Decision
 from icecore.engine.errors import CommitConflictError, ConflictingCommitsError
-from icecore.engine.events import Event
+from icecore.engine.events import DELETIONS, Event
 from icecore.engine.log.content import decode_content
+from icecore.engine.log.deleted_files import decode_files
 from icecore.engine.metadata_builder import MetadataBuilder
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
@@ -105,6 +106,9 @@ class CatalogDryRun:
 
 def part_dry_run(identifier: tuple[str, ...], event: Event, content: bytes | None) -> PartDryRun:
     """The outcome of an event that is rolled back."""
+    if content is not None and event.kind in DELETIONS:
+        gone = tuple(f.location for f in decode_files(content, event.position))
+        return PartDryRun(identifier, event.kind, event.payload, removed_files=gone)
     entries = None if content is None else decode_content(content, event.position)
     added, removed = (paths_of(entries, s) for s in (ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED))
     return PartDryRun(identifier, event.kind, event.payload, (), added, removed)

@@ -15,6 +15,8 @@ Kinds and payloads (all JSON objects):
     table.adopted                 a commit of another engine: metadata-location, metadata-file (its bytes),
                                   metadata-sha256, updates (what it changed, in words of ours), skipped, set-aside
     table.restored                metadata: the log's state goes on over what another engine committed
+    table.files-deleted           operation, count, bytes; the files are its content: see `log/deleted_files.py`
+    table.purged                  the same of a dropped table, all of whose files go
     view.created                  identifier, updates, requirements
     view.registered               identifier, metadata-location, metadata, metadata-sha256
     view.adopted                  a commit of another engine, as table.adopted has it, and metadata
@@ -61,6 +63,8 @@ TABLE_UNDROPPED = "table.undropped"
 TABLE_MATERIALIZED = "table.materialized"
 TABLE_ADOPTED = "table.adopted"
 TABLE_RESTORED = "table.restored"
+TABLE_FILES_DELETED = "table.files-deleted"
+TABLE_PURGED = "table.purged"
 VIEW_CREATED = "view.created"
 VIEW_ADOPTED = "view.adopted"
 VIEW_REGISTERED = "view.registered"
@@ -73,6 +77,10 @@ LOG_FORGOTTEN = "log.forgotten"
 ACTOR, MESSAGE, PAYLOAD, CONTENT = "actor", "message", "payload", "content"
 
 CATALOG_STREAM = "catalog"
+
+DELETIONS = (TABLE_FILES_DELETED, TABLE_PURGED)
+# What changes nothing about a table but its files.
+ABOUT_FILES = (TABLE_MATERIALIZED, TABLE_FILES_DELETED)
 
 
 def table_stream(table_uuid: str) -> str:

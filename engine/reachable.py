@@ -6,8 +6,10 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 import pyarrow.compute as pc
+from attrs import evolve
 
 from icecore.engine.errors import IcecoreError
+from icecore.engine.log.deleted_files import DeletedFile
 from icecore.engine.log.store import MODELS
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.repository import Repository
@@ -16,11 +18,12 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
 
 
-def files_of_expired(repository: Repository, state: TableState, before: TableMetadata) -> list[str]:
+def files_of_expired(repository: Repository, state: TableState, before: TableMetadata) -> list[DeletedFile]:
     """The files of the snapshots that `before` has and the state has not, which no snapshot of the state needs.
 
-    Content files first, then manifests, lists and statistics. Raises IcecoreError where what the state's own snapshots
-    need can't be found out; an expired snapshot that can't be read is passed over.
+    Content files first, then manifests, lists and statistics; with their sizes as far as metadata tells them. Raises
+    IcecoreError where what the state's own snapshots need can't be found out; an expired snapshot that can't be read is
+    passed over.
     """
     metadata, storage = state.metadata, repository.storage_of(state)
     kept = {s.snapshot_id for s in metadata.snapshots}
@@ -38,18 +41,25 @@ def files_of_expired(repository: Repository, state: TableState, before: TableMet
         with contextlib.suppress(IcecoreError):
             gone |= _manifests(repository, state, [snapshot])
     gone = {path: m for path, m in gone.items() if key(path) not in needed_paths}
-    contents: dict[str, str] = {}
+    contents: dict[str, DeletedFile] = {}
     for listed in gone.values():
         with contextlib.suppress(IcecoreError):
-            contents |= {key(path): path for path in _content_paths(repository, state, listed)}
+            contents |= {key(path): DeletedFile(path, size) for path, size in _content_files(repository, state, listed)}
     if contents:
         for listed in needed.values():
             for path in _content_paths(repository, state, listed):
                 contents.pop(key(path), None)
-    others = {key(location): location for location in _own_files(before, expired)}
-    for location in _own_files(metadata, metadata.snapshots):
+    others = {key(location): DeletedFile(location, size) for location, size in _own_files(before, expired)}
+    for location, _ in _own_files(metadata, metadata.snapshots):
         others.pop(key(location), None)
-    return [*contents.values(), *gone, *others.values()]
+    manifests = (DeletedFile(path, m.manifest.manifest_length or None) for path, m in gone.items())
+    return [*contents.values(), *(_sized(repository, f) for f in (*manifests, *others.values()))]
+
+
+def _sized(repository: Repository, file: DeletedFile) -> DeletedFile:
+    """A manifest or a list of ours with its size, which is noted since it was written."""
+    row = repository.store.row(MODELS, "get_file", location=file.location)
+    return file if row is None else evolve(file, size_in_bytes=row["length"])
 
 
 def needed_files(repository: Repository, state: TableState, seen: set[tuple[str, str]]) -> Iterator[str]:
@@ -114,12 +124,19 @@ def _content_paths(repository: Repository, state: TableState, listed: ListedMani
     return paths
 
 
-def _own_files(metadata: TableMetadata, snapshots: Iterable[Snapshot]) -> Iterator[str]:
-    """Manifest lists and statistics files of snapshots."""
+def _content_files(repository: Repository, state: TableState, listed: ListedManifest) -> Iterator[tuple[str, int]]:
+    entries = repository.entries.live(state.stream, listed, repository.storage_of(state))
+    yield from zip(entries["file_path"].to_pylist(), entries["file_size_in_bytes"].to_pylist(), strict=True)
+
+
+def _own_files(metadata: TableMetadata, snapshots: Iterable[Snapshot]) -> Iterator[tuple[str, int | None]]:
+    """Manifest lists and statistics files of snapshots, with their sizes where metadata tells them."""
     ids = set()
     for snapshot in snapshots:
         ids.add(snapshot.snapshot_id)
         if snapshot.manifest_list is not None:
-            yield snapshot.manifest_list
-    yield from (f.statistics_path for f in metadata.statistics if f.snapshot_id in ids)
-    yield from (f.statistics_path for f in metadata.partition_statistics if f.snapshot_id in ids)
+            yield snapshot.manifest_list, None
+    yield from ((f.statistics_path, f.file_size_in_bytes) for f in metadata.statistics if f.snapshot_id in ids)
+    yield from (
+        (f.statistics_path, f.file_size_in_bytes) for f in metadata.partition_statistics if f.snapshot_id in ids
+    )

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from icecore.engine.requirements import Requirement
 
 Prepare: TypeAlias = "Callable[[TableState], Sequence[Command]]"
+WithIt: TypeAlias = "Callable[[WriteTransaction, TableState], TableState]"
 
 MANUAL = "manual"
 SEARCHED_COMMITS = 100
@@ -209,10 +210,12 @@ class Repository:
         provenance: Provenance,
         *,
         requirements: Sequence[Requirement] = (),
+        with_it: WithIt | None = None,
     ) -> CommitResult:
         """Decides on the latest state and appends the event; what lost a race is prepared again on the new state.
 
-        Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is stored then.
+        `with_it` appends what belongs to the commit, inside of the write lock; it may raise StaleRemovals. Raises
+        CommitConflictError, ValidationError, NoSuchTableError; nothing is stored then.
         """
 
         from icecore.engine.decide import StaleRemovals
@@ -224,7 +227,7 @@ class Repository:
             state = self.state(stream)
             commands = prepare(state)
             try:
-                result = self._try_commit(state, commands, provenance, requirements)
+                result = self._try_commit(state, commands, provenance, requirements, with_it)
             except (StaleRemovals, ForeignCommitError):
                 continue
             self.files.follow(result.state)
@@ -266,12 +269,15 @@ class Repository:
         commands: Sequence[Command],
         provenance: Provenance,
         requirements: Sequence[Requirement],
+        with_it: WithIt | None,
     ) -> CommitResult:
         with self.store.write() as transaction:
             done = self.already(provenance)
             if done is not None:
                 return CommitResult(self.state(done.stream), done)
             result = self._commit_inside(transaction, base, commands, provenance, requirements)
+            if with_it is not None and result.event is not None:
+                result = CommitResult(with_it(transaction, result.state), result.event)
         self.states.put(result.state)
         return result
 
@@ -400,8 +406,9 @@ class Repository:
         from icecore.engine.log.content import decode_content
 
         data = None
-        with contextlib.suppress(MissingArchiveError):
-            data = self.store.content(event.position)
+        if event.kind == ev.TABLE_COMMITTED:
+            with contextlib.suppress(MissingArchiveError):
+                data = self.store.content(event.position)
         return describe(event, None if data is None else decode_content(data, event.position))
 
     def materialize_pending(self, stream: str, provenance: Provenance) -> None:

@@ -57,6 +57,10 @@ class _Revert:
                     f"position {self.event.position}: what another engine committed can't be reverted; roll back to a "
                     f"snapshot instead"
                 )
+            case ev.TABLE_FILES_DELETED | ev.TABLE_PURGED:
+                raise ValidationError(
+                    f"position {self.event.position} can't be reverted: the files that it deleted can't come back"
+                )
             case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED | ev.VIEW_REGISTERED:
                 return self._drop()
             case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
@@ -103,7 +107,7 @@ class _Revert:
 
         def check() -> None:
             later = self.repository.store.stream_events(stream, self.event.stream_version)
-            if any(e.kind != ev.TABLE_MATERIALIZED for e in later):
+            if any(e.kind not in ev.ABOUT_FILES for e in later):
                 raise self._conflict(f"{dotted(identifier)} was changed since")
 
         self.repository.append_simple(stream, kind, {"identifier": list(identifier)}, self.provenance, check)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from icecore.engine.events import CATALOG_STREAM, TABLE_MATERIALIZED, Event
+from icecore.engine.events import ABOUT_FILES, CATALOG_STREAM, Event
 from icecore.engine.log.store import EventStore
 from icecore.projections.history import describe_changes
 
@@ -14,7 +14,7 @@ NAMED = 5
 def later_commits(store: EventStore, event: Event, touches: Callable[[Event], bool] = lambda _: True) -> str:
     """The commits to the event's stream that came after it and touch the same, to be put behind a sentence."""
     found = [e for e in store.stream_events(event.stream, event.stream_version) if touches(e)]
-    told = [_describe(e) for e in found if e.kind != TABLE_MATERIALIZED]
+    told = [_describe(e) for e in found if e.kind not in ABOUT_FILES]
     if not told:
         return ""
     more = f" and {len(told) - NAMED} more" if len(told) > NAMED else ""

@@ -51,7 +51,8 @@ class TableState:
 
     `metadata` is what the next metadata file says. `metadata_location` is the file of the latest materialized version,
     None before the first; `metadata_version` is its number. `pending` is true where commits came after it that are to
-    be written out later (`icecore.materialize = manual`).
+    be written out later (`icecore.materialize = manual`). `purged_at` is the position of the event that let all files
+    of a dropped table go.
     """
 
     stream: str
@@ -65,6 +66,7 @@ class TableState:
     location_mapping: LocationMapping = LocationMapping()
     dropped: bool = False
     pending: bool = False
+    purged_at: int | None = None
 
 
 def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
@@ -162,6 +164,10 @@ class TableFold:
                 return evolve(state, dropped=True)
             case ev.TABLE_UNDROPPED:
                 return evolve(state, identifier=tuple(payload["identifier"]), dropped=False)
+            case ev.TABLE_FILES_DELETED:
+                return state
+            case ev.TABLE_PURGED:
+                return evolve(state, purged_at=event.position)
             case _:
                 raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
 
@@ -270,6 +276,7 @@ def state_to_dict(state: TableState) -> dict[str, Any]:
         "location-mapping": state.location_mapping.to_dict(),
         "dropped": state.dropped,
         "pending": state.pending,
+        **({} if state.purged_at is None else {"purged-at": state.purged_at}),
     }
 
 
@@ -287,6 +294,7 @@ def state_from_dict(obj: Mapping[str, Any]) -> TableState:
         LocationMapping.of(obj["location-mapping"]),
         obj["dropped"],
         obj["pending"],
+        obj.get("purged-at"),
     )
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from icecore.engine.provenance import provenance
-from icecore.engine.state import TableState
 from icecore.engine.table_rewrites import TableRewrites
 from icecore.engine.table_rows import TableRows
 from icecore.engine.table_statistics import TableStatistics
 
 if TYPE_CHECKING:
-    from icecore.engine.decide import ChangeMetadata
     from icecore.engine.dry_run import DryRun
     from icecore.engine.maintenance import Maintenance
     from icecore.engine.manage_snapshots import ManageSnapshots
@@ -73,12 +70,7 @@ class Table(TableRows, TableStatistics, TableRewrites):
         from icecore.engine.maintenance import Maintenance
 
         self._repository.check_writable()
-
-        def commit(command: ChangeMetadata) -> TableState:
-            self._commit_with(None, None, lambda t: t.add(command))
-            return self._state
-
-        return Maintenance(self._state.stream, self._repository, commit, provenance(self._actor))
+        return Maintenance(self._state.stream, self._repository, self._committed, self._actor)
 
     def set_properties(
         self,

@@ -122,6 +122,9 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
             yield f"drop {'.'.join(payload['identifier'])}"
         case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
             yield f"undrop {'.'.join(payload['identifier'])}"
+        case ev.TABLE_FILES_DELETED | ev.TABLE_PURGED:
+            size = f" of {payload['bytes']} bytes" if "bytes" in payload else ""
+            yield f"{payload['operation'].replace('-', ' ')}: delete {payload['count']} files{size}"
         case ev.TABLE_COMMITTED:
             for update in payload["updates"]:
                 if text := describe_update(update):

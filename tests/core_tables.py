@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,20 @@ def local(location: str | None) -> Path:
     """The path of a `file://` location."""
     assert location is not None
     return Path(location.removeprefix("file://"))
+
+
+def age(path: Path, days: float = 10) -> Path:
+    """Makes a file look as if it was written that many days ago."""
+    then = time.time() - days * 24 * 60 * 60
+    os.utime(path, (then, then), follow_symlinks=False)
+    return path
+
+
+def put(path: Path, days: float = 10) -> Path:
+    """Makes a file of four bytes that looks as if it was written that many days ago."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"PAR1")
+    return age(path, days)
 
 
 def metadata_files(table: icecore.Table) -> dict[str, bytes]:

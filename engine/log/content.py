@@ -18,9 +18,14 @@ def encode_content(entries: pa.Table) -> bytes:
     One frame, not one for each buffer: a commit of a few files has a hundred tiny buffers, and compressing each of
     them takes ten times as long and four times the space.
     """
+    return encode_table(entries.cast(ENTRY_SCHEMA))
+
+
+def encode_table(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream in one zstd frame."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, ENTRY_SCHEMA) as writer:
-        for batch in entries.cast(ENTRY_SCHEMA).combine_chunks().to_batches():
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        for batch in table.combine_chunks().to_batches():
             writer.write_batch(batch)
     compressed: bytes = _ZSTD.compress(sink.getvalue(), asbytes=True)
     return compressed
@@ -31,12 +36,20 @@ def decode_content(data: bytes, position: int) -> pa.Table:
 
     Raises CorruptLogError naming the position.
     """
+    return decode_table(data, position, ENTRY_SCHEMA)
+
+
+def decode_table(data: bytes, position: int, expected: pa.Schema | None = None) -> pa.Table:
+    """The rows of what lies beside an event; with an expected schema those columns.
+
+    Raises CorruptLogError naming the position.
+    """
     try:
         with pa.ipc.open_stream(pa.py_buffer(_stream(data))) as reader:
             table = reader.read_all()
     except (pa.ArrowException, OSError) as e:
         raise CorruptLogError(f"position {position}: its content files can't be decoded: {e}") from e
-    if table.schema.names != ENTRY_SCHEMA.names:
+    if expected is not None and table.schema.names != expected.names:
         raise CorruptLogError(f"position {position}: its content files have columns {table.schema.names}")
     return table
 

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError, ValidationError
 from icecore.engine.events import GENESIS_HASH, Event
-from icecore.engine.log.content import decode_content
+from icecore.engine.log.content import decode_table
 from icecore.engine.log.export import (
     FORMATS,
     JSONL,
@@ -103,7 +103,7 @@ def _append(store: EventStore, models: ReadModels, record: Record) -> None:
     event = record.event
     store.execute(EVENTS, "insert", **event.to_row())
     if record.content is not None:
-        rows = decode_content(record.content, event.position).num_rows
+        rows = decode_table(record.content, event.position).num_rows
         store.execute(EVENTS, "insert_content", position=event.position, row_count=rows, data=record.content)
     try:
         models.apply(event)

@@ -129,7 +129,8 @@ INSERT INTO kept_event
 SELECT * FROM event
 WHERE position <= $up_to AND (
     kind NOT IN (
-        'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'view.committed', 'view.adopted'
+        'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'table.files-deleted',
+        'view.committed', 'view.adopted'
     )
     OR idempotency_key IS NOT NULL
     OR position IN (SELECT max(position) FROM event WHERE position <= $up_to GROUP BY stream)
@@ -189,7 +190,8 @@ WHERE stream = $stream AND stream_version > $after AND position <= $up_to ORDER 
 -- name: kept_naming
 SELECT * FROM kept_event
 WHERE position <= $up_to AND kind NOT IN (
-    'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'view.committed', 'view.adopted'
+    'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'table.files-deleted',
+    'view.committed', 'view.adopted'
 )
 ORDER BY position;
 

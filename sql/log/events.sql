@@ -46,7 +46,8 @@ SELECT * FROM event WHERE position > $after AND position <= $up_to ORDER BY posi
 -- Commits are by far the most events, and give no names.
 SELECT * FROM event
 WHERE position <= $up_to AND kind NOT IN (
-    'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'view.committed', 'view.adopted'
+    'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'table.files-deleted',
+    'view.committed', 'view.adopted'
 )
 ORDER BY position;
 

@@ -65,6 +65,21 @@ SELECT value AS stream FROM warehouse WHERE key >= 'hint-due/' AND key < 'hint-d
 -- name: forget_hints
 DELETE FROM warehouse WHERE key >= 'hint-due/' AND key < 'hint-due0';
 
+-- name: put_deletion
+-- A deletion that is not finished: the position of its event, and what is left of its files.
+INSERT INTO warehouse (key, value) VALUES ('deletion-due/' || $position, $value)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: deletions_due
+SELECT CAST(substr(key, 14) AS INTEGER) AS position, value FROM warehouse
+WHERE key >= 'deletion-due/' AND key < 'deletion-due0' ORDER BY position;
+
+-- name: deletion_due
+SELECT value FROM warehouse WHERE key = 'deletion-due/' || $position;
+
+-- name: end_deletion
+DELETE FROM warehouse WHERE key = 'deletion-due/' || $position;
+
 -- name: put_materialized
 UPDATE stream_head SET materialized_version = $version, metadata_location = $metadata_location
 WHERE stream = $stream AND materialized_version < $version;
@@ -121,6 +136,9 @@ SELECT length, sha256 FROM written_file WHERE location = $location;
 -- name: files_of
 SELECT location, kind, length, sha256, position FROM written_file
 WHERE stream = $stream AND kind NOT IN ('metadata-forgotten', 'metadata-deleted') ORDER BY position, location;
+
+-- name: metadata_since
+SELECT location FROM written_file WHERE stream = $stream AND position > $position AND kind = 'metadata';
 
 -- name: all_files
 SELECT location, stream, kind, length, sha256, position FROM written_file

@@ -181,7 +181,8 @@ def _expire(model: Model, number: int, key: str) -> Operation:
         when = int(time.time() * 1000) + 10_000
         table.maintenance.expire_snapshots().older_than(when).retain_last(1).commit()
 
-    return Operation("expire snapshots", run, model, (0, 1, 2))
+    # The commit, the table written out, and the files that go.
+    return Operation("expire snapshots", run, model, (0, 1, 2, 3))
 
 
 def _rewrite(model: Model, number: int, key: str) -> Operation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import unicodedata
 from collections.abc import Callable
@@ -13,35 +12,22 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from core_tables import SCHEMA, ids_of, local, make_table, peer_ids, repository_of, rows, store_of
+from core_tables import SCHEMA, age, ids_of, local, make_table, peer_ids, put, repository_of, rows, store_of
 
 import icecore
 from icecore.engine import orphans
+from icecore.engine.candidates import Candidates, PrefixMismatchMode
 from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.file_listing import Places
+from icecore.engine.marking import Marking
 from icecore.engine.orphans import OrphanFiles
 from icecore.engine.storage import LocationMapping, Storage
-
-DAY_S = 24 * 60 * 60
-
-
-def age(path: Path, days: float = 10) -> Path:
-    """Makes a file look as if it was written that many days ago."""
-    then = time.time() - days * DAY_S
-    os.utime(path, (then, then), follow_symlinks=False)
-    return path
 
 
 def age_all(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file() and not path.name.startswith("icecore.db"):
             age(path)
-
-
-def put(path: Path, days: float = 10) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"PAR1")
-    return age(path, days)
 
 
 def remove(table: icecore.Table, **options: Any) -> set[Path]:
@@ -57,7 +43,11 @@ def test_only_old_files_that_nothing_needs_go(catalog: icecore.Catalog, warehous
         table.append(rows(number))
     table.delete("id = 0")
     folder = local(table.location())
-    orphans = {put(folder / "data/name=n1/stray.parquet"), put(folder / "metadata/stray-m0.avro"), put(folder / "x")}
+    orphans = {
+        put(folder / "data/name=n1/stray.parquet"),
+        put(folder / "metadata/stray-m0.avro"),
+        put(folder / "x.orc"),
+    }
     kept = [put(folder / "data/young.parquet", days=2), put(folder / "data/_hidden/x.parquet"), put(folder / ".tmp")]
     age_all(folder)
     age(kept[0], days=2)
@@ -116,7 +106,7 @@ def test_everything_a_table_has_is_kept(catalog: icecore.Catalog, version: int) 
     age_all(folder)
     age_all(elsewhere)
     assert remove(table) == set()
-    strays = {put(elsewhere / "deep/er/stray.orc"), put(elsewhere / "meta/stray.json")}
+    strays = {put(elsewhere / "deep/er/stray.orc"), put(elsewhere / "meta/stray.stats")}
     assert remove(table) == strays
     for snapshot in table.snapshots():
         table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
@@ -302,8 +292,8 @@ def test_a_commit_meanwhile_keeps_its_files(
         listing = orphans._list
         monkeypatch.setattr(orphans, "_list", lambda *a: (listing(*a), commit())[0])
     else:
-        marking = orphans._Marking.mark_all
-        monkeypatch.setattr(orphans._Marking, "mark_all", lambda self: (marking(self), commit())[0])
+        marking = Marking.mark_all
+        monkeypatch.setattr(Marking, "mark_all", lambda self: (marking(self), commit())[0])
     found = table.maintenance.remove_orphan_files()
     assert found == OrphanFiles((f"file://{stray}",), (f"file://{stray}",), 4)
     assert ids_of(table.refresh()) == [7] and ids_of(peer.load_table("ns.other")) == [7]
@@ -356,12 +346,12 @@ def test_mismatched_prefixes(catalog: icecore.Catalog) -> None:
     stray = put(local(table.location()) / "data/stray.parquet")
     state = repository_of(catalog).state(table.state.stream)
     search = orphans.OrphanSearch.of(None, None, None, None, "ignore", False)
-    candidates = orphans._Candidates(orphans._list(repository_of(catalog), state, Storage(), search), Places(Storage()))
+    candidates = Candidates(orphans._list(repository_of(catalog), state, Storage(), search), Places(Storage()))
     candidates.keep(f"hdfs://node{stray}")
     with pytest.raises(ValidationError, match="equal_schemes"):
-        candidates.rest(orphans.PrefixMismatchMode.ERROR)
-    assert f"file://{stray}" not in {f.location for f in candidates.rest(orphans.PrefixMismatchMode.IGNORE)}
-    assert f"file://{stray}" in {f.location for f in candidates.rest(orphans.PrefixMismatchMode.DELETE)}
+        candidates.rest(PrefixMismatchMode.ERROR)
+    assert f"file://{stray}" not in candidates.rest(PrefixMismatchMode.IGNORE)
+    assert f"file://{stray}" in candidates.rest(PrefixMismatchMode.DELETE)
 
 
 def test_a_table_at_the_warehouse_itself_keeps_the_log(catalog: icecore.Catalog, warehouse: Path) -> None:

@@ -60,7 +60,7 @@ READS: Mapping[type, frozenset[str]] = {
         "current_version current_version_updates definition_of history location name query refresh schema schemas "
         "scope sql_for take to_arrow to_duckdb to_pandas to_spark version versions"
     ),
-    Maintenance: frozenset({"expire_snapshots"}),
+    Maintenance: frozenset(),
     ExpireSnapshots: frozenset({"by_id", "by_ids", "clean_files", "older_than", "retain_last"}),
 }
 # What changes something and has no dry run, with the reason.
@@ -69,6 +69,7 @@ EXCEPTIONS: Mapping[tuple[type, str], str] = {
     (Catalog, "rebuild"): "makes again what follows from the log, and commits nothing",
     (Catalog, "checkpoint"): "notes what follows from the log, and commits nothing",
     (Catalog, "archive"): "moves events to another file, and commits nothing",
+    (Maintenance, "expire_snapshots"): "begins what its `commit()` ends",
     (ExpireSnapshots, "commit"): "has `dry_run()` beside it",
     (ExpireSnapshots, "dry_run"): "is the dry run",
 }

@@ -25,7 +25,6 @@ SILENT: Mapping[tuple[type, str], str] = {
     (Catalog, "rebuild"): "makes again what follows from the log",
     (Catalog, "checkpoint"): "notes what follows from the log",
     (Catalog, "archive"): "moves events to another file",
-    (Maintenance, "remove_orphan_files"): "appends no event",
     (ExpireSnapshots, "commit"): "was told by `expire_snapshots`",
     (ExpireSnapshots, "dry_run"): "stores nothing",
     (Catalog, "create_or_replace_table"): "hands its options on to the call that it makes",

@@ -1,0 +1,34 @@
+"""Names that files of a table have, as this engine, Java, PyIceberg, Spark, Trino, Impala, Hive and Flink give them."""
+
+from __future__ import annotations
+
+import re
+
+from icecore.projections.version_hint import VERSION_HINT
+
+_ENDINGS = (
+    # Data and delete files; Impala shortens the first one.
+    ".parquet",
+    ".parq",
+    ".orc",
+    # Data and delete files, manifests and manifest lists.
+    ".avro",
+    # Deletion vectors and statistics; Trino calls the latter by what they are.
+    ".puffin",
+    ".stats",
+    # Gzip goes before the ending or after it.
+    ".metadata.json",
+    ".metadata.json.gz",
+)
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
+
+
+def is_table_file(location: str) -> bool:
+    """Whether a file has a name as data, delete, statistics and metadata files and version hints have it."""
+    name = location.rsplit("/", 1)[-1]
+    return name.casefold().endswith(_ENDINGS) or name == VERSION_HINT or is_unfinished(name)
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether it is the name of a file that this engine was still writing."""
+    return _UNFINISHED.fullmatch(name) is not None
