@@ -74,8 +74,8 @@ class Finding:
         if self.count == 1:
             return f"{self._of}: the {self.kind} {self.details[0]}{moved}"
         under = f" under {self.folder}" if self.folder else ""
-        head = f"{self._of}: {_counted(self.count, self.kind)} {_PHRASES[self.cause]}{under}"
-        return f"{head}: {_first(self._shortened(), self.count)}{moved}"
+        head = f"{self._of}: {_counted(self.count, self.kind)}{under} {_PHRASES[self.cause]}"
+        return f"{head}: {_first(self._shortened(), self.count, ', ' if self.cause in _PLAIN else '; ')}{moved}"
 
     @property
     def _of(self) -> str:
@@ -84,6 +84,9 @@ class Finding:
     def _shortened(self) -> list[str]:
         """The examples with what is wrong with each, without the folder that they share."""
         texts = self.examples if self.cause in _PLAIN else self.details
+        if self.cause is Cause.UNREACHABLE:
+            # The store's reason is the same for all.
+            texts = texts[:1]
         return [t.replace(f"{self.folder}/", "") if self.folder else t for t in texts]
 
 
@@ -138,14 +141,21 @@ def _sentences(findings: Sequence[Finding]) -> tuple[str, ...]:
     """One for each finding; what is gone because one folder is gone is one for all kinds and tables."""
     lost = sorted((f for f in findings if f.missing_folder), key=lambda f: f.missing_folder or "")
     groups = {folder: list(group) for folder, group in groupby(lost, key=lambda f: f.missing_folder)}
+    idle = [f for f in findings if f.cause is Cause.NOT_NEEDED]
     out = []
     for f in findings:
-        group = groups.get(f.missing_folder, []) if f.missing_folder else []
+        group = idle if f.cause is Cause.NOT_NEEDED else groups.get(f.missing_folder, []) if f.missing_folder else []
         if len(group) < 2:
             out.append(str(f))
         elif group[0] is f:
-            out.append(_folder_text(group))
+            out.append(_idle_text(group) if group is idle else _folder_text(group))
     return tuple(out)
+
+
+def _idle_text(group: Sequence[Finding]) -> str:
+    """Earlier metadata files that are gone: of tables from elsewhere they nearly always are."""
+    files = _counted(sum(f.count for f in group), group[0].kind)
+    return f"{files} of {len(group):,} tables {_PHRASES[Cause.NOT_NEEDED]}: first {group[0].examples[0]}"
 
 
 def _folder_text(group: Sequence[Finding]) -> str:
@@ -166,10 +176,10 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _first(texts: Sequence[str], count: int) -> str:
+def _first(texts: Sequence[str], count: int, separator: str = ", ") -> str:
     shown = texts[:SHOWN_EXAMPLES]
     more = count - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more else "")
+    return separator.join(shown) + (f" and {more:,} more" if more else "")
 
 
 def _listed(sentences: Sequence[str], whole: frozenset[str]) -> list[str]:

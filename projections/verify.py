@@ -35,9 +35,9 @@ def verify(
             break
     findings = of_log(log.problems)
     notes = []
-    files = 0
+    files, stores = 0, dict[str, str | None]()
     for state in log.states:
-        checked = check_files(repository, state, deep=deep, progress=progress)
+        checked = check_files(repository, state, stores, deep=deep, progress=progress)
         files += checked.files
         findings += (f for f in checked.findings if f.cause not in UNCHECKED)
         notes += [f for f in checked.findings if f.cause in UNCHECKED]

@@ -128,8 +128,8 @@ def _of_vectors(storage: Storage, rows: Sequence[Row]) -> list[Fault]:
         return [_encrypted(kind, location)]
 
     def check() -> str | None:
-        # Some early writers left out Puffin's frame, and say no offsets.
-        framed = any(r["content_offset"] is not None for r in rows)
+        # Some early writers left out Puffin's frame: where a blob starts at 0 or nowhere, there can be none.
+        framed = any(r["content_offset"] for r in rows)
         footer = read_footer(storage, location) if framed else None
         with storage.open_input(location) as f:
             return next((t for r in rows if (t := _of_vector(f, footer, r)) is not None), None)
@@ -139,13 +139,10 @@ def _of_vectors(storage: Storage, rows: Sequence[Row]) -> list[Fault]:
 
 def _of_vector(f: pa.NativeFile, footer: PuffinFooter | None, row: Row) -> str | None:
     offset, length = row["content_offset"], row["content_size_in_bytes"]
-    if footer is None or offset is None or length is None:
-        data, about = bytes(f.read_at(f.size(), 0)), ""
-    else:
-        about = f" at {offset}"
-        if not any((b.type, b.offset, b.length) == (BLOB_TYPE, offset, length) for b in footer.blobs):
-            return f"has no deletion vector of {length:,} bytes{about} by its footer"
-        data = bytes(f.read_at(length, offset))
+    about = f" at {offset}" if offset else ""
+    if footer and not any((b.type, b.offset, b.length) == (BLOB_TYPE, offset, length) for b in footer.blobs):
+        return f"has no deletion vector of {length} bytes{about} by its footer"
+    data = bytes(f.read_at(f.size() if length is None else length, offset or 0))
     found = len(decode_deletion_vector(data, f"{row['file_path']}{about}"))
     return None if found == row["record_count"] else f"has {found:,} positions{about}, expected {row['record_count']:,}"
 

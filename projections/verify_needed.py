@@ -6,7 +6,7 @@ Each manifest that some snapshot lists is opened once, whatever number of snapsh
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import pyarrow as pa
@@ -111,9 +111,14 @@ def needed_of_view(repository: Repository, state: ViewState) -> Needed:
     return Needed(tuple(files.values()), _empty(deep=False))
 
 
-def needed_of_table(repository: Repository, state: TableState, *, deep: bool) -> Needed:
-    """All that the table's snapshots lead to, and what the log wrote of it. Raises StorageError, CorruptLogError."""
-    gathering = _Gathering(repository, state, repository.storage_of(state))
+def needed_of_table(
+    repository: Repository, state: TableState, unreachable: Callable[[str], str | None], *, deep: bool
+) -> Needed:
+    """All that the table's snapshots lead to, and what the log wrote of it.
+
+    `unreachable` tells why the store of a location can't be reached. Raises StorageError, CorruptLogError.
+    """
+    gathering = _Gathering(repository, state, repository.storage_of(state), unreachable)
     manifests = gathering.manifests()
     files = gathering.files(manifests)
     contents = gathering.contents(manifests, _DEEP_COLUMNS if deep else _COLUMNS)
@@ -141,10 +146,13 @@ def _registered(repository: Repository, state: TableState | ViewState, location:
 class _Gathering:
     """Finds out what a table needs. What can't be read on the way is among `faults`; what is gone is found later."""
 
-    def __init__(self, repository: Repository, state: TableState, storage: Storage) -> None:
+    def __init__(
+        self, repository: Repository, state: TableState, storage: Storage, unreachable: Callable[[str], str | None]
+    ) -> None:
         self._repository = repository
         self._state = state
         self._storage = storage
+        self._unreachable = unreachable
         self._ours: set[str] = set()
         self.faults: list[Fault] = []
 
@@ -164,14 +172,21 @@ class _Gathering:
         location, storage = snapshot.manifest_list, self._storage
         if location is not None:
             with self._noting(LIST, location):
+                self._reach(location)
                 return [ListedManifest(m) for m in read_manifest_list(storage.read_bytes(location), location)]
             return []
         out = []
         for path in snapshot.manifests or ():
             # What a list would say of it is in its own header.
             with self._noting(MANIFEST, path):
+                self._reach(path)
                 out.append(ListedManifest(inline_manifest(path, snapshot, storage)))
         return out
+
+    def _reach(self, location: str) -> None:
+        """Raises StorageError where the store is known not to answer: each try may take seconds."""
+        if (reason := self._unreachable(location)) is not None:
+            raise StorageError(reason)
 
     @contextlib.contextmanager
     def _noting(self, kind: str, location: str) -> Iterator[None]:
@@ -264,10 +279,15 @@ class _Gathering:
         for part in _parts(manifests):
             try:
                 # All or nothing: where one of them can't be read, they are read one by one.
+                for listed in part:
+                    if listed.is_foreign:
+                        self._reach(listed.manifest.manifest_path)
                 decoded = list(entries.canonical_all(stream, part, self._storage, _LEFT_OUT))
             except IcecoreError:
                 for listed in part:
                     with self._noting(MANIFEST, listed.manifest.manifest_path):
+                        if listed.is_foreign:
+                            self._reach(listed.manifest.manifest_path)
                         yield self._entries_of(listed)
             else:
                 yield from decoded

@@ -38,13 +38,14 @@ class Looked:
 
 @define(eq=False)
 class Looker:
-    """Looks files up in one storage, the remote ones many at once. A store that does not answer is asked once only.
+    """Looks files up in one storage, the remote ones many at once.
 
-    Local files are asked for one by one: a listing of a folder tells no sizes, so it saves nothing.
+    `stores` are those asked before: None for one that answered, the reason for one that did not, which is asked once
+    only. Local files are asked for one by one: a listing of a folder tells no sizes, so it saves nothing.
     """
 
     storage: Storage
-    _unreachable: dict[str, str] = field(factory=dict)
+    stores: dict[str, str | None] = field(factory=dict)
 
     def look(self, locations: Sequence[str]) -> Looked:
         """How long each file is."""
@@ -55,8 +56,7 @@ class Looker:
             target = self.storage.resolve(location)
             path = local_path(target)
             if path is None:
-                scheme, _, rest = target.partition("://")
-                remote.setdefault(f"{scheme}://{rest.split('/', 1)[0]}", []).append(i)
+                remote.setdefault(_store_of(target), []).append(i)
             else:
                 sizes[i], reason = _local_size(path)
                 if reason:
@@ -69,22 +69,41 @@ class Looker:
     def _look_remote(
         self, store: str, places: Sequence[int], locations: Sequence[str], sizes: Sizes, reasons: dict[int, str]
     ) -> None:
-        if store not in self._unreachable:
-            try:
-                with translated(store, "reach"):
-                    found = [self.storage.file_system(self.storage.resolve(locations[i])) for i in places]
-                    infos = found[0][0].get_file_info([inner for _, inner in found])
-            except (IcecoreError, NotImplementedError) as e:
-                self._unreachable[store] = str(e)
-        if store in self._unreachable:
+        infos = self._ask(store, [self.storage.resolve(locations[i]) for i in places])
+        if isinstance(infos, str):
             sizes[list(places)] = UNREACHABLE
-            reasons.update(dict.fromkeys(places, self._unreachable[store]))
+            reasons.update(dict.fromkeys(places, infos))
             return
         for i, info in zip(places, infos, strict=True):
             if info.type == pyarrow.fs.FileType.File:
                 sizes[i] = UNKNOWN if info.size is None else info.size
             elif info.type != pyarrow.fs.FileType.NotFound:
                 sizes[i], reasons[i] = UNREADABLE, "it is not a file"
+
+    def unreachable(self, location: str) -> str | None:
+        """Why the store of a location can't be reached; None where it can, or is local."""
+        target = self.storage.resolve(location)
+        if local_path(target) is not None:
+            return None
+        store = _store_of(target)
+        if store not in self.stores:
+            self._ask(store, [target])
+        return self.stores[store]
+
+    def _ask(self, store: str, targets: Sequence[str]) -> Sequence[pyarrow.fs.FileInfo] | str:
+        """What a store says of files, or why it says nothing."""
+        known = self.stores.get(store)
+        if known is not None:
+            return known
+        try:
+            with translated(store, "reach"):
+                found = [self.storage.file_system(t) for t in targets]
+                infos: Sequence[pyarrow.fs.FileInfo] = found[0][0].get_file_info([inner for _, inner in found])
+        except (IcecoreError, NotImplementedError) as e:
+            self.stores[store] = str(e)
+            return str(e)
+        self.stores[store] = None
+        return infos
 
     def missing_folder(self, folder: str) -> str | None:
         """The outermost folder on the way to a local folder, and it too, that is not there; None where all are."""
@@ -95,6 +114,11 @@ class Looker:
         while not os.path.lexists(at):
             missing, at = at, os.path.dirname(at)
         return None if missing is None else to_uri(missing)
+
+
+def _store_of(target: str) -> str:
+    scheme, _, rest = target.partition("://")
+    return f"{scheme}://{rest.split('/', 1)[0]}"
 
 
 def _local_size(path: str) -> tuple[int, str | None]:

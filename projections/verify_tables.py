@@ -43,16 +43,18 @@ class Checked:
     files: int
 
 
-def check_files(repository: Repository, state: State, *, deep: bool, progress: Progress | None) -> Checked:
-    """Looks for all files that a table or view needs; with `deep` into them too."""
+def check_files(
+    repository: Repository, state: State, stores: dict[str, str | None], *, deep: bool, progress: Progress | None
+) -> Checked:
+    """Looks for all files that a table or view needs; with `deep` into them too. For `stores` see `Looker`."""
     name = dotted(state.identifier)
     tell = progress or (lambda *_: None)
     storage = repository.storage_of(state) if isinstance(state, TableState) else repository.storage
-    looker = Looker(storage)
+    looker = Looker(storage, stores)
     files = 0
     suspects: pa.Array | None = None
     for _ in range(LOOKS):
-        moment, state, needed = _needed(repository, state, deep, suspects)
+        moment, state, needed = _needed(repository, state, looker, deep, suspects)
         tally = _Checking(looker, needed, lambda done, of: tell(name, done, of)).run(deep)
         files = files or needed.count
         if not tally.has_problems or _moment(repository, state.stream) == moment:
@@ -68,7 +70,7 @@ def _moment(repository: Repository, stream: str) -> tuple[object, ...]:
 
 
 def _needed(
-    repository: Repository, state: State, deep: bool, suspects: pa.Array | None
+    repository: Repository, state: State, looker: Looker, deep: bool, suspects: pa.Array | None
 ) -> tuple[tuple[object, ...], State, Needed]:
     """What is needed now, of suspects only where there are such, with the state and the moment it is needed at."""
     now: TableState | ViewState | None
@@ -78,7 +80,7 @@ def _needed(
         if isinstance(state, TableState):
             now = table = fold(state, newer)
             assert table is not None, "a fold from a state has a state"
-            needed = needed_of_table(repository, table, deep=deep)
+            needed = needed_of_table(repository, table, looker.unreachable, deep=deep)
         else:
             now = view = fold_view(state, newer)
             assert view is not None, "a fold from a state has a state"

@@ -161,9 +161,7 @@ def test_earlier_metadata_of_others_may_go(registered: icecore.Catalog, tmp_path
     assert [(n.cause, n.kind, n.count) for n in report.notes] == [
         (Cause.NOT_NEEDED, "previous metadata file", len(earlier))
     ]
-    assert f"{len(earlier)} previous metadata files are gone, but no snapshot needs them" in str(report).replace(
-        "\n  ", " "
-    )
+    assert "are gone, but no snapshot needs them" in str(report).replace("\n  ", " ")
 
 
 def test_a_folder_that_moved_is_one_problem(registered: icecore.Catalog, tmp_path: Path) -> None:
@@ -260,7 +258,7 @@ def test_sentences_are_few_and_short() -> None:
     assert len(lines) < 80 and max(map(len, lines)) <= 80
     assert lines[-1] == "- and 80 more"
     assert report.problems[0] == (
-        "ns.t0: 10,000 data files are gone under file:///lake/ns/t/data: 0.parquet, 1.parquet, 2.parquet and 9,997 more"
+        "ns.t0: 10,000 data files under file:///lake/ns/t/data are gone: 0.parquet, 1.parquet, 2.parquet and 9,997 more"
     )
 
 
