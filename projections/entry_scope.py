@@ -59,7 +59,9 @@ class Scope:
         for segment in segments:
             inside = ordered[(ordered >> NUMBER_BITS) == segment.number] - segment.offset
             if len(inside):
-                parts.append((segment, _condition(np.unique(inside), len(segment.info.manifests))))
+                # What is in memory grows, so which of it counts is always said.
+                count = None if segment.path is None else len(segment.info.manifests)
+                parts.append((segment, _condition(np.unique(inside), count)))
                 found += len(inside)
         if found < len(ordered):
             raise StrayEntriesError(f"{len(ordered) - found} of {len(ordered)} manifests are of no segment")
@@ -171,13 +173,13 @@ def used_columns(sql: Iterable[str], known: Mapping[str, str]) -> list[str]:
     return [name for name in known if name in found]
 
 
-def _condition(inside: Numbers, count: int) -> str:
-    """Which manifests of a segment: whichever list is shorter says it."""
+def _condition(inside: Numbers, count: int | None) -> str:
+    """Which of so many manifests of a segment: whichever list is shorter says it."""
     if len(inside) == count:
         return ""
     if inside[-1] - inside[0] + 1 == len(inside):
         return f"m BETWEEN {inside[0]} AND {inside[-1]}"
-    if 2 * len(inside) <= count:
+    if count is None or 2 * len(inside) <= count:
         return f"m IN ({', '.join(map(str, inside.tolist()))})"
     outside = np.setdiff1d(np.arange(count), inside)
     return f"m NOT IN ({', '.join(map(str, outside.tolist()))})"

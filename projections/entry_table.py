@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.schema import Schema
 from icecore.projections.entry_scope import Scope
 from icecore.projections.entry_typing import EntryTyping
-from icecore.projections.segment_files import NUMBER_BITS, Segment, SegmentFolder
+from icecore.projections.segment_files import NUMBER_BITS, Segment, SegmentFolder, SegmentInfo
 
 
 def manifest_key(listed: ListedManifest) -> str:
@@ -23,55 +23,80 @@ def manifest_key(listed: ListedManifest) -> str:
     return f"{m.manifest_path}|{length}|{m.partition_spec_id}|{m.sequence_number}|{m.added_snapshot_id}"
 
 
-@define
+@frozen(eq=False)
+class Loaded:
+    """The segments of a table, and what follows from them; whatever changes is another one, put in place whole.
+
+    `where` maps the key of each manifest to its number, `columns` the names of the columns that any segment has to
+    their DuckDB types.
+    """
+
+    typing: EntryTyping
+    segments: tuple[Segment, ...]
+    where: Mapping[str, int]
+    columns: Mapping[str, str]
+
+    @classmethod
+    def of(cls, typing: EntryTyping, segments: Iterable[Segment]) -> Loaded:
+        """A manifest of several segments is taken from the first."""
+        segments, where, columns = tuple(segments), dict[str, int](), dict[str, str]()
+        for segment in segments:
+            columns = {**segment.usable_columns(typing), **columns}
+            for number, key in enumerate(segment.info.manifests):
+                where.setdefault(key, segment.offset + number)
+        return cls(typing, segments, where, columns)
+
+    def changed(
+        self, *, gone: Collection[Segment] = (), first: Sequence[Segment] = (), last: Sequence[Segment] = ()
+    ) -> Loaded:
+        """With other segments."""
+        numbers = {s.number for s in gone}
+        return Loaded.of(self.typing, (*first, *(s for s in self.segments if s.number not in numbers), *last))
+
+
+@define(eq=False)
 class EntryTable:
     """The entries of one table: its segments, and which manifest is where.
 
-    `columns` maps the names of the columns that any segment has to their DuckDB types; `name` is that of a view over
-    what a scan looks into, while there is one. `kept` are manifests that no merge may leave behind now. `version`
-    changes whenever segments do. `passed_over` are files, and their manifests, that have nothing that others lack.
+    `name` is that of a view over what a scan looks into, while there is one. `kept` are manifests that no merge may
+    leave behind now. `passed_over` are files, and their manifests, that have nothing that others lack.
     """
 
     name: str
     stream: str
-    typing: EntryTyping
     folder: SegmentFolder | None
-    segments: list[Segment] = field(factory=list)
-    where: dict[str, int] = field(factory=dict)
-    columns: dict[str, str] = field(factory=dict)
+    loaded: Loaded
     kept: frozenset[str] = frozenset()
     passed_over: dict[str, tuple[str, ...]] = field(factory=dict)
-    version: int = 0
+
+    @property
+    def typing(self) -> EntryTyping:
+        return self.loaded.typing
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self.loaded.segments
 
     @property
     def schema(self) -> Schema:
         return self.typing.schema
 
-    def changed(self) -> None:
-        """Brings what follows from the segments up to date; a manifest of several is taken from the first."""
-        self.version += 1
-        self.columns = {}
-        self.where = {}
-        for segment in self.segments:
-            self.columns = {**segment.usable_columns(self.typing), **self.columns}
-            for number, key in enumerate(segment.info.manifests):
-                self.where.setdefault(key, segment.offset + number)
-
-    def segment(self, number: int) -> Segment:
-        return next(s for s in self.segments if s.number == number)
-
     def in_memory(self) -> Segment | None:
         return next((s for s in self.segments if s.path is None), None)
 
+    def grown(self, segment: Segment, info: SegmentInfo) -> None:
+        """Takes in what came to the segment in memory, which is the first of all."""
+        self.loaded = self.loaded.changed(gone=[segment], first=[evolve(segment, info=info)])
+
     def missing(self, manifests: Iterable[ListedManifest]) -> list[ListedManifest]:
         """Those that are in no segment, each once."""
-        found = {key: m for m in manifests if (key := manifest_key(m)) not in self.where}
+        found = {key: m for m in manifests if (key := manifest_key(m)) not in self.loaded.where}
         return list(found.values())
 
     def scope(self, manifests: Sequence[ListedManifest]) -> Scope:
-        """Where these manifests are; those that are not loaded are not in it."""
-        found = [self.where.get(manifest_key(m)) for m in manifests]
-        scope = Scope.of(self.segments, self.typing, manifests, found)
+        """Where these manifests are; those that are not loaded are not in it. Raises StrayEntriesError."""
+        where = self.loaded.where
+        scope = Scope.of(self.segments, self.typing, manifests, [where.get(manifest_key(m)) for m in manifests])
         for segment in self.segments:
             inside = scope.numbers[(scope.numbers >> NUMBER_BITS) == segment.number] - segment.offset
             segment.looked_for.update(inside.tolist())

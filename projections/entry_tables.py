@@ -6,17 +6,18 @@ few new manifests at a time stay in memory until they are worth a file, and smal
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
-from attrs import define, field
+from attrs import define, evolve, field
 
 from icecore.engine import forks
-from icecore.engine.errors import StorageError, ValidationError
+from icecore.engine.errors import IcecoreError, StorageError, ValidationError
 from icecore.engine.forks import Lock
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.metadata import TableMetadata
@@ -24,7 +25,7 @@ from icecore.engine.sql_files import query, quote
 from icecore.engine.storage import Storage
 from icecore.projections import duck
 from icecore.projections.entry_expansion import NOT_NEEDED, expand, expected_cells
-from icecore.projections.entry_table import EntryTable, manifest_key
+from icecore.projections.entry_table import EntryTable, Loaded, manifest_key
 from icecore.projections.entry_typing import EntryTyping
 from icecore.projections.manifest_entries import ManifestEntries
 from icecore.projections.segment_files import (
@@ -85,13 +86,15 @@ class EntryTables:
         if known is None:
             folder = None if self._cache is None else self._cache / stream.replace(":", "-").replace("#", "-")
             known = EntryTable(
-                quote(f"entries_{self._next()}"), stream, typing, None if folder is None else SegmentFolder(folder)
+                quote(f"entries_{self._next()}"),
+                stream,
+                None if folder is None else SegmentFolder(folder),
+                Loaded.of(typing, ()),
             )
             self._tables[stream] = known
             self._forget_oldest()
         elif typing != known.typing:
-            known.typing = typing
-            self._retype(known)
+            self._retype(known, typing)
         self._typings[stream] = (metadata, latest)
         self._tables.move_to_end(stream)
         return known
@@ -139,7 +142,7 @@ class EntryTables:
                 if info is None:
                     continue
                 keys = info.manifests
-                if not covered.issuperset(keys) and not table.where.keys() >= set(keys):
+                if not covered.issuperset(keys) and not table.loaded.where.keys() >= set(keys):
                     self._take_up(table, folder, name, number, info)
                 else:
                     folder.detach(self.connection, _alias(number))
@@ -149,39 +152,71 @@ class EntryTables:
             covered.update(keys)
 
     def _take_up(
-        self, table: EntryTable, folder: SegmentFolder, name: str, number: int, info: SegmentInfo | None = None
-    ) -> Segment | None:
-        """Makes a file part of the table; None where it is gone, or where its types do not fit: then it goes."""
+        self,
+        table: EntryTable,
+        folder: SegmentFolder,
+        name: str,
+        number: int,
+        info: SegmentInfo | None = None,
+        instead_of: Sequence[Segment] = (),
+    ) -> bool:
+        """Makes a file part of the table; False where it is gone, or where its types do not fit: then it goes."""
         info = info or folder.attach(self.connection, name, _alias(number))
         if info is None:
-            return None
+            return False
         conversions = info.typed.conversions(table.typing)
         if conversions is None:
             folder.detach(self.connection, _alias(number))
             folder.remove([name])
-            return None
+            return False
         segment = Segment(number, f"{_alias(number)}.entries", info, conversions, folder.path / name)
-        table.segments.append(segment)
-        table.changed()
-        return segment
+        table.loaded = table.loaded.changed(gone=instead_of, last=[segment])
+        return True
 
-    def _retype(self, table: EntryTable) -> None:
+    def _retype(self, table: EntryTable, typing: EntryTyping) -> None:
         """After a change of schema or specs: what does not fit any more is let go, and expanded again when needed."""
         table.passed_over.clear()
-        for segment in list(table.segments):
-            conversions = segment.info.typed.conversions(table.typing)
+        kept, gone = [], []
+        for segment in table.segments:
+            conversions = segment.info.typed.conversions(typing)
             if conversions is None:
-                self._drop(table, segment)
+                gone.append(segment)
             elif segment.path is None:
-                growing = Growing(self.connection, segment.entries, segment.info)
-                growing.retype(table.typing, conversions)
-                segment.info = growing.info
+                kept.append(self._retyped(table, segment, typing, conversions))
             else:
-                segment.conversions = conversions
-        table.changed()
+                kept.append(evolve(segment, conversions=conversions))
+        table.loaded = Loaded.of(typing, kept)
+        for segment in gone:
+            self._release(table, segment)
 
-    def _drop(self, table: EntryTable, segment: Segment, *, from_disk: bool = True) -> None:
-        table.segments.remove(segment)
+    def _retyped(
+        self, table: EntryTable, segment: Segment, typing: EntryTyping, conversions: Mapping[str, str]
+    ) -> Segment:
+        """What is in memory, in other types."""
+        growing = Growing(self.connection, segment.entries, segment.info)
+        with self._whole_or_gone(table, segment):
+            growing.retype(typing, conversions)
+        return evolve(segment, info=growing.info)
+
+    @contextlib.contextmanager
+    def _whole_or_gone(self, table: EntryTable, segment: Segment) -> Iterator[None]:
+        """Where a change of what is in memory is broken off, by a signal too, all of it is let go.
+
+        Rows might be left that nothing says the manifest of, and the next manifest would get their number.
+        """
+        try:
+            yield
+        except IcecoreError:
+            # A manifest that can't be read is found out before any of its rows come.
+            raise
+        except BaseException:
+            table.loaded = table.loaded.changed(gone=[segment])
+            with contextlib.suppress(duckdb.Error):
+                self._release(table, segment)
+            raise
+
+    def _release(self, table: EntryTable, segment: Segment, *, from_disk: bool = True) -> None:
+        """Lets go of what the table has no more of."""
         if segment.path is None:
             duck.rows(self.connection, query(FILE, "drop_entries").format(entries=segment.entries))
             return
@@ -200,13 +235,14 @@ class EntryTables:
         if segment is None:
             number = self._next()
             segment = Segment(number, f"memory.main.{quote(f'segment_{number}')}", NOTHING, {})
-            table.segments.insert(0, segment)
         growing = Growing(self.connection, segment.entries, segment.info)
         try:
-            self._fill(growing, table, missing, storage)
-        finally:
-            segment.info = growing.info
-            table.changed()
+            with self._whole_or_gone(table, segment):
+                self._fill(growing, table, missing, storage)
+        except IcecoreError:
+            table.grown(segment, growing.info)
+            raise
+        table.grown(segment, growing.info)
 
     def _write(
         self, table: EntryTable, folder: SegmentFolder, missing: Sequence[ListedManifest], storage: Storage
@@ -219,7 +255,7 @@ class EntryTables:
             # A cache that can't be written is no reason to fail a plan. What can't be read is found out once more.
             table.folder = None
             return False
-        return self._take_up(table, folder, file_name(growing.info), self._next()) is not None
+        return self._take_up(table, folder, file_name(growing.info), self._next())
 
     def _fill(self, growing: Growing, table: EntryTable, missing: Sequence[ListedManifest], storage: Storage) -> None:
         ordered = sorted(missing, key=lambda m: m.manifest.partition_spec_id)
@@ -244,11 +280,10 @@ class EntryTables:
             # Many small files are slower, nothing else.
             table.folder = None
             return
-        if self._take_up(table, folder, file_name(growing.info), self._next()) is None:
+        if not self._take_up(table, folder, file_name(growing.info), self._next(), instead_of=segments):
             return
         for segment in segments:
-            self._drop(table, segment)
-        table.changed()
+            self._release(table, segment)
 
     # Letting go
 
@@ -259,8 +294,8 @@ class EntryTables:
 
     def _forget(self, table: EntryTable) -> None:
         self._typings.pop(table.stream, None)
-        for segment in list(table.segments):
-            self._drop(table, segment, from_disk=False)
+        for segment in table.segments:
+            self._release(table, segment, from_disk=False)
 
     def clear(self) -> None:
         """Drops everything loaded; segments on disk stay."""

@@ -9,17 +9,17 @@ from attrs import define
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.projections.entry_scope import Scope
-from icecore.projections.entry_table import EntryTable
+from icecore.projections.entry_table import EntryTable, Loaded
 
 
 @define
 class PlannedManifests:
-    """The manifests of a plan, and where they were last found: both belong to a version of a table's segments."""
+    """The manifests of a plan, and where they were last found in what was loaded of a table."""
 
     listed: Sequence[ListedManifest]
     data: tuple[ListedManifest, ...]
     deletes: tuple[ListedManifest, ...]
-    scopes: tuple[EntryTable, int, Scope, Scope] | None = None
+    scopes: tuple[Loaded, Scope, Scope] | None = None
 
     @classmethod
     def of(cls, listed: Sequence[ListedManifest]) -> PlannedManifests:
@@ -31,10 +31,10 @@ class PlannedManifests:
     def scopes_in(self, table: EntryTable) -> tuple[Scope, Scope]:
         """Where the entries of both kinds are in a table, as far as they are loaded."""
         known = self.scopes
-        if known is None or known[0] is not table or known[1] != table.version:
-            known = (table, table.version, table.scope(self.data), table.scope(self.deletes))
+        if known is None or known[0] is not table.loaded:
+            known = (table.loaded, table.scope(self.data), table.scope(self.deletes))
             self.scopes = known
-        return known[2:]
+        return known[1:]
 
     def totals(self, *, added_only: bool) -> tuple[int, int] | None:
         """Live or added files and rows of all data manifests; None where a v1 writer left the counts out."""

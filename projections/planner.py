@@ -184,12 +184,13 @@ class Planner:
             connection = self._tables.connection
             with duck.registered(connection, "scan_manifests_arrow", scope.to_arrow()):
                 duck.rows(connection, query("plan/scan.sql", "scan_manifests"))
-            if table.columns:
+            found = table.loaded.columns
+            if found:
                 view = query("plan/scan.sql", "entries_view")
-                columns = [c for c in table.columns if c != "m"]
+                columns = [c for c in found if c != "m"]
                 entries = (scope if scope.parts else Scope.nothing(table.segments, table.typing)).relation(columns)
                 duck.rows(connection, view.format(name=table.name, entries=entries))
-            return run(connection, ScannedEntries(table.name, table.columns, scope))
+            return run(connection, ScannedEntries(table.name, found, scope))
 
         return self._trusting(state, look)
 

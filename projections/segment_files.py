@@ -84,7 +84,7 @@ class SegmentInfo:
 NOTHING = SegmentInfo({}, Typed({}, frozenset(), frozenset(), {}), (), (), 0)
 
 
-@define
+@frozen(eq=False)
 class Segment:
     """A segment that plans can be made from.
 

@@ -150,7 +150,7 @@ def test_what_nobody_looks_for_is_left_behind_by_merges(catalog: icecore.Catalog
     for i in range(40):
         table.overwrite(rows(i))
         assert planned(table) == 1
-    kept = catalog._planner._tables._tables[table.state.stream].where
+    kept = catalog._planner._tables._tables[table.state.stream].loaded.where
     assert len(kept) < 36
     first = table.snapshots()[0]
     assert table.scan(snapshot_id=first.snapshot_id).to_arrow()["id"].to_pylist() == [0]
@@ -203,7 +203,7 @@ def test_a_plan_reads_the_columns_of_its_filter_alone(
     assert len(segments(Path(catalog.path))) == 0, "one manifest of one file is not worth a segment"
     found = re.findall(r'"(?:lower|upper|values|nulls|nans)_(\d+)"', " ".join(statements))
     assert set(found) == {"8", "10"}
-    assert len(catalog._planner._tables._tables[table.state.stream].columns) > 4000
+    assert len(catalog._planner._tables._tables[table.state.stream].loaded.columns) > 4000
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut", "scribbled", "info"])
