@@ -25,7 +25,7 @@ class ManifestLists:
     models: ReadModels
     entries: ManifestEntries
     storage_of: Callable[[TableState], Storage]
-    _foreign_lists: dict[str, tuple[ListedManifest, ...]] = field(factory=dict)
+    _foreign_lists: dict[tuple[object, ...], tuple[ListedManifest, ...]] = field(factory=dict)
 
     def list_manifests(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
         """The manifests of a snapshot, from the log or, where the snapshot came from outside, from its files."""
@@ -33,7 +33,8 @@ class ManifestLists:
         return known if known is not None else self._foreign_list(state, snapshot)
 
     def _foreign_list(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
-        key = f"{state.stream}/{snapshot.snapshot_id}"
+        # An id may be given out again, by a writer that never heard of the first.
+        key = (state.stream, snapshot.snapshot_id, snapshot.manifest_list, snapshot.manifests)
         if key not in self._foreign_lists:
             self._foreign_lists[key] = self._read_foreign_list(snapshot, self.storage_of(state))
         return self._foreign_lists[key]

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
 
-from icecore.engine.errors import StorageError
+from icecore.engine.errors import IcecoreError, StorageError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.parse import parse_filter
 from icecore.engine.formats import arrays
+from icecore.engine.log.read_models import dotted
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.repository import Repository
 from icecore.engine.scan_task import FileScanTask
@@ -33,7 +34,7 @@ from icecore.engine.state import TableState
 from icecore.projections import duck
 from icecore.projections.delete_pairs import DeletePairs
 from icecore.projections.deletes import DeleteEntries
-from icecore.projections.entry_scope import Scope
+from icecore.projections.entry_scope import Scope, StrayEntriesError
 from icecore.projections.entry_table import EntryTable, ScannedEntries
 from icecore.projections.entry_tables import EntryTables
 from icecore.projections.file_queries import (
@@ -55,6 +56,11 @@ KEPT_DELETES = 16_384
 Found = TypeVar("Found")
 
 KEPT_LISTS = 16
+
+UNTRUSTED = (duckdb.Error, pa.ArrowException, LookupError, StrayEntriesError)
+"""What loaded entries that are not as they must be end in; what the manifests say is read again then."""
+FAULTS = (*UNTRUSTED, ValueError, TypeError, ArithmeticError, OSError)
+MANIFESTS_NAMED = 3
 
 
 @define
@@ -128,13 +134,13 @@ class Planner:
 
         `entries` is a condition in SQL over the entries `e`, without parameters, that a data file has to satisfy too.
         """
-        return self._trusting(state, lambda: self._plan(state, listed, bound, schema, entries)[0])
+        return self._trusting(state, listed, lambda: self._plan(state, listed, bound, schema, entries)[0])
 
     def plan_with_manifests(
         self, state: TableState, listed: Sequence[ListedManifest], bound: Expression, schema: Schema
     ) -> tuple[PlannedFiles, Sequence[ListedManifest]]:
         """As `plan_manifests`, with the data manifests that `m` of the files has the places of."""
-        planned, scope = self._trusting(state, lambda: self._plan(state, listed, bound, schema))
+        planned, scope = self._trusting(state, listed, lambda: self._plan(state, listed, bound, schema))
         return planned, scope.manifests
 
     def plan_with_columns(
@@ -155,7 +161,7 @@ class Planner:
             names = [n for n in columns if n in scope.columns()]
             return planned, columns_of_files(self._tables.connection, scope, planned.files, names)
 
-        return self._trusting(state, look)
+        return self._trusting(state, listed, look)
 
     def over_entries(
         self,
@@ -192,20 +198,29 @@ class Planner:
                 duck.rows(connection, view.format(name=table.name, entries=entries))
             return run(connection, ScannedEntries(table.name, found, scope))
 
-        return self._trusting(state, look)
+        return self._trusting(state, listed, look)
 
-    def _trusting(self, state: TableState, action: Callable[[], Found]) -> Found:
-        """Runs what needs loaded entries. Where DuckDB can't read them they are loaded again, from the manifests."""
+    def _trusting(self, state: TableState, listed: Sequence[ListedManifest], action: Callable[[], Found]) -> Found:
+        """Runs what needs loaded entries. Where they don't make sense they are loaded again, from the manifests.
+
+        Raises StorageError where they don't then either.
+        """
         with self._tables.lock:
             try:
                 return action()
-            except duckdb.Error:
+            except FAULTS as e:
+                if not _is_fault(e):
+                    raise
+                if not isinstance(e, UNTRUSTED):
+                    raise StorageError(_unplannable(state, listed, e)) from e
                 # A damaged segment file, most likely: DuckDB has no exception of its own for that.
                 self._tables.distrust(state.stream)
             try:
                 return action()
-            except duckdb.Error as e:
-                raise StorageError(f"the entries of {state.stream} can't be read: {e}") from e
+            except FAULTS as e:
+                if not _is_fault(e):
+                    raise
+                raise StorageError(_unplannable(state, listed, e)) from e
 
     def _plan(
         self,
@@ -234,7 +249,7 @@ class Planner:
             files = files.drop_columns(list(metrics))
 
         def count(planned: PlannedFiles) -> PlanCounts:
-            return self._trusting(state, lambda: self._counts(planned, manifests, entries))
+            return self._trusting(state, listed, lambda: self._counts(planned, manifests, entries))
 
         seconds = time.perf_counter() - started
         return PlannedFiles(state, schema, bound, files, deleting, pairs, seconds, count), data
@@ -325,3 +340,19 @@ class Planner:
             self._manifests.clear()
             self._deletes.clear()
             self._tables.close()
+
+
+def _is_fault(e: Exception) -> bool:
+    """Errors of ours say what they are of; some are of Python's own kinds too."""
+    return isinstance(e, StrayEntriesError) or not isinstance(e, IcecoreError)
+
+
+def _unplannable(state: TableState, listed: Sequence[ListedManifest], fault: Exception) -> str:
+    """Says of which table, and among which manifests, entries can't be read."""
+    paths = [m.manifest.manifest_path for m in listed]
+    rest = f" and {len(paths) - MANIFESTS_NAMED} more" if len(paths) > MANIFESTS_NAMED else ""
+    found = str(fault) if isinstance(fault, duckdb.Error) else f"{type(fault).__name__}: {fault}"
+    return (
+        f"{dotted(state.identifier)}: the entries of {', '.join(paths[:MANIFESTS_NAMED]) or 'no manifest'}{rest} can't be "
+        f"read: {found}"
+    )

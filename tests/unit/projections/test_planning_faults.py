@@ -1,0 +1,85 @@
+"""Whatever goes wrong with loaded entries: they are loaded again, or the error says of which table and manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from core_tables import ids_of, make_table, rows
+
+import icecore
+from icecore.engine.errors import IcecoreError, StorageError
+from icecore.projections import planner
+from icecore.projections.entry_scope import StrayEntriesError
+
+FAULTS = [
+    IndexError("index 4 is out of bounds"),
+    KeyError(4),
+    duckdb.IOException("no such block"),
+    pa.ArrowInvalid("a bad offset"),
+    StrayEntriesError("1 of 2 entries must be of 1 manifests"),
+]
+
+
+def failing(real: Any, fault: Exception, times: int) -> Any:
+    left = times
+
+    def call(*args: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise fault
+        return real(*args, **options)
+
+    return call
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda e: type(e).__name__)
+def test_entries_that_make_no_sense_are_loaded_again(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """Once is the cache's fault; twice is an error of ours, which names the table and the manifest."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    (manifest,) = table.manifests()
+    real = planner.data_files
+    monkeypatch.setattr(planner, "data_files", failing(real, fault, 1))
+    assert ids_of(table) == [1, 2]
+    monkeypatch.setattr(planner, "data_files", failing(real, fault, 2))
+    with pytest.raises(StorageError) as raised:
+        table.scan().plan_files()
+    assert not isinstance(raised.value, StrayEntriesError)
+    assert "ns.t" in str(raised.value) and manifest.manifest.manifest_path in str(raised.value)
+    assert str(fault) in str(raised.value)
+    assert ids_of(table) == [1, 2], "the next plan starts over"
+
+
+@pytest.mark.parametrize("fault", [TypeError("no number"), OverflowError("too large"), OSError("no such device")])
+@pytest.mark.parametrize("name", ["data_files", "count_files", "matching_manifests"])
+def test_no_foreign_error_leaves_the_planner(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, name: str, fault: Exception
+) -> None:
+    """What has nothing to do with what was loaded is named alike, and the cache stays."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    monkeypatch.setattr(planner, name, failing(getattr(planner, name), fault, 1))
+    with pytest.raises(IcecoreError, match=r"^ns\.t: the entries of file:.*-m0\.avro can't be read: "):
+        assert table.scan().plan().counts
+    assert table.scan().plan().counts.files_planned == 1
+
+
+def test_rows_of_no_manifest_are_not_planned(catalog: icecore.Catalog) -> None:
+    """Rows that a segment should not have are not among those that a scan looks into."""
+    table = make_table(catalog, properties={"commit.manifest-merge.enabled": "false"})
+    table.append(rows(1))
+    table.append(rows(2))
+    assert ids_of(table) == [1, 2]
+    tables = catalog._planner._tables
+    (segment,) = tables._tables[table.state.stream].segments
+    tables.connection.execute(
+        f"INSERT INTO {segment.entries} BY NAME SELECT * REPLACE (7::INTEGER AS m) FROM {segment.entries}"
+    )
+    assert ids_of(table) == [1, 2]
+    assert table.scan().plan().counts.files_total == 2
