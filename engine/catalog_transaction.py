@@ -46,6 +46,7 @@ from icecore.engine.storage import Storage, to_uri
 from icecore.engine.table import Table
 from icecore.engine.transaction import REFUSED, Transaction
 from icecore.engine.transaction_names import TransactionNames
+from icecore.engine.used_once import OnceInBlock
 from icecore.engine.view import View
 from icecore.engine.view_changes import ViewChanges
 from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from icecore.engine.catalog import Catalog
 
 
-class CatalogTransaction(TransactionNames):
+class CatalogTransaction(TransactionNames, OnceInBlock):
     """Gathers changes; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
 
     They are made in the order of the calls, those of one table or view together where it was first named. The events
@@ -96,6 +97,7 @@ class CatalogTransaction(TransactionNames):
 
         They are made with all others: its own `commit()` and `with` block only end with them. Raises NoSuchTableError.
         """
+        self._check_open()
         name = identifier_tuple(identifier)
         stream = self._names.table_stream(name)
         if stream not in self._tables:
@@ -169,6 +171,7 @@ class CatalogTransaction(TransactionNames):
         return self._new_table(name, self._unused_stream(ev.table_stream(table_uuid)), ev.TABLE_REGISTERED, payload)
 
     def _new_table(self, name: Identifier, stream: str, kind: str, payload: Mapping[str, Any]) -> Transaction:
+        self._check_open()
         state = provisional_state(stream, kind, payload, now_ms())
         self._desk.repository.states.put(state)
         part = self._gathering(state)
@@ -199,12 +202,14 @@ class CatalogTransaction(TransactionNames):
 
         Raises NoSuchViewError.
         """
+        self._check_open()
         name = identifier_tuple(identifier)
         stream = self._names.view_stream(name)
         part = self._parts.get(stream)
         if not isinstance(part, ViewChange):
             part = self._parts[stream] = ViewChange(name, stream)
-        return ViewChanges(View(self._desk.views, _Lookup(self), self._desk.views.state(stream), None), part.changes)
+        view = View(self._desk.views, _Lookup(self), self._desk.views.state(stream), None)
+        return ViewChanges(view, part.changes, self._check_open)
 
     def create_view(
         self,
@@ -225,6 +230,7 @@ class CatalogTransaction(TransactionNames):
 
         Raises ValidationError, NoSuchTableError; TableAlreadyExistsError and NoSuchNamespaceError come at commit.
         """
+        self._check_open()
         name, view_uuid = identifier_tuple(identifier), str(uuid.uuid4())
         definition = ViewDefinition.of(
             sql,
@@ -256,12 +262,14 @@ class CatalogTransaction(TransactionNames):
     # Names
 
     def _rename(self, old: Identifier, new: Identifier, *, is_view: bool) -> None:
+        self._check_open()
         kind = ev.VIEW_RENAMED if is_view else ev.TABLE_RENAMED
         payload = {"from": list(old), "to": list(new)}
         self._names.move(old, new, is_view=is_view)
         self._add_name(NameChange(old, kind, payload, _finder(old, is_view=is_view), new, is_view))
 
     def _drop(self, name: Identifier, *, is_view: bool) -> None:
+        self._check_open()
         kind = ev.VIEW_DROPPED if is_view else ev.TABLE_DROPPED
         payload = {"identifier": list(name)}
         self._names.take(name)
@@ -271,6 +279,7 @@ class CatalogTransaction(TransactionNames):
 
     def commit(self) -> None:
         """Raises CommitConflictError, ValidationError, NoSuchTableError and the like; nothing is changed then."""
+        self._use_up()
         parts = tuple(self._parts.values())
         made: list[bool] = []
         try:
@@ -291,6 +300,8 @@ class CatalogTransaction(TransactionNames):
                 table.forget_files()
 
     def _forget(self) -> None:
+        for table in self._tables.values():
+            table.end_with_all()
         for stream in self._made:
             self._desk.repository.states.drop(stream)
         if self._is_dry:
@@ -299,16 +310,11 @@ class CatalogTransaction(TransactionNames):
         self._parts, self._tables, self._made = {}, {}, []
         self._names.forget()
 
-    def __enter__(self) -> CatalogTransaction:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.commit()
-        else:
-            # What a commit was tried with is none of this any more.
-            self._forget_files()
-            self._forget()
+    def _abandon(self) -> None:
+        super()._abandon()
+        # What a commit was tried with is none of this any more.
+        self._forget_files()
+        self._forget()
 
 
 class _Part(Transaction):
@@ -316,6 +322,13 @@ class _Part(Transaction):
 
     def commit(self) -> None:
         """Nothing yet: the changes are made with those of the other tables."""
+
+    def end_with_all(self) -> None:
+        """Takes in that all was committed, or will never be."""
+        self._is_used = True
+
+    def _abandon(self) -> None:
+        """Its block raised: what was done so far goes with the rest, or with none of it."""
 
     def changes(self) -> TablePart | None:
         """What is to be done to the table; None where that is nothing."""

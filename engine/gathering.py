@@ -28,6 +28,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
 from icecore.engine.state import TableState, data_folder
 from icecore.engine.storage import Storage
+from icecore.engine.used_once import UsedOnce
 from icecore.engine.write_audit_publish import branch_for
 from icecore.engine.written_before import WrittenBefore
 from icecore.projections.planner import Planner
@@ -39,7 +40,7 @@ RESHAPING = frozenset(
 )
 
 
-class Gathering:
+class Gathering(UsedOnce):
     """The commands of a transaction in the making, on the table's latest state."""
 
     def __init__(
@@ -87,6 +88,7 @@ class Gathering:
         return self._metadata
 
     def _check_first_change(self) -> None:
+        self._check_open()
         if self._snapshot_ids:
             raise ValidationError(
                 "a delete, overwrite, upsert or cherry-pick can't see a transaction's other changes of rows, so it "
@@ -210,6 +212,7 @@ class Gathering:
 
     def _branch(self, branch: str, snapshot_properties: Mapping[str, str] | None) -> str:
         """The branch that a change of rows goes to; one that is not there yet is made from main, as Java does."""
+        self._check_open()
         wanted = branch_for(self._metadata, branch, string_properties(snapshot_properties, "snapshot properties"))
         if not isinstance(wanted, str) or not wanted:
             raise ValidationError(f"a branch is named by text that is not empty, found {wanted!r}")
@@ -224,6 +227,7 @@ class Gathering:
         return wanted
 
     def _check_branch(self, branch: str) -> None:
+        self._check_open()
         self._metadata.snapshot_by_ref(branch)
         ref = self._metadata.refs.get(branch)
         if ref is not None and ref.type is SnapshotRefType.TAG:
@@ -231,6 +235,7 @@ class Gathering:
 
     def add(self, command: ChangeMetadata) -> None:
         """Adds a change of metadata. Raises ValidationError at once where it does not fit what is there."""
+        self._check_open()
         updates = command.updates_for(self._metadata)
         builder = MetadataBuilder(self._metadata)
         builder.apply(updates, self._metadata.last_updated_ms)

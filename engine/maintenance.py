@@ -15,6 +15,7 @@ from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
 from icecore.engine.retention import Expiry
 from icecore.engine.state import TableState
+from icecore.engine.used_once import UsedOnce
 
 __all__ = ["ExpireSnapshots", "Expired", "Maintenance", "OrphanFiles"]
 
@@ -72,7 +73,7 @@ class Maintenance:
         return remove_orphan_files(self.repository, self.stream, search, who, dry_run=dry_run)
 
 
-class ExpireSnapshots:
+class ExpireSnapshots(UsedOnce):
     """Gathers what is to expire. Without any call the table's own retention settings hold (R1, R2)."""
 
     def __init__(self, maintenance: Maintenance, provenance: Provenance) -> None:
@@ -86,11 +87,13 @@ class ExpireSnapshots:
         return self.by_ids([snapshot_id])
 
     def by_ids(self, snapshot_ids: Iterable[int]) -> ExpireSnapshots:
+        self._check_open()
         self._expiry = evolve(self._expiry, snapshot_ids=self._expiry.snapshot_ids | set(snapshot_ids))
         return self
 
     def older_than(self, when: Moment) -> ExpireSnapshots:
         """Expires snapshots from before a time (see `moments`). Raises ValidationError."""
+        self._check_open()
         self._expiry = evolve(self._expiry, older_than_ms=milliseconds_of(when, "older_than"))
         return self
 
@@ -98,16 +101,19 @@ class ExpireSnapshots:
         """Keeps that many snapshots of each branch that does not say itself how many, whatever their age."""
         if count < 1:
             raise ValidationError(f"at least 1 snapshot is retained, found {count}")
+        self._check_open()
         self._expiry = evolve(self._expiry, retain_last=count)
         return self
 
     def clean_files(self, clean: bool) -> ExpireSnapshots:
         """Whether files that no snapshot needs any more are deleted, as they are unless told otherwise."""
+        self._check_open()
         self._clean = clean
         return self
 
     def dry_run(self) -> Expired:
         """What `commit` would remove and delete, which it leaves alone. Raises as `commit` does."""
+        self._check_open()
         return would_expire(self._maintenance.repository, self._maintenance.stream, self._expiry, clean=self._clean)
 
     def commit(self) -> Expired:
@@ -118,6 +124,7 @@ class ExpireSnapshots:
         at the same location. Raises ValidationError, NoSuchSnapshotError, CommitConflictError; no file was deleted
         then.
         """
+        self._use_up()
         repository, stream = self._maintenance.repository, self._maintenance.stream
         state, expired = expire(repository, stream, self._expiry, self._provenance, clean=self._clean)
         self._maintenance.committed(state)

@@ -8,9 +8,9 @@ from typing import Any
 from attrs import evolve, frozen
 
 from icecore.engine.decide import ChangeMetadata, set_ref
-from icecore.engine.dry_run import DryRun
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.moments import Moment, milliseconds_of
+from icecore.engine.recorded_update import RecordedUpdate
 from icecore.engine.ref_updates import forwarded, renamed, replaced, retained
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRef, SnapshotRefType
@@ -36,18 +36,8 @@ class CherryPick:
 RefChange = ChangeMetadata | CherryPick
 
 
-class ManageSnapshots:
+class ManageSnapshots(RecordedUpdate[RefChange]):
     """Gathers changes of refs; `commit()`, or the end of a `with` block, makes them one commit."""
-
-    def __init__(self, commit: Callable[[tuple[RefChange, ...]], DryRun | None]) -> None:
-        self._commit = commit
-        self._ops: list[RefChange] = []
-        self._outcome: DryRun | None = None
-
-    @property
-    def outcome(self) -> DryRun | None:
-        """What a dry run found, once it ended; None of a commit."""
-        return self._outcome
 
     def create_tag(self, snapshot_id: int, tag_name: str, max_ref_age_ms: int | None = None) -> ManageSnapshots:
         """Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
@@ -118,13 +108,11 @@ class ManageSnapshots:
 
         Raises at commit, as `publish` does: ValidationError where that can't be, NoSuchSnapshotError.
         """
-        self._ops.append(CherryPick(snapshot_id))
-        return self
+        return self._record(CherryPick(snapshot_id))
 
     def publish(self, wap_id: str) -> ManageSnapshots:
         """Makes the changes on main that were staged under a `wap.id`; once only."""
-        self._ops.append(CherryPick(wap_id=wap_id))
-        return self
+        return self._record(CherryPick(wap_id=wap_id))
 
     def fast_forward(self, branch_name: str, to: str) -> ManageSnapshots:
         """Points a branch at the snapshot of another ref that has the branch's head as an ancestor."""
@@ -159,22 +147,8 @@ class ManageSnapshots:
         """Of a branch or a tag."""
         return self._add(lambda m: retained(m, ref_name, max_ref_age_ms=max_ref_age_ms))
 
-    def commit(self) -> DryRun | None:
-        """Makes the commit; of a dry run it returns the outcome."""
-        self._outcome = self._commit(tuple(self._ops))
-        self._ops = []
-        return self._outcome
-
-    def __enter__(self) -> ManageSnapshots:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.commit()
-
     def _add(self, updates_for: Callable[[TableMetadata], Updates]) -> ManageSnapshots:
-        self._ops.append(ChangeMetadata(updates_for))
-        return self
+        return self._record(ChangeMetadata(updates_for))
 
 
 def _new_ref(metadata: TableMetadata, name: str, ref: SnapshotRef) -> Updates:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from icecore.engine.dry_run import DryRun
-from icecore.engine.errors import ValidationError
+from icecore.engine.used_once import OnceInBlock
 
 Op = TypeVar("Op")
 
 
-class RecordedUpdate(Generic[Op]):
+class RecordedUpdate(OnceInBlock, Generic[Op]):
     """Records operations in the order they are asked for; nothing is checked or changed before the commit.
 
     `commit` is called with all of them, once. As a context manager the update commits on a clean exit, and drops what
@@ -23,7 +22,6 @@ class RecordedUpdate(Generic[Op]):
         self._commit = commit
         self._ops: list[Op] = []
         self._touched = False
-        self._committed = False
         self._outcome: DryRun | None = None
 
     @property
@@ -41,19 +39,15 @@ class RecordedUpdate(Generic[Op]):
 
         Of a dry run it returns the outcome.
         """
-        self._check_open()
-        self._committed = True
+        self._use_up()
         self._outcome = self._commit(self.ops)
         return self._outcome
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None and self._touched and not self._committed:
-            self.commit()
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        if kind is None and not self._touched:
+            # Nothing was asked for, which is not the same as what some updates make of no operations.
+            self._is_used = True
+        super().__exit__(kind, *rest)
 
     def _record(self, op: Op) -> Self:
         self._touch()
@@ -63,7 +57,3 @@ class RecordedUpdate(Generic[Op]):
     def _touch(self) -> None:
         self._check_open()
         self._touched = True
-
-    def _check_open(self) -> None:
-        if self._committed:
-            raise ValidationError(f"this {type(self).__name__} was committed already; start another one")

@@ -86,6 +86,7 @@ class UpdateSchema(RecordedUpdate[SchemaOp]):
     ) -> UpdateSchema:
         """Changes type, nullability or doc; what is None stays."""
         if field_type is None and required is None and doc is None:
+            self._check_open()
             return self
         new_type = None if field_type is None else _type(field_type)
         return self._record(UpdateColumn(_dotted(path), new_type, required, doc))

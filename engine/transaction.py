@@ -26,12 +26,13 @@ from icecore.engine.sort_update import UpdateSortOrder
 from icecore.engine.spec_update import SpecOp, UpdateSpec
 from icecore.engine.terms import SortTerm
 from icecore.engine.update_statistics import UpdateStatistics
+from icecore.engine.used_once import OnceInBlock
 
 # What says for sure that a commit was not made.
 REFUSED = (CommitConflictError, ValidationError, NotFoundError, AlreadyExistsError, NamespaceNotEmptyError)
 
 
-class Transaction(Rewrites):
+class Transaction(Rewrites, OnceInBlock):
     """Gathers changes; `commit()`, or the end of a `with` block, makes them one event: all or nothing.
 
     Data files are written when the call is made, the log is touched at the end. Later changes see the schema and spec
@@ -41,18 +42,23 @@ class Transaction(Rewrites):
     # Metadata
 
     def update_schema(self, *, allow_incompatible_changes: bool = False) -> UpdateSchema:
+        self._check_open()
         return UpdateSchema(lambda ops: self.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes))
 
     def update_spec(self) -> UpdateSpec:
+        self._check_open()
         return UpdateSpec(self.change_spec)
 
     def update_sort_order(self) -> UpdateSortOrder:
+        self._check_open()
         return UpdateSortOrder(self.change_sort_order)
 
     def update_statistics(self) -> UpdateStatistics:
+        self._check_open()
         return UpdateStatistics(self.change_statistics)
 
     def manage_snapshots(self) -> ManageSnapshots:
+        self._check_open()
         return ManageSnapshots(self.change_refs)
 
     def set_properties(self, updates: Mapping[str, str]) -> None:
@@ -71,6 +77,7 @@ class Transaction(Rewrites):
         self.add(evolved_sort_order(terms))
 
     def change_refs(self, ops: Sequence[RefChange]) -> None:
+        self._check_open()
         for op in ops:
             match op:
                 case ChangeMetadata():
@@ -87,6 +94,7 @@ class Transaction(Rewrites):
         self._commands.append(lambda state: plan_cherry_pick(self._repository, state, pick, snapshot_id))
 
     def change_statistics(self, ops: Sequence[ChangeMetadata]) -> None:
+        self._check_open()
         for op in ops:
             self.add(op)
 
@@ -95,8 +103,9 @@ class Transaction(Rewrites):
     def commit(self) -> None:
         """Makes the commit. Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then.
 
-        A dry run makes none: it sets `outcome`, and deletes the files that it wrote.
+        A dry run makes none: it sets `outcome`, and deletes the files that it wrote. Either uses the transaction up.
         """
+        self._use_up()
         if self._is_dry:
             self._end_dry_run()
             return
@@ -112,6 +121,9 @@ class Transaction(Rewrites):
             )
         except REFUSED:
             self.discard()
+            # Nobody goes on with it, so that what was written for it is of no use.
+            with contextlib.suppress(IcecoreError):
+                self._forget_files()
             raise
         except BaseException:
             self.keep_planned()
@@ -162,17 +174,7 @@ class Transaction(Rewrites):
                 self._storage.delete(path)
         self._written = []
 
-    def __enter__(self) -> Transaction:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            try:
-                self.commit()
-            except REFUSED:
-                # Nobody goes on with it, so that what was written for it is of no use.
-                with contextlib.suppress(IcecoreError):
-                    self._forget_files()
-                raise
-        elif self._is_dry:
+    def _abandon(self) -> None:
+        super()._abandon()
+        with contextlib.suppress(IcecoreError):
             self._forget_files()

@@ -12,9 +12,10 @@ from icecore.engine.joint_names import NameGivenBack, NamespaceChange, Registere
 from icecore.engine.namespaces import updated_properties
 from icecore.engine.properties import string_properties
 from icecore.engine.register import view_registration_payload
+from icecore.engine.used_once import UsedOnce
 
 
-class TransactionNames:
+class TransactionNames(UsedOnce):
     """What is done with namespaces and names, in the order of the calls.
 
     So a namespace is made before what goes into it, and dropped after what was in it was dropped or moved away.
@@ -59,6 +60,7 @@ class TransactionNames:
 
         TableAlreadyExistsError and NoSuchNamespaceError come at commit.
         """
+        self._check_open()
         name = identifier_tuple(identifier)
         payload, view_uuid = view_registration_payload(name, metadata_location, self._desk.repository.storage)
         stream = self._unused_stream(ev.view_stream(view_uuid))
@@ -66,8 +68,10 @@ class TransactionNames:
 
     def _unused_stream(self, stream: str) -> str:
         """As `ReadModels.unused_stream`, also not one of this transaction."""
+        self._check_open()
         free = self._desk.repository.models.unused_stream(stream)
         return f"{stream}#{uuid.uuid4()}" if free in self._parts else free
 
     def _add_name(self, part: Part) -> None:
+        self._check_open()
         self._parts[f"name {len(self._parts)}"] = part

@@ -6,28 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from icecore.engine.decide import ChangeMetadata
-from icecore.engine.dry_run import DryRun
+from icecore.engine.recorded_update import RecordedUpdate
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
 
 Updates = list[dict[str, Any]]
 
 
-class UpdateStatistics:
+class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
     """Gathers changes of statistics; `commit()`, or the end of a `with` block, makes them one commit.
 
     A snapshot has at most one file of each kind: setting another replaces it. No file is read, written or deleted.
     """
-
-    def __init__(self, commit: Callable[[tuple[ChangeMetadata, ...]], DryRun | None]) -> None:
-        self._commit = commit
-        self._ops: list[ChangeMetadata] = []
-        self._outcome: DryRun | None = None
-
-    @property
-    def outcome(self) -> DryRun | None:
-        """What a dry run found, once it ended; None of a commit."""
-        return self._outcome
 
     def set_statistics(self, statistics_file: StatisticsFile) -> UpdateStatistics:
         """Raises NoSuchSnapshotError at commit where the file's snapshot is not the table's."""
@@ -82,19 +72,5 @@ class UpdateStatistics:
 
         return self._add(updates_for)
 
-    def commit(self) -> DryRun | None:
-        """Makes the commit; of a dry run it returns the outcome."""
-        self._outcome = self._commit(tuple(self._ops))
-        self._ops = []
-        return self._outcome
-
-    def __enter__(self) -> UpdateStatistics:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.commit()
-
     def _add(self, updates_for: Callable[[TableMetadata], Updates]) -> UpdateStatistics:
-        self._ops.append(ChangeMetadata(updates_for))
-        return self
+        return self._record(ChangeMetadata(updates_for))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from icecore.engine.events import Provenance
 from icecore.engine.identifiers import IdentifierLike
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
+from icecore.engine.used_once import OnceInBlock
 from icecore.engine.view_definition import location_updates, property_updates
 from icecore.engine.view_repository import UpdatesAt, ViewRepository
 
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 class ViewChanges:
     """Gathers changes of a view, in the vocabulary of `View`. Each call gives the same object back."""
 
-    def __init__(self, view: View, changes: list[UpdatesAt]) -> None:
+    def __init__(self, view: View, changes: list[UpdatesAt], check_open: Callable[[], None]) -> None:
+        """`check_open` raises where what the changes are part of was committed."""
         self._view = view
+        self._check = check_open
         self._changes = changes
 
     def replace(
@@ -41,6 +44,7 @@ class ViewChanges:
         location: str | None = None,
     ) -> ViewChanges:
         """As `View.replace`. Raises ValidationError, NoSuchTableError."""
+        self._check()
         definition = self._view.definition_of(
             sql,
             dialect=dialect,
@@ -71,18 +75,19 @@ class ViewChanges:
         return self._add(lambda _: changes)
 
     def _add(self, change: UpdatesAt) -> ViewChanges:
+        self._check()
         self._changes.append(change)
         return self
 
 
-class ViewTransaction(ViewChanges):
+class ViewTransaction(ViewChanges, OnceInBlock):
     """Several changes of one view as one commit and one event, made when the `with` block ends well.
 
     A dry run stores nothing, and says in `outcome` what the commit would be.
     """
 
     def __init__(self, view: View, views: ViewRepository, provenance: Provenance, dry_run: bool) -> None:
-        super().__init__(view, [])
+        super().__init__(view, [], self._check_open)
         self._views = views
         self._provenance = provenance
         self._is_dry = dry_run
@@ -95,8 +100,8 @@ class ViewTransaction(ViewChanges):
 
     def commit(self) -> None:
         """Raises NoSuchViewError, ValidationError, CommitConflictError; nothing is stored then."""
+        self._use_up()
         changes = tuple(self._changes)
-        self._changes.clear()
 
         def updates(at: int) -> list[Mapping[str, object]]:
             return [update for change in changes for update in change(at)]
@@ -105,10 +110,3 @@ class ViewTransaction(ViewChanges):
             self._outcome = self._views.dry_run(self._view.state.stream, updates)
         elif changes:
             self._view.take(self._views.commit(self._view.state.stream, updates, self._provenance).state)
-
-    def __enter__(self) -> ViewTransaction:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.commit()
