@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from icecore.engine.byte_cache import ByteCache
-from icecore.engine.errors import CorruptLogError
+from icecore.engine.errors import CorruptLogError, MissingFileError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
@@ -22,7 +23,7 @@ CACHED_BYTES = 64 * 2**20
 
 
 class ManifestEntries:
-    """Finds canonical entries. A manifest of ours is put together from the log alone, by its recipe."""
+    """Finds canonical entries. A manifest of ours is put together by its recipe, from the log and foreign manifests."""
 
     def __init__(self, store: EventStore, models: ReadModels) -> None:
         self._store = store
@@ -53,8 +54,7 @@ class ManifestEntries:
             return rows
         # A manifest's path is of one event, so it never stands for other entries.
         return self._merged.get(
-            listed.manifest.manifest_path,
-            lambda _: pa.concat_tables([*self._carried_over(stream, listed, rows, storage), rows]).combine_chunks(),
+            listed.manifest.manifest_path, lambda _: self._put_together(stream, listed, rows, storage)
         )
 
     def canonical_all(
@@ -85,6 +85,19 @@ class ManifestEntries:
         """The inherited entries that are not deleted."""
         entries = self.inherited(stream, listed, storage)
         return entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+
+    def _put_together(self, stream: str, listed: ListedManifest, rows: pa.Table, storage: Storage) -> pa.Table:
+        from icecore.projections.entries import decode_manifest
+
+        try:
+            return pa.concat_tables([*self._carried_over(stream, listed, rows, storage), rows]).combine_chunks()
+        except MissingFileError:
+            # When snapshots expire in another engine, it deletes manifests of its own that ours have entries of.
+            own = listed.manifest
+            with contextlib.suppress(MissingFileError):
+                data = storage.read_bytes(own.manifest_path)
+                return decode_manifest(data, where=own.manifest_path, spec_id=own.partition_spec_id)
+            raise
 
     def _carried_over(self, stream: str, listed: ListedManifest, rows: pa.Table, storage: Storage) -> list[pa.Table]:
         gone = file_keys(rows) if rows.num_rows else None

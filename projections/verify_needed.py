@@ -132,6 +132,12 @@ def _empty(*, deep: bool) -> pa.Table:
     return schema.empty_table()
 
 
+def _foreign(listed: ListedManifest) -> NeededFile:
+    m = listed.manifest
+    encrypted = m.key_metadata is not None
+    return NeededFile(m.manifest_path, MANIFEST, m.manifest_length, is_encrypted=encrypted, listed=listed)
+
+
 def _registered(repository: Repository, state: TableState | ViewState, location: str) -> NeededFile:
     """The metadata file that a table or view was registered by, or one that the log knows nothing of."""
     with contextlib.suppress(MissingArchiveError):
@@ -242,13 +248,14 @@ class _Gathering:
             location = snapshot.manifest_list
             if location is not None and (published or location not in self._ours):
                 yield NeededFile(location, LIST)
-        for listed in (*manifests.values(), *self._sources(manifests.values())):
+        for listed in manifests.values():
             if listed.is_foreign:
-                m = listed.manifest
-                encrypted = m.key_metadata is not None
-                yield NeededFile(m.manifest_path, MANIFEST, m.manifest_length, is_encrypted=encrypted, listed=listed)
+                yield _foreign(listed)
             elif published:
                 yield NeededFile(listed.manifest.manifest_path, MANIFEST, listed=listed)
+        # Another engine deletes its manifests when their snapshots expire: where ours is written it has the entries.
+        for source in self._sources(manifests.values()):
+            yield evolve(_foreign(source), if_there=published)
         yield from (NeededFile(f.location, f.kind) for f in self.faults)
 
     def _sources(self, manifests: Iterable[ListedManifest]) -> Iterator[ListedManifest]:
