@@ -65,8 +65,13 @@ def local_path(location: str) -> str | None:
 
 
 def to_uri(path: str | os.PathLike[str]) -> str:
-    """The `file://` location of a local path, absolute; a location with a scheme stays as it is."""
+    """The `file://` location of a local path, absolute; a location with a scheme stays as it is.
+
+    Raises ValidationError for what is no path: blank, or with a NUL or a lone surrogate inside.
+    """
     text = os.fspath(path)
+    if fault := path_fault(text):
+        raise ValidationError(f"a location {fault}")
     local = local_path(text)
     return text if local is None else "file://" + os.path.abspath(local)
 
