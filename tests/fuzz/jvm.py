@@ -1,0 +1,97 @@
+"""A JVM with Iceberg's classes that takes commands as JSON lines: its jars, how it is compiled, and how it is asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+SOURCES = Path(__file__).with_name("java")
+POM = SOURCES / "pom.xml"
+CACHE = Path(__file__).parents[2] / ".fuzz"
+TOOLS = ("java", "javac", "mvn")
+
+
+class JavaUnavailable(Exception):
+    """Java, its compiler, Maven or the jars can't be had here."""
+
+
+class JavaError(Exception):
+    """What Java threw: the class and message, then its trace."""
+
+    def __init__(self, message: str, trace: str) -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+@frozen
+class Jvm:
+    """A running JVM."""
+
+    process: subprocess.Popen[str]
+
+    def ask(self, op: str, **fields: Any) -> Any:
+        """What the command answers. Raises JavaError where Java throws."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"op": op, **fields}) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise JavaError("the JVM has ended", "")
+        found: dict[str, Any] = json.loads(line)
+        if "error" in found:
+            raise JavaError(found["error"], found["trace"])
+        return found["ok"]
+
+
+@contextmanager
+def running_jvm() -> Iterator[Jvm]:
+    """Raises JavaUnavailable, saying what is missing."""
+    jars = _jars()
+    with tempfile.TemporaryDirectory() as classes:
+        sources = sorted(map(str, SOURCES.glob("*.java")))
+        _run(["javac", "-nowarn", "-Xlint:none", "-cp", f"{jars}/*", "-d", classes, *sources], "compiling the peer")
+        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-cp", f"{classes}:{jars}/*"]
+        command += ["-Duser.timezone=UTC", "org.apache.iceberg.data.FuzzPeer"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
+            try:
+                yield Jvm(process)
+            finally:
+                assert process.stdin is not None
+                process.stdin.close()
+                process.wait(timeout=30)
+
+
+def _jars() -> Path:
+    """The folder of the jars that the pom names; Maven fetches them once."""
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise JavaUnavailable(f"needs {', '.join(TOOLS)}; not found: {', '.join(missing)}")
+    folder = CACHE / hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
+    if not folder.is_dir():
+        CACHE.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as fresh:
+            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fresh}/jars"]
+            _run(["mvn", "--quiet", "--batch-mode", "--file", str(POM), *goal], "fetching the jars by Maven")
+            if not folder.is_dir():
+                os.rename(f"{fresh}/jars", folder)
+    return folder
+
+
+def _run(command: list[str], what: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    except subprocess.TimeoutExpired:
+        raise JavaUnavailable(f"{what} took too long") from None
+    if done.returncode:
+        raise JavaUnavailable(f"{what} failed: {(done.stdout + done.stderr).strip()[-2000:]}")
