@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -182,44 +183,80 @@ def _exact(planned: PlannedFiles) -> list[bool]:
     return found
 
 
+@define
+class _OpenFiles:
+    """The files that metadata does not tell enough of, which some aggregate needs. Each is looked at once."""
+
+    states: Sequence[_State]
+    bounds: Mapping[int, list[tuple[Any, Any]]]
+    """By the number of a minimum or maximum among the states: what the values of each file lie between."""
+
+    def in_order(self) -> list[int]:
+        """Those that must be read whatever the others say, then those first that promise most to each in turn."""
+        certain = [
+            i for i in self._all() if any(s.open[i] and self._is_certain(k, i) for k, s in enumerate(self.states))
+        ]
+        orders = [self._by_promise(k) for k in self.bounds]
+        in_turn = (i for row in zip_longest(*orders) for i in row if i is not None)
+        return list(dict.fromkeys((*certain, *in_turn)))
+
+    def _all(self) -> range:
+        return range(len(self.states[0].open))
+
+    def _is_certain(self, state: int, file: int) -> bool:
+        return state not in self.bounds or self.bounds[state][file][self._end(state)] is None
+
+    def _end(self, state: int) -> int:
+        return 0 if self.states[state].aggregate.function == "min" else 1
+
+    def _by_promise(self, state: int) -> list[int]:
+        end = self._end(state)
+        known = [
+            (b[end], i) for i, b in enumerate(self.bounds[state]) if b[end] is not None and self.states[state].open[i]
+        ]
+        return [i for _, i in sorted(known, key=lambda each: _key(each[0]), reverse=end == 1)]
+
+    def needed_by(self, file: int) -> list[_State]:
+        """The aggregates that the rows of a file may still change."""
+        return [
+            s
+            for k, s in enumerate(self.states)
+            if s.open[file] and s.may_change(self.bounds[k][file] if k in self.bounds else (None, None))
+        ]
+
+
 def _read_open(
     states: Sequence[_State], planned: PlannedFiles, metrics: FileMetrics, schema: Schema, read: Read
 ) -> int:
-    """Reads the files that some aggregate needs, those first that promise most; returns how many."""
-    waiting = [i for i in range(planned.files.num_rows) if any(s.open[i] for s in states)]
-    if not waiting:
+    """Reads the files that some aggregate needs, of each only the columns that it is needed for; returns how many."""
+    if not any(any(s.open) for s in states):
         return 0
-    bounds = {id(s): metrics.bounds(s.aggregate.column) for s in states if s.aggregate.function in ("min", "max")}
-    first = next((s for s in states if id(s) in bounds), None)
-    if first is not None:
-        end = 0 if first.aggregate.function == "min" else 1
-        known = {i: bounds[id(first)][i][end] for i in waiting}
-        unknown = [i for i in waiting if known[i] is None]
-        promising = sorted((i for i in waiting if known[i] is not None), key=lambda i: _key(known[i]), reverse=end == 1)
-        waiting = unknown + promising
+    extremes = {k: s for k, s in enumerate(states) if s.aggregate.function not in _COUNTS}
+    files = _OpenFiles(states, {k: metrics.bounds(s.aggregate.column) for k, s in extremes.items()})
+    waiting = iter(files.in_order())
     tasks = planned.tasks()
-    roots = {schema.path(s.aggregate.column.field_id)[0] for s in states if s.aggregate.column is not None}
-    fields = tuple(f for f in schema.fields if f.name in roots)
-    # Where only rows are counted, any one column will do.
-    projection = Schema(fields or schema.fields[:1], schema.schema_id)
+
+    def rows_of(chosen: tuple[int, list[_State]]) -> list[pa.RecordBatch]:
+        return list(read(tasks[chosen[0]], _projection(chosen[1], schema)))
+
     files_read = 0
     with ThreadPoolExecutor(READ_AHEAD) as pool:
-        while waiting:
-            chosen: list[int] = []
-            while waiting and len(chosen) < READ_AHEAD:
-                i = waiting.pop(0)
-                if any(
-                    s.open[i] and s.may_change(bounds[id(s)][i] if id(s) in bounds else (None, None)) for s in states
-                ):
-                    chosen.append(i)
+        # What was read decides which are needed after that.
+        while chosen := list(islice(((i, needed) for i in waiting if (needed := files.needed_by(i))), READ_AHEAD)):
             files_read += len(chosen)
-            for i, batches in zip(chosen, pool.map(lambda i: list(read(tasks[i], projection)), chosen), strict=True):
+            for (_, needed), batches in zip(chosen, pool.map(rows_of, chosen), strict=True):
                 for batch in batches:
                     rows = pa.Table.from_batches([batch])
-                    for s in states:
-                        if s.open[i]:
-                            s.take_rows(rows, schema)
+                    for s in needed:
+                        s.take_rows(rows, schema)
     return files_read
+
+
+def _projection(states: Iterable[_State], schema: Schema) -> Schema:
+    """The columns of some aggregates. Where only rows are counted, any one column will do."""
+    roots = {schema.path(s.aggregate.column.field_id)[0] for s in states if s.aggregate.column is not None}
+    fields = tuple(f for f in schema.fields if f.name in roots)
+    return Schema(fields or schema.fields[:1], schema.schema_id)
 
 
 def _extreme(kind: PrimitiveType, array: pa.Array, function: str) -> Any:

@@ -9,10 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from core_tables import make_table, rows
 
 import icecore
+from icecore.engine.aggregates import _State
 from icecore.engine.errors import ValidationError
+from icecore.engine.scan import DataScan
+from icecore.engine.scan_task import FileScanTask
+from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import DoubleType, LongType
 
 NAN = float("nan")
@@ -184,3 +189,72 @@ def test_names_in_quotes_and_of_any_case(catalog: icecore.Catalog) -> None:
     found = table.scan().aggregate('max("a (b)")', "min(a (b))", 'max("say ""x""")')
     assert list(found.values.values()) == [2, 1, 4]
     assert table.scan(case_sensitive=False).aggregate("MAX(A (B))")["MAX(A (B))"] == 2
+
+
+def reads_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]]:
+    """Which files are read from now on, and which columns of them."""
+    seen: list[tuple[str, tuple[str, ...]]] = []
+    real = DataScan._read_one
+
+    def noting(self: DataScan, task: FileScanTask, projection: Schema, deletes: Any) -> Any:
+        seen.append((task.file.file_path, tuple(f.name for f in projection.fields)))
+        return real(self, task, projection, deletes)
+
+    monkeypatch.setattr(DataScan, "_read_one", noting)
+    return seen
+
+
+def test_many_aggregates_read_a_file_once_and_only_what_metrics_lack(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of twenty counts one is of a column that older files were written without: only these files, only that column."""
+    names = [f"c{i}" for i in range(19)]
+    table = catalog.create_table("ns.w", pa.schema([(n, pa.int64()) for n in names]))
+    for value in (1, None):
+        table.append(pa.table({n: pa.array([value], pa.int64()) for n in names}))
+    table.update_schema().add_column("late", LongType()).commit()
+    table.append(pa.table({n: [5] for n in (*names, "late")}))
+    reads = reads_of(monkeypatch)
+    together = table.scan().aggregate(*(f"null_count({n})" for n in (*names, "late")))
+    assert (together.files_read, [columns for _, columns in reads]) == (2, [("late",), ("late",)])
+    assert len({path for path, _ in reads}) == 2
+    one_by_one = {t: v for n in (*names, "late") for t, v in table.scan().aggregate(f"null_count({n})").values.items()}
+    assert together.values == one_by_one and together["null_count(late)"] == 2
+    assert sorted(reads[2:]) == sorted(reads[:2])
+
+
+def test_extremes_of_both_ends_and_of_several_columns_read_few_files(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each end has the files that promise most read early, and a file only for what it may change."""
+    schema = pa.schema([("a", pa.string()), ("b", pa.string())])
+    table = catalog.create_table("ns.e", schema, properties={"commit.manifest-merge.enabled": "false"})
+    for i in range(24):
+        table.append(pa.table({"a": [f"{i:02d}" * 20], "b": [f"{(i * 7) % 24:02d}" * 20]}))
+    reads = reads_of(monkeypatch)
+    found = table.scan().aggregate("min(a)", "max(a)", "min(b)", "max(b)")
+    assert found.values == {"min(a)": "00" * 20, "max(a)": "23" * 20, "min(b)": "00" * 20, "max(b)": "23" * 20}
+    assert found.files_read == len(reads) == len({path for path, _ in reads}) <= 8
+
+
+def test_each_open_file_is_looked_at_once(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: what is asked of files grows as they do, not faster."""
+    table = catalog.create_table("ns.s", pa.schema([("s", pa.string())]))
+    table.append(pa.table({"s": ["a"]}))
+    file = next(iter(table.scan().plan_files())).file
+    steps: list[int] = []
+    real = _State.may_change
+
+    def counted(self: _State, bounds: tuple[Any, Any]) -> bool:
+        steps.append(1)
+        return real(self, bounds)
+
+    monkeypatch.setattr(_State, "may_change", counted)
+    for more in (20, 100):
+        steps.clear()
+        table.append_files([evolve(file, file_path=f"{file.file_path}?{more}-{i}") for i in range(more)])
+        monkeypatch.setattr(DataScan, "_read_one", lambda *_: iter([pa.record_batch({"s": ["a"]})]))
+        files = table.scan().plan().to_arrow().num_rows
+        found = table.scan().aggregate("min(s)", "count(s)")
+        assert found["count(s)"] == files and found["min(s)"] == "a"
+        assert len(steps) <= 2 * files
