@@ -7,7 +7,7 @@ reads a file, a clock or a random number: ids and times come in with the context
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -243,6 +243,17 @@ class _Deciding:
 
 class StaleRemovals(Exception):
     """The branch moved after the removals were planned; the shell plans again. Never leaves the engine."""
+
+
+def leaving_out(snapshot_ids: Collection[int]) -> ChangeMetadata:
+    """Removes the snapshots among these that no branch or tag is at any more."""
+
+    def updates_for(metadata: TableMetadata) -> list[dict[str, Any]]:
+        heads = {ref.snapshot_id for ref in metadata.refs.values()}
+        gone = sorted((metadata.snapshots_by_id.keys() & set(snapshot_ids)) - heads)
+        return [{"action": "remove-snapshots", "snapshot-ids": gone}] if gone else []
+
+    return ChangeMetadata(updates_for)
 
 
 def set_ref(name: str, ref: SnapshotRef) -> dict[str, Any]:

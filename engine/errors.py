@@ -21,6 +21,21 @@ class ValidationError(IcecoreError, ValueError):
     http_status = 400
 
 
+class UnwritableCommitError(ValidationError):
+    """A commit of the log holds what no manifest can, so that other engines can't follow the table past it.
+
+    No such commit is accepted; logs of earlier releases may have one. The message names it, and what leads out.
+    `position` is that of the event, `reason` what is wrong with it.
+    """
+
+    http_status = 409
+
+    def __init__(self, text: str, position: int = 0, reason: str = "") -> None:
+        super().__init__(text)
+        self.position = position
+        self.reason = reason or text
+
+
 class ExpressionError(ValidationError):
     """A filter that can't be parsed, or can't be bound to the schema."""
 

@@ -17,7 +17,7 @@ from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.state import TableState
-from icecore.engine.storage import Storage, local_path, to_uri
+from icecore.engine.storage import Storage, local_path, path_fault, to_uri
 
 
 def describe_existing_files(
@@ -32,6 +32,9 @@ def describe_existing_files(
 
     Raises ValidationError where one is given twice, is in the branch already, or does not fit the table.
     """
+    for path in file_paths:
+        if text := path_fault(path):
+            raise ValidationError(f"the path of a file to add {text}")
     storage = repository.storage_of(state)
     places = [_place(storage, p) for p in file_paths]
     repeated = sorted(p for p, n in Counter(places).items() if n > 1)

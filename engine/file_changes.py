@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
+from icecore.engine.added_files import check_data_files
 from icecore.engine.conflicts import Check, Pin
 from icecore.engine.decide import ProduceSnapshot
 from icecore.engine.errors import ValidationError
@@ -23,6 +24,7 @@ from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation
 from icecore.engine.state import TableState
+from icecore.engine.storage import path_fault
 from icecore.engine.written_before import FileKey
 from icecore.projections.planner import Planner
 
@@ -59,16 +61,18 @@ class FileChange:
         gone: list[str] = []
         dropped: list[FileKey] = []
         for f in removed:
+            if not isinstance(f, (str, ContentFile)):
+                raise ValidationError(f"files that go are named by a path or a ContentFile, found {f!r:.100}")
             if isinstance(f, str) or f.content is DataFileContent.DATA:
                 gone.append(f if isinstance(f, str) else f.file_path)
             elif is_rewrite:
                 dropped.append((f.file_path, f.content_offset))
             else:
                 raise ValidationError(f"{f.file_path}: an overwrite removes data files, found {f.content.name}")
-        added = tuple(added)
-        for f in added:
-            if f.content is not DataFileContent.DATA:
-                raise ValidationError(f"{f.file_path}: only data files can be added here, found {f.content.name}")
+        for path in gone:
+            if text := path_fault(path):
+                raise ValidationError(f"the path of a file to remove {text}")
+        added = check_data_files(added)
         twice = [p for p, n in Counter([*gone, *(f.file_path for f in added)]).items() if n > 1]
         if twice:
             raise ValidationError(f"{twice[0]} is named twice")

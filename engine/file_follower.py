@@ -10,7 +10,14 @@ from collections.abc import Callable
 from attrs import define, field
 
 from icecore.engine import events as ev
-from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError, WarehouseLockedError
+from icecore.engine.errors import (
+    CorruptLogError,
+    IcecoreError,
+    StorageError,
+    UnwritableCommitError,
+    ValidationError,
+    WarehouseLockedError,
+)
 from icecore.engine.events import Event
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
@@ -53,13 +60,23 @@ class FileFollower:
     def publish(self, state: TableState, event: Event, before: TableState | None) -> None:
         """Writes the files of an event that is about to be committed and moves the pointer in the same transaction.
 
-        So no other engine can commit between the two. Where a file can't be written the event stands without: the
+        So no other engine can commit between the two. Where storage refuses a file the event stands without: the
         pointer stays, and `follow` says so. A file system table's version is its commit, so there the error is raised:
         StorageError, and CommitConflictError where another writer made that version.
+
+        What no manifest can hold is never accepted: ValidationError is raised for this event, and
+        UnwritableCommitError for an earlier one, of a log that an earlier release wrote, unless this event leads out.
         """
-        if state.pending:
-            return
         storage = self.storage_of(state)
+        try:
+            if state.pending or self.materializer.is_dry:
+                self.materializer.check(event, state, storage)
+            else:
+                self._publish(state, event, before, storage)
+        except UnwritableCommitError as e:
+            raise self._refusal(state, e) from e
+
+    def _publish(self, state: TableState, event: Event, before: TableState | None, storage: Storage) -> None:
         strict = is_file_system(state)
         if strict:
             self.materializer.claim_version(event, before, state, storage)
@@ -67,11 +84,45 @@ class FileFollower:
         try:
             base = self._base(state.stream, head["materialized_version"])
             advance = self.materializer.write(state.stream, base, storage)
+        except UnwritableCommitError:
+            raise
         except Exception:
             if strict:
                 raise
             return
         self.materializer.move(advance, storage)
+
+    def _refusal(self, state: TableState, error: UnwritableCommitError) -> ValidationError:
+        """Why a commit is not made: because of itself, or of one before it that keeps all others from being read."""
+        name = dotted(state.identifier)
+        if not self.store.is_committed(error.position):
+            return ValidationError(f"{name}: the commit can't be written to manifests: {error.reason}")
+        return UnwritableCommitError(
+            f"{name}: the commit at position {error.position} holds what no manifest can ({error.reason}), so no other "
+            f"engine can follow the table, and no further commit is taken that builds on it; revert({error.position}), "
+            f"or delete or compact the file that it names, and drop branches and tags that still have it",
+            error.position,
+            error.reason,
+        )
+
+    def unwritable_snapshots(self, state: TableState) -> frozenset[int]:
+        """The snapshots whose files can't be written, so that no other engine can ever read them; mostly none.
+
+        They are looked for only where files are behind the log.
+        """
+        head = self._head(state.stream)
+        if self.materializer.is_dry or head["materialized_version"] >= state.stream_version:
+            return frozenset()
+        base = self._base(state.stream, head["materialized_version"])
+        paths = self.materializer.unwritable(state.stream, base, self.storage_of(state)).keys()
+        if not paths:
+            return frozenset()
+        models = self.materializer.models
+        return frozenset(
+            s.snapshot_id
+            for s in state.metadata.snapshots
+            if any(m.manifest.manifest_path in paths for m in models.list_manifests(state.stream, s.snapshot_id) or ())
+        )
 
     def advance(self, state: TableState) -> None:
         """Writes the files up to a state whose events are about to be committed and moves the pointer with them.
@@ -90,7 +141,10 @@ class FileFollower:
             return
         state = self.states.state(stream)
         storage = self.storage_of(state)
-        after = self.materializer.catch_up(stream, self._base(stream, done), storage)
+        try:
+            after = self.materializer.catch_up(stream, self._base(stream, done), storage)
+        except UnwritableCommitError as e:
+            raise self._refusal(state, e) from e
         if after is not None:
             self._materialized[stream] = after
             self.materializer.finish(after, storage)

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
+from icecore.engine.added_files import added_entries
 from icecore.engine.conflicts import Check, Pin
 from icecore.engine.copy_on_write import lineage_schema, survivors, write_again
 from icecore.engine.data.read import DeleteCache, read_task
 from icecore.engine.decide import ProduceSnapshot
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression
-from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.merge_on_read import Positions, merges_on_read, select_rows, write_deletes
 from icecore.engine.name_mapping import table_name_mapping
 from icecore.engine.new_manifests import ManifestRemoval
 from icecore.engine.repository import Repository
 from icecore.engine.scan_task import FileScanTask
-from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent, ManifestEntryStatus
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import POS, with_columns
 from icecore.engine.spec.snapshot import Operation, Snapshot
@@ -129,9 +129,7 @@ def produce(
         operation or _operation(effects, adds_data),
         target.snapshot_id,
         target.branch,
-        added=files_to_arrow(
-            [*added, *effects.added], metadata.specs, metadata.all_fields, status=ManifestEntryStatus.ADDED
-        ),
+        added=added_entries([*added, *effects.added], metadata),
         removals=removals_of(repository, state, snapshot, effects),
         is_planned=True,
         base_snapshot_id=snapshot.snapshot_id if snapshot else None,

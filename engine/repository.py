@@ -51,6 +51,7 @@ WithIt: TypeAlias = "Callable[[WriteTransaction, TableState], TableState]"
 
 MANUAL = "manual"
 SEARCHED_COMMITS = 100
+LEFT_OUT = "snapshots that no manifest can hold are left out"
 # How often a change of names is tried while another engine keeps changing them.
 FOREIGN_ATTEMPTS = 20
 
@@ -289,7 +290,7 @@ class Repository:
         provenance: Provenance,
         requirements: Sequence[Requirement],
     ) -> CommitResult:
-        from icecore.engine.decide import decide
+        from icecore.engine.decide import decide, leaving_out
         from icecore.engine.requirements import failures
 
         state = self.states.forward(base)
@@ -302,6 +303,9 @@ class Repository:
         decision = decide(state.metadata, commands, context)
         if decision.is_empty:
             return CommitResult(state, None)
+        if not state.pending and (lost := self.files.unwritable_snapshots(state)):
+            # No engine could ever read them: what leads out of it takes them along.
+            decision = decide(state.metadata, (*commands, leaving_out(lost)), context)
         event, after = self._append_decision(transaction, state, context, decision, provenance)
         return CommitResult(after, event)
 
@@ -412,9 +416,17 @@ class Repository:
         return describe(event, None if data is None else decode_content(data, event.position))
 
     def materialize_pending(self, stream: str, provenance: Provenance) -> None:
-        """Writes out a table whose commits are materialized by hand; an event says that it was done."""
+        """Writes out a table whose commits are materialized by hand; an event says that it was done.
+
+        Raises StorageError, UnwritableCommitError.
+        """
+        from icecore.engine.decide import leaving_out
+
         self.foreign.settle(stream)
         state = self.states.state(stream)
+        if state.pending and (lost := self.files.unwritable_snapshots(state)):
+            self.commit(stream, lambda _: (leaving_out(lost),), Provenance(provenance.actor, message=LEFT_OUT))
+            state = self.states.state(stream)
         if state.pending:
             with self.store.write() as transaction:
                 state = self.states.forward(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from icecore.engine.added_files import added_entries, check_data_files
 from icecore.engine.changes import changed_properties
 from icecore.engine.conflicts import DELETE_ISOLATION, MERGE_ISOLATION, UPDATE_ISOLATION, Pin
 from icecore.engine.decide import ProduceSnapshot
@@ -14,13 +15,12 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.existing_files import describe_existing_files
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.file_changes import FileChange, plan_file_change
-from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.gathering import Gathering
 from icecore.engine.identifiers import names_of
 from icecore.engine.removal import FilterRemoval, Target, plan_removal
 from icecore.engine.rewrite_manifests import plan_rewrite
 from icecore.engine.row_delta import RowDelta, check_delete_files, plan_row_delta
-from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestEntryStatus
+from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.name_mapping import DEFAULT_NAME_MAPPING, NameMapping
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
 from icecore.engine.upsert import Upsert, plan_upsert, result_of
@@ -47,9 +47,12 @@ class RowChanges(Gathering):
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Appends data files that were written already."""
+        """Appends data files that were written already; rows get new row ids, whatever their files had elsewhere.
+
+        Raises ValidationError where a description can't be written to the table's manifests, or misleads readers.
+        """
         branch = self._branch(branch, snapshot_properties)
-        added = files_to_arrow(files, self._metadata.specs, self._metadata.all_fields, status=ManifestEntryStatus.ADDED)
+        added = added_entries(check_data_files(files), self._metadata)
         command = ProduceSnapshot(
             Operation.APPEND, self._new_snapshot_id(), branch, added=added, summary=snapshot_properties or {}
         )
@@ -101,11 +104,9 @@ class RowChanges(Gathering):
         with data files `write.update.isolation-level`. Raises ValidationError for files that don't fit the table.
         """
         branch = self._branch(branch, snapshot_properties)
-        deletes, added = tuple(delete_files), tuple(data_files)
+        deletes, added = tuple(delete_files), check_data_files(data_files)
         check_delete_files(deletes, self._metadata)
-        for f in added:
-            if f.content is not DataFileContent.DATA:
-                raise ValidationError(f"{f.file_path}: expected a data file, found {f.content.name}")
+        entries = added_entries((*added, *deletes), self._metadata)
         is_pinned = base_snapshot_id is not None or isolation_level is not None or conflict_filter is not None
         if is_pinned or any(f.content is DataFileContent.POSITION_DELETES for f in deletes):
             self._check_first_change()
@@ -120,15 +121,12 @@ class RowChanges(Gathering):
                 (*added, *deletes),
             )
             return
-        files = files_to_arrow(
-            (*added, *deletes), self._metadata.specs, self._metadata.all_fields, status=ManifestEntryStatus.ADDED
-        )
         if added:
             operation = Operation.OVERWRITE if deletes else Operation.APPEND
         else:
             operation = Operation.DELETE
         command = ProduceSnapshot(
-            operation, self._new_snapshot_id(), branch, added=files, summary=snapshot_properties or {}
+            operation, self._new_snapshot_id(), branch, added=entries, summary=snapshot_properties or {}
         )
         self._commands.append(lambda _: command)
 

@@ -47,6 +47,8 @@ def check_delete_files(files: Iterable[ContentFile], metadata: TableMetadata) ->
     """Raises ValidationError for delete files that a table of this format version can't have (D1, D2)."""
     version, vectors = metadata.format_version, set()
     for f in files:
+        if not isinstance(f, ContentFile):
+            raise ValidationError(f"files are described by ContentFile, found {f!r:.100}")
         if f.content is DataFileContent.DATA:
             raise ValidationError(f"{f.file_path}: expected a delete file, found a data file")
         if version < 2:

@@ -23,7 +23,9 @@ from icecore.engine.errors import (
     MissingFileError,
     ReadOnlyError,
     StorageError,
+    ValidationError,
 )
+from icecore.engine.properties import is_unicode
 from icecore.engine.scratch import put_file
 
 
@@ -63,8 +65,13 @@ def local_path(location: str) -> str | None:
 
 
 def to_uri(path: str | os.PathLike[str]) -> str:
-    """The `file://` location of a local path, absolute; a location with a scheme stays as it is."""
+    """The `file://` location of a local path, absolute; a location with a scheme stays as it is.
+
+    Raises ValidationError for what is no path: blank, or with a NUL or a lone surrogate inside.
+    """
     text = os.fspath(path)
+    if fault := path_fault(text):
+        raise ValidationError(f"a location {fault}")
     local = local_path(text)
     return text if local is None else "file://" + os.path.abspath(local)
 
@@ -86,6 +93,18 @@ def translated(location: str, doing: str) -> Iterator[None]:
         raise StorageError(f"can't {doing} {location}: {e.strerror or e}") from e
     except pa.ArrowException as e:
         raise StorageError(f"can't {doing} {location}: {e}") from e
+    except ValueError as e:
+        # Text that no file system takes as a path, as with a NUL or a lone surrogate inside.
+        raise ValidationError(f"can't {doing} {location!r}: it is no location: {e}") from e
+
+
+def path_fault(path: object) -> str | None:
+    """What is wrong with the path of a file, as the end of a sentence; None where it is one."""
+    if not isinstance(path, str):
+        return f"must be text, found {path!r:.100}"
+    if not path.strip() or "\0" in path:
+        return f"must not be blank or hold a NUL, found {path!r}"
+    return None if is_unicode(path) else f"must be Unicode text, found a lone surrogate in {path!r}"
 
 
 @define

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 
 from attrs import define, field, frozen
 
-from icecore.engine.errors import FileExistsInStorageError, ForeignCommitError, MissingFileError
+from icecore.engine.errors import (
+    FileExistsInStorageError,
+    ForeignCommitError,
+    MissingFileError,
+    UnwritableCommitError,
+)
 from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
 from icecore.engine.formats.manifest_list_avro import write_manifest_list
 from icecore.engine.formats.metadata_json import compress, table_metadata_to_json
@@ -22,8 +27,9 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import METADATA_COMPRESSION, TableState, is_file_system
 from icecore.engine.storage import Storage
 from icecore.projections.forgotten_metadata import Forgotten
-from icecore.projections.manifest_entries import ManifestEntries, for_writing
+from icecore.projections.manifest_entries import ManifestEntries
 from icecore.projections.pointers import WrittenFile
+from icecore.projections.writable_entries import encoded_manifest
 
 REMOVE_SNAPSHOTS = "remove-snapshots"
 FOREIGN_METADATA = "foreign-metadata"
@@ -95,7 +101,12 @@ class EventFiles:
         for snapshot_id, changes in changes_of(event.payload, event.position).items():
             for listed in changes.added:
                 if listed.position == event.position and expiring.needs(snapshot_id, listed):
-                    files.append(self._write_manifest(event, listed, metadata, storage))
+                    try:
+                        files.append(self._write_manifest(event, listed, metadata, storage))
+                    except UnwritableCommitError:
+                        # One that only says what is gone is left out of the list.
+                        if listed.manifest.has_live_files:
+                            raise
             if snapshot_id not in expiring.snapshot_ids:
                 files.append(self._write_list(event, snapshot_id, metadata, storage))
         return files
@@ -103,26 +114,36 @@ class EventFiles:
     def _write_manifest(
         self, event: Event, listed: ListedManifest, metadata: TableMetadata, storage: Storage
     ) -> WrittenFile:
-        from icecore.engine.formats.manifest_avro import write_manifest
+        data = self._manifest(event, listed, metadata, storage)
+        return self._put(event, listed.manifest.manifest_path, "manifest", data, storage)
 
-        manifest = listed.manifest
+    def _manifest(self, event: Event, listed: ListedManifest, metadata: TableMetadata, storage: Storage) -> bytes:
         entries = self._entries.canonical(event.stream, listed, storage)
-        data = write_manifest(
-            for_writing(entries, manifest, metadata.format_version),
-            spec=metadata.spec_by_id(manifest.partition_spec_id),
-            schema=metadata.schema(),
-            all_fields=metadata.all_fields,
-            content=manifest.content,
-            format_version=metadata.format_version,
-            sync_marker=sync_marker(event, manifest.manifest_path),
-        )
-        return self._put(event, manifest.manifest_path, "manifest", data, storage)
+        marker = sync_marker(event, listed.manifest.manifest_path)
+        return encoded_manifest(entries, listed.manifest, metadata, marker, event.position)
+
+    def unwritable(self, event: Event, metadata: TableMetadata, storage: Storage) -> dict[str, UnwritableCommitError]:
+        """The manifests of one event that can't be written, by path, with the reason."""
+        found = {}
+        for changes in changes_of(event.payload, event.position).values():
+            for listed in changes.added:
+                if listed.position == event.position:
+                    try:
+                        self._manifest(event, listed, metadata, storage)
+                    except UnwritableCommitError as e:
+                        if listed.manifest.has_live_files:
+                            found[listed.manifest.manifest_path] = e
+        return found
 
     def _write_list(self, event: Event, snapshot_id: int, metadata: TableMetadata, storage: Storage) -> WrittenFile:
         snapshot = metadata.find_snapshot(snapshot_id)
         location = snapshot.manifest_list
         assert location is not None, "a snapshot made here has a manifest list"
-        manifests = self._models.list_manifests(event.stream, snapshot_id) or ()
+        manifests = [
+            m
+            for m in self._models.list_manifests(event.stream, snapshot_id) or ()
+            if m.manifest.has_live_files or self._is_written(m)
+        ]
         data = write_manifest_list(
             [m.with_length(self._length(m, storage)) for m in manifests],
             format_version=metadata.format_version,
@@ -133,6 +154,12 @@ class EventFiles:
             sync_marker=sync_marker(event, location),
         )
         return self._put(event, location, "manifest-list", data, storage)
+
+    def _is_written(self, listed: ListedManifest) -> bool:
+        path = listed.manifest.manifest_path
+        return (
+            listed.is_foreign or path in self._lengths or self._store.row(MODELS, "get_file", location=path) is not None
+        )
 
     def _length(self, listed: ListedManifest, storage: Storage) -> int:
         """The length of a manifest's file: known for foreign ones, noted or looked up for ours."""

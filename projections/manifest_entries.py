@@ -16,7 +16,7 @@ from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.manifest_changes import ListedManifest
-from icecore.engine.spec.content_file import ManifestEntryStatus, ManifestFile
+from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.storage import Storage
 
 CACHED_BYTES = 64 * 2**20
@@ -146,12 +146,3 @@ def file_keys(entries: pa.Table) -> pa.ChunkedArray:
 def file_key(path: str, content_offset: int | None) -> str:
     """The key that `file_keys` gives a file."""
     return f"{path}\x00{'' if content_offset is None else content_offset}"
-
-
-def for_writing(entries: pa.Table, manifest: ManifestFile, format_version: int) -> pa.Table:
-    """Entries as a manifest of that format version writes them: v1 has no snapshot id to inherit (M2)."""
-    if format_version > 1:
-        return entries
-    index = ENTRY_SCHEMA.get_field_index("snapshot_id")
-    filled = pc.fill_null(entries["snapshot_id"], manifest.added_snapshot_id)
-    return entries.set_column(index, ENTRY_SCHEMA.field("snapshot_id"), filled)

@@ -12,6 +12,7 @@ from typing import ClassVar
 from attrs import define, field, frozen
 
 from icecore.engine.adopted_file import original_bytes
+from icecore.engine.errors import UnwritableCommitError
 from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
@@ -52,14 +53,14 @@ class Materializer:
     """Whether nothing is to be written, as in a dry run."""
 
     _store: EventStore
-    _models: ReadModels
+    models: ReadModels
     _entries: ManifestEntries
     _storage: Storage = field(factory=Storage)
     _files: EventFiles = field(init=False)
     _claims: VersionClaims = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._files = EventFiles(self._store, self._models, self._entries)
+        self._files = EventFiles(self._store, self.models, self._entries)
         self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, self._storage)
 
     def catch_up(self, stream: str, base: TableState | None, storage: Storage) -> TableState | None:
@@ -86,7 +87,7 @@ class Materializer:
         pending: list[tuple[Event, TableState | None, TableState]] = []
         written: list[WrittenFile] = []
         events = list(self._store.stream_events(stream, base.stream_version if base else 0))
-        expired = Expiring.of(events, self._models)
+        expired = Expiring.of(events, self.models)
         forgotten = Forgotten.of(self._store, base, events)
         for event in events:
             folding.apply(event)
@@ -103,6 +104,22 @@ class Materializer:
         for folder in sorted({f.location.rsplit("/", 1)[0] for f in written if f.kind != FOREIGN_METADATA}):
             storage.sync_folder(folder)
         return Advance(stream, base, state, tuple(written), forgotten)
+
+    def unwritable(self, stream: str, base: TableState | None, storage: Storage) -> dict[str, UnwritableCommitError]:
+        """The manifests that events after `base` make and that can't be written, by path, with the reason."""
+        folding = TableFold(base)
+        found: dict[str, UnwritableCommitError] = {}
+        for event in self._store.stream_events(stream, base.stream_version if base else 0):
+            folding.apply(event)
+            state = folding.state()
+            assert state is not None, "a fold of at least one event has a state"
+            found |= self._files.unwritable(event, state.metadata, storage)
+        return found
+
+    def check(self, event: Event, state: TableState, storage: Storage) -> None:
+        """Raises UnwritableCommitError where a manifest that an event makes can't be written; writes nothing."""
+        for error in self._files.unwritable(event, state.metadata, storage).values():
+            raise error
 
     def _restore_foreign(self, events: Sequence[Event], state: TableState, storage: Storage) -> None:
         """Writes metadata files of other engines that the table still names and that are lost, from the log."""
@@ -173,6 +190,6 @@ class Materializer:
     def _move_pointers(self, advance: Advance, storage: Storage) -> None:
         state = advance.state
         assert state is not None, "the caller checked"
-        if move_pointers(self._store, self._models, state, advance.written):
+        if move_pointers(self._store, self.models, state, advance.written):
             note_forgotten(self._store, advance.stream, state.position, advance.forgotten, storage)
             self._store.execute(MODELS, "note_hint", stream=advance.stream)

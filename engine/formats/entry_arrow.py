@@ -113,14 +113,9 @@ def files_to_arrow(
     return pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA)
 
 
-METRICS = (
-    "column_sizes",
-    "value_counts",
-    "null_value_counts",
-    "nan_value_counts",
-    "lower_bounds",
-    "upper_bounds",
-)
+COUNTS_OF_FIELDS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+BOUNDS = ("lower_bounds", "upper_bounds")
+METRICS = (*COUNTS_OF_FIELDS, *BOUNDS)
 
 
 def _pairs(mapping: Mapping[int, Any] | None) -> list[tuple[int, Any]] | None:

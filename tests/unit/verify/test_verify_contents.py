@@ -131,9 +131,7 @@ def test_what_can_not_be_opened_is_no_problem(catalog: icecore.Catalog) -> None:
         ("added_rows_count", -1, None),
     ],
 )
-def test_manifests_hold_what_their_list_says(
-    catalog: icecore.Catalog, name: str, value: Any, text: str | None
-) -> None:
+def test_manifests_hold_what_their_list_says(catalog: icecore.Catalog, name: str, value: Any, text: str | None) -> None:
     """Counts of entries and rows by status are those of the manifest list, where it has any (L1)."""
     table = make_table(catalog)
     table.append(rows(1, 2))

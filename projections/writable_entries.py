@@ -1,0 +1,100 @@
+"""Entries as the manifests of a table can have them: what an event holds, in the form of its format version.
+
+Commits are checked before they are accepted, so nothing here should ever be needed but what v1 has to be told; logs of
+earlier releases hold entries that no manifest takes, and the table must go on. Spec: Manifests (M2, M4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icecore.engine.errors import UnwritableCommitError
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, METRICS
+from icecore.engine.formats.manifest_schema import UNSUPPORTED_IN
+from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus, ManifestFile
+from icecore.engine.spec.metadata import TableMetadata
+
+
+def encoded_manifest(
+    entries: pa.Table, manifest: ManifestFile, metadata: TableMetadata, sync_marker: bytes, position: int
+) -> bytes:
+    """The bytes of a manifest that an event makes.
+
+    What tells of files that are gone is left out where it can't be written. Raises UnwritableCommitError, naming the
+    event's position and what is wrong, where a live entry can't be.
+    """
+    from icecore.engine.formats.manifest_avro import write_manifest
+
+    def write(some: pa.Table) -> bytes:
+        return write_manifest(
+            some,
+            spec=metadata.spec_by_id(manifest.partition_spec_id),
+            schema=metadata.schema(),
+            all_fields=metadata.all_fields,
+            content=manifest.content,
+            format_version=metadata.format_version,
+            sync_marker=sync_marker,
+        )
+
+    written = for_writing(entries, manifest, metadata.format_version)
+    try:
+        return write(written)
+    except Exception as e:
+        # It is all in memory by now, so whatever this is, it is about the entries.
+        reason = e
+    try:
+        return write(_without_lost(written, write))
+    except Exception as e:
+        raise UnwritableCommitError(f"position {position}: {reason}", position, str(reason)) from e
+
+
+def for_writing(entries: pa.Table, manifest: ManifestFile, format_version: int) -> pa.Table:
+    """Entries as a manifest of that format version writes them.
+
+    v1 has no snapshot id to inherit (M2). A data file has nothing that only later versions, or only delete files, know.
+    """
+    if format_version == 1:
+        filled = pc.fill_null(entries["snapshot_id"], manifest.added_snapshot_id)
+        entries = _with(entries, "snapshot_id", filled)
+    is_data = pc.equal(entries["content"], int(DataFileContent.DATA))
+    for name in UNSUPPORTED_IN[format_version]:
+        column = entries[name]
+        if column.null_count < len(column):
+            kept = pc.if_else(is_data, pa.scalar(None, column.type), column)
+            entries = _with(entries, name, kept)
+    return _without_null_metrics(entries)
+
+
+def _without_null_metrics(entries: pa.Table) -> pa.Table:
+    """A metric that isn't known is left out; so are offsets of which one isn't."""
+    for name in METRICS:
+        column = entries[name]
+        if any(chunk.items.null_count for chunk in column.chunks):
+            known = [pairs and [p for p in pairs if p[1] is not None] for pairs in column.to_pylist()]
+            entries = _with(entries, name, pa.chunked_array([pa.array(known, column.type)]))
+    offsets = entries["split_offsets"]
+    if any(chunk.values.null_count for chunk in offsets.chunks):
+        known = [None if values and None in values else values for values in offsets.to_pylist()]
+        entries = _with(entries, "split_offsets", pa.chunked_array([pa.array(known, offsets.type)]))
+    return entries
+
+
+def _without_lost(entries: pa.Table, write: Callable[[pa.Table], bytes]) -> pa.Table:
+    """The entries but for deleted ones that can't be written."""
+    kept = []
+    for row, status in enumerate(entries["status"].to_pylist()):
+        if status == ManifestEntryStatus.DELETED:
+            try:
+                write(entries.slice(row, 1))
+            except Exception:
+                # As above: the entry itself is what can't be written.
+                continue
+        kept.append(row)
+    return entries.take(pa.array(kept, pa.int64()))
+
+
+def _with(entries: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    return entries.set_column(ENTRY_SCHEMA.get_field_index(name), ENTRY_SCHEMA.field(name), column)
