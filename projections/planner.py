@@ -350,9 +350,7 @@ def _is_fault(e: Exception) -> bool:
 def _unplannable(state: TableState, listed: Sequence[ListedManifest], fault: Exception) -> str:
     """Says of which table, and among which manifests, entries can't be read."""
     paths = [m.manifest.manifest_path for m in listed]
+    named = ", ".join(paths[:MANIFESTS_NAMED]) or "no manifest"
     rest = f" and {len(paths) - MANIFESTS_NAMED} more" if len(paths) > MANIFESTS_NAMED else ""
     found = str(fault) if isinstance(fault, duckdb.Error) else f"{type(fault).__name__}: {fault}"
-    return (
-        f"{dotted(state.identifier)}: the entries of {', '.join(paths[:MANIFESTS_NAMED]) or 'no manifest'}{rest} can't be "
-        f"read: {found}"
-    )
+    return f"{dotted(state.identifier)}: the entries of {named}{rest} can't be read: {found}"

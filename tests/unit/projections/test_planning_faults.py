@@ -11,7 +11,7 @@ from core_tables import ids_of, make_table, rows
 
 import icecore
 from icecore.engine.errors import IcecoreError, StorageError
-from icecore.projections import planner
+from icecore.projections import file_queries, planner
 from icecore.projections.entry_scope import StrayEntriesError
 
 FAULTS = [
@@ -44,7 +44,7 @@ def test_entries_that_make_no_sense_are_loaded_again(
     table = make_table(catalog)
     table.append(rows(1, 2))
     (manifest,) = table.manifests()
-    real = planner.data_files
+    real = file_queries.data_files
     monkeypatch.setattr(planner, "data_files", failing(real, fault, 1))
     assert ids_of(table) == [1, 2]
     monkeypatch.setattr(planner, "data_files", failing(real, fault, 2))
