@@ -20,13 +20,13 @@ def local(location: str) -> Path:
     return Path(location.removeprefix("file://"))
 
 
-def rows_of(metadata_location: str) -> list[dict[str, Any]]:
-    """The live rows of the current snapshot: columns by name, with row id and last updated sequence number."""
+def rows_of(metadata_location: str, snapshot_id: int | None = None) -> list[dict[str, Any]]:
+    """The live rows of a snapshot, else the current one: columns by name, row id and last updated sequence number."""
     metadata = json.loads(local(metadata_location).read_bytes())
-    current = metadata.get("current-snapshot-id")
-    if current is None:
+    wanted = metadata.get("current-snapshot-id") if snapshot_id is None else snapshot_id
+    if wanted is None:
         return []
-    snapshot = next(s for s in metadata["snapshots"] if s["snapshot-id"] == current)
+    snapshot = next(s for s in metadata["snapshots"] if s["snapshot-id"] == wanted)
     data, vectors, positions = [], {}, []
     for manifest in avro(snapshot["manifest-list"]):
         next_row_id = manifest.get("first_row_id")
@@ -57,6 +57,19 @@ def rows_of(metadata_location: str) -> list[dict[str, Any]]:
             if position not in deleted:
                 out.append(with_lineage(row, position, sequence_number, first_row_id))
     return out
+
+
+def files_of(metadata_location: str, snapshot_id: int) -> list[tuple[str, str]]:
+    """The live data files of a snapshot with their manifests, in the order of its list and of these."""
+    metadata = json.loads(local(metadata_location).read_bytes())
+    snapshot = next(s for s in metadata["snapshots"] if s["snapshot-id"] == snapshot_id)
+    return [
+        (manifest["manifest_path"], entry["data_file"]["file_path"])
+        for manifest in avro(snapshot["manifest-list"])
+        if not manifest.get("content", 0)
+        for entry in avro(manifest["manifest_path"])
+        if entry["status"] != 2
+    ]
 
 
 def avro(location: str) -> list[dict[str, Any]]:
