@@ -43,3 +43,9 @@ class ByteCache(Generic[K, V]):
             while self._bytes > self.budget:
                 _, (_, gone) = self._held.popitem(last=False)
                 self._bytes -= gone
+
+    def clear(self) -> None:
+        """Drops everything."""
+        with self._lock:
+            self._held.clear()
+            self._bytes = 0

@@ -16,7 +16,7 @@ from icecore.engine.deletion import finish_due
 from icecore.engine.errors import ReadOnlyError, StorageError, ValidationError
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.log.read_models import ReadModels
-from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.log.store import FORGETTING, MODELS, EventStore
 from icecore.engine.log_tools import CatalogLogTools
 from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.namespace_catalog import CatalogNamespaces
@@ -100,6 +100,18 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
             self._repository.files.heal()
             self._views.heal()
             finish_due(self._repository)
+            self._tidy_forgotten()
+
+    def _tidy_forgotten(self) -> None:
+        """Goes on where a process died while something was forgotten."""
+        if self._store.archives.all():
+            from icecore.engine.log.forgetting import remove_unfinished_archives
+
+            remove_unfinished_archives(self._store)
+        if self._store.warehouse_value(FORGETTING) is not None:
+            from icecore.engine.forget import Forgetter
+
+            Forgetter(self._repository, self._planner).tidy()
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from icecore.engine.table_rewrites import TableRewrites
@@ -11,6 +11,7 @@ from icecore.engine.table_statistics import TableStatistics
 
 if TYPE_CHECKING:
     from icecore.engine.dry_run import DryRun
+    from icecore.engine.forget import Forgotten
     from icecore.engine.maintenance import Maintenance
     from icecore.engine.manage_snapshots import ManageSnapshots
     from icecore.engine.schema_update import UpdateSchema
@@ -99,3 +100,33 @@ class Table(TableRows, TableStatistics, TableRewrites):
         from icecore.engine.changes import upgraded
 
         return self._commit_with(message, author, lambda t: t.add(upgraded(format_version)), dry_run)
+
+    def forget(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        files: Sequence[str] | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Takes the bounds of column values out of the log for good, for content files that no snapshot holds any more.
+
+        Of all columns and files, or of those named: columns by their names of any time, with all nested in them, files
+        by their paths. Positions, hashes and counts stay, so that the log verifies, can be replayed and read as of any
+        position: plans of the past have a few files more. Archives are written anew; caches, free pages of the database
+        and its WAL are emptied, where others read the log at the next open. Nothing else commits meanwhile.
+
+        Out of reach are logs that were exported before, other copies, what other processes hold in memory, files that
+        still lie in storage (`left_files`), and what snapshots hold (`held`). Partition values and paths stay, and so
+        do hashes, by which who guesses rightly can tell that a forgotten part was the guess. Raises ValidationError for
+        a named file that a snapshot holds, a column that the table is partitioned by, and one that it never had;
+        ForeignCommitError, MissingArchiveError, StorageError; nothing is forgotten then.
+        """
+        from icecore.engine.forget import Forgetter
+        from icecore.engine.provenance import provenance
+
+        self._repository.check_writable()
+        who = provenance(self._actor, message=message, author=author)
+        forgetter = Forgetter(self._repository, self._planner)
+        return forgetter.bounds(self._state.stream, columns, files, who, dry_run=dry_run)

@@ -59,7 +59,8 @@ class EntryTable:
     """The entries of one table: its segments, and which manifest is where.
 
     `name` is that of a view over what a scan looks into, while there is one. `kept` are manifests that no merge may
-    leave behind now. `passed_over` are files, and their manifests, that have nothing that others lack.
+    leave behind now. `passed_over` are files, and their manifests, that have nothing that others lack. `forgotten` is
+    the position at which bounds were forgotten last, before any of this was loaded.
     """
 
     name: str
@@ -68,6 +69,7 @@ class EntryTable:
     loaded: Loaded
     kept: frozenset[str] = frozenset()
     passed_over: dict[str, tuple[str, ...]] = field(factory=dict)
+    forgotten: str = ""
 
     @property
     def typing(self) -> EntryTyping:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -43,15 +44,21 @@ MEMORY_VARIABLE = "ICECORE_CACHE_MEMORY"
 """How much memory loaded entries may take, as `512MB` or `2GB`: the name of an environment variable."""
 DEFAULT_MEMORY = "1GB"
 MOST_TABLES = 64
+AFTER = ".after-"
 
 
 @define(eq=False)
 class EntryTables:
-    """Loads entries, through segment files where there is a folder for them. A forked process loads them anew."""
+    """Loads entries, through segment files where there is a folder for them. A forked process loads them anew.
+
+    `forgotten` says at which position bounds of a table's files were forgotten last, empty if never: what was loaded or
+    written before that holds them still, here and in every other process, and is not used or merged any more.
+    """
 
     _entries: ManifestEntries
     _cache: Path | None
     _memory: str | None = None
+    _forgotten: Callable[[str], str] = lambda _: ""
     lock: Lock = field(factory=Lock, repr=False)
     _connection: duckdb.DuckDBPyConnection | None = field(default=None, repr=False)
     _tables: OrderedDict[str, EntryTable] = field(factory=OrderedDict, repr=False)
@@ -77,20 +84,20 @@ class EntryTables:
 
     def table(self, stream: str, metadata: TableMetadata, latest: TableMetadata) -> EntryTable:
         """The table's entries, typed by all schemas and specs up to now; nothing is loaded yet."""
+        forgotten = self._forgotten(stream)
         known = self._tables.get(stream)
+        if known is not None and known.forgotten != forgotten:
+            self._forget(self._tables.pop(stream))
+            known = None
         of = self._typings.get(stream)
         if known is not None and of is not None and of[0] is metadata and of[1] is latest:
             self._tables.move_to_end(stream)
             return known
         typing = EntryTyping.of(metadata, latest)
         if known is None:
-            folder = None if self._cache is None else self._cache / stream.replace(":", "-").replace("#", "-")
-            known = EntryTable(
-                quote(f"entries_{self._next()}"),
-                stream,
-                None if folder is None else SegmentFolder(folder),
-                Loaded.of(typing, ()),
-            )
+            folder = None if self._cache is None else SegmentFolder(self._cache / folder_name(stream, forgotten))
+            name = quote(f"entries_{self._next()}")
+            known = EntryTable(name, stream, folder, Loaded.of(typing, ()), forgotten=forgotten)
             self._tables[stream] = known
             self._forget_oldest()
         elif typing != known.typing:
@@ -304,6 +311,16 @@ class EntryTables:
                 self._forget(table)
             self._tables.clear()
 
+    def remove_stale(self, stream: str) -> None:
+        """Removes the segments of a table that were written before bounds of its files were forgotten."""
+        current = folder_name(stream, self._forgotten(stream))
+        if self._cache is None:
+            return
+        for path in self._cache.glob(f"{folder_name(stream, '')}*"):
+            rest = path.name.removeprefix(folder_name(stream, ""))
+            if path.name != current and (not rest or rest.startswith(AFTER)):
+                shutil.rmtree(path, ignore_errors=True)
+
     def distrust(self, stream: str) -> None:
         """After DuckDB failed on what is loaded: drops everything, and the files of one table from disk as well."""
         with self.lock:
@@ -319,6 +336,12 @@ class EntryTables:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+
+def folder_name(stream: str, forgotten: str) -> str:
+    """The folder of a table's segments, by the position at which some of their bounds were forgotten last."""
+    name = stream.replace(":", "-").replace("#", "-")
+    return f"{name}{AFTER}{forgotten}" if forgotten else name
 
 
 def _connect(memory: str) -> duckdb.DuckDBPyConnection:

@@ -69,7 +69,8 @@ class Explanation:
     `files` has a row for each (see EXPLAIN_SCHEMA). `reason` is `planned`, or what left the file out: `manifest` (the
     summaries of its manifest), `partition` or `metrics`. `predicate` is the part of the filter that no row of the file
     can satisfy, `field` the partition field or column that says so, `known` what is known of it; of a planned file
-    `residual` is what is left of the filter. `statements` is the SQL that the plan ran.
+    `residual` is what is left of the filter, and `known` says so where bounds that might have left it out are gone by
+    `Table.forget`. `statements` is the SQL that the plan ran.
     """
 
     row_filter: Expression
@@ -139,5 +140,8 @@ def explain(
     with duck.recording() as statements:
         planned = planner.plan_manifests(state, listed, bound, schema, entries)
     live = [m for m in listed if m.manifest.content is ManifestContent.DATA and m.manifest.has_live_files]
-    found = planner.over_manifests(state, live, lambda con, table: explained_files(con, table, planned, entries))
+    forgotten = planner.forgotten(state.stream)
+    found = planner.over_manifests(
+        state, live, lambda con, table: explained_files(con, table, planned, entries, forgotten)
+    )
     return Explanation(bound, planned.counts, tuple(statements), found)

@@ -26,6 +26,19 @@ def known_metrics(row: Mapping[str, Any], field_ids: Iterable[int], schema: Sche
     return "; ".join(_column(row, i, schema) for i in field_ids)
 
 
+def forgotten_bounds(row: Mapping[str, Any], schema: Schema, position: str) -> str | None:
+    """Which columns of a file have values and no bounds: `bounds of email: forgotten at position 9`."""
+    ids = sorted({int(n.removeprefix("values_")) for n in row if n.startswith("values_")})
+    names = [
+        schema.name_of(i)
+        for i in ids
+        if (row[f"values_{i}"] or 0) > (row.get(f"nulls_{i}") or 0)
+        and row.get(f"lower_{i}") is None
+        and row.get(f"upper_{i}") is None
+    ]
+    return f"bounds of {', '.join(names)}: forgotten at position {position}" if names else None
+
+
 def _column(row: Mapping[str, Any], field_id: int, schema: Schema) -> str:
     name = schema.name_of(field_id)
     kind: PrimitiveType = schema.find_field(field_id).field_type  # type: ignore[assignment]  # it has metrics

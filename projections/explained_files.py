@@ -35,7 +35,7 @@ from icecore.engine.sql_files import query, quote
 from icecore.projections import duck
 from icecore.projections.entry_table import ScannedEntries
 from icecore.projections.entry_typing import METRIC_PREFIXES
-from icecore.projections.explain_text import known_metrics, known_summary
+from icecore.projections.explain_text import forgotten_bounds, known_metrics, known_summary
 from icecore.projections.live_files import partition_paths
 from icecore.projections.manifest_pruning import leaves_in_manifests
 from icecore.projections.planned_files import PlannedFiles
@@ -64,7 +64,7 @@ class ExplainedFiles:
     """The live data files of some manifests, and the reason of each, as a place in `reasons`.
 
     `rows` has what the entries have of them, with `m` as a place in `manifests` and the partition as a path; `metrics`
-    has the metrics of the filter's columns.
+    has the metrics of the filter's columns. `_forgotten` is the position at which bounds were forgotten last, if any.
     """
 
     rows: pa.Table
@@ -76,6 +76,7 @@ class ExplainedFiles:
     _specs: Mapping[int, PartitionSpec] = field(repr=False)
     _fields: Schema = field(repr=False)
     _schema: Schema = field(repr=False)
+    _forgotten: str = ""
 
     def sums(self) -> list[tuple[tuple[str, str | None, str | None], int, int, int]]:
         """Manifests, files and records by reason, predicate and field."""
@@ -106,7 +107,7 @@ class ExplainedFiles:
         return pa.table(columns)
 
     def _known(self) -> pa.Array:
-        """Of a file that is left out, what metadata knows of it: it is worked out here as it may differ for each."""
+        """What metadata knows of a file, where that says why: it is worked out here as it may differ for each."""
         out = np.full(len(self.codes), None, object)
         for code, reason in enumerate(self.reasons):
             places = np.flatnonzero(self.codes == code)
@@ -119,6 +120,9 @@ class ExplainedFiles:
                 names = [n for n in self.metrics.column_names if int(n.rpartition("_")[2]) in reason.ids]
                 rows = self.metrics.select(names).take(chosen).to_pylist()
                 out[places] = [known_metrics(r, reason.ids, self._schema) for r in rows]
+            elif self._forgotten:
+                rows = self.metrics.take(chosen).to_pylist()
+                out[places] = [forgotten_bounds(r, self._schema, self._forgotten) for r in rows]
         return pa.array(out.tolist(), pa.string())
 
     def _summaries(self, reason: Reason, chosen: pa.Array) -> list[str | None]:
@@ -135,8 +139,12 @@ def explained_files(
     table: ScannedEntries,
     planned: PlannedFiles,
     entries: str,
+    forgotten: str = "",
 ) -> ExplainedFiles | None:
-    """The data files of the manifests that are scanned; None where there are none."""
+    """The data files of the manifests that are scanned; None where there are none.
+
+    `forgotten` is the position at which bounds of the table's files were forgotten last, empty where they never were.
+    """
     live = table.scope.manifests
     if not table.columns or not live:
         return None
@@ -173,6 +181,7 @@ def explained_files(
         metadata.specs,
         metadata.all_fields,
         schema,
+        forgotten,
     )
 
 

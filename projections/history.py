@@ -80,13 +80,19 @@ def _rows(events: Iterable[Event], names: _Names) -> Iterator[dict[str, Any]]:
         yield {
             **{name: row[name] for name in LOG_SCHEMA.names if name in row},
             "recorded_at": event.recorded_at_ms,
-            "name": names.at(event.stream, event.position) or ".".join(payload.get("namespace", ())) or None,
+            "name": names.at(event.stream, event.position) or _named(event.kind, payload),
             "operation": summary.get("operation"),
             "snapshot_id": _signed(last.get("snapshot-id")),
             "branch": refs[-1] if refs and snapshots else None,
             "changes": "; ".join(describe_changes(event.kind, payload)),
             "summary": list(summary.items()),
         }
+
+
+def _named(kind: str, payload: Mapping[str, Any]) -> str | None:
+    """What an event of the catalog itself is about."""
+    name = payload.get("identifier" if kind == ev.LOG_FORGOTTEN else "namespace")
+    return ".".join(name or ()) or None
 
 
 def _is_update(update: Any, action: str) -> bool:
@@ -125,6 +131,11 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
         case ev.TABLE_FILES_DELETED | ev.TABLE_PURGED:
             size = f" of {payload['bytes']} bytes" if "bytes" in payload else ""
             yield f"{payload['operation'].replace('-', ' ')}: delete {payload['count']} files{size}"
+        case ev.LOG_FORGOTTEN:
+            positions = {r["position"] for r in payload["redactions"]}
+            columns = ", ".join(payload.get("columns") or ()) or "all columns"
+            what = f"bounds of {columns} in {payload['files']} files" if payload.get("files") else "text"
+            yield f"forget {what}, of {len(positions)} events"
         case ev.TABLE_COMMITTED:
             for update in payload["updates"]:
                 if text := describe_update(update):

@@ -122,6 +122,11 @@ class ManifestEntries:
             out.append(found)
         return out
 
+    def forget(self) -> None:
+        """Drops everything cached."""
+        self._cached.clear()
+        self._merged.clear()
+
     def _content(self, position: int) -> pa.Table:
         # An event that isn't committed yet may be rolled back, and another one get its position.
         if self._store.is_committed(position):

@@ -56,6 +56,8 @@ KEPT_DELETES = 16_384
 Found = TypeVar("Found")
 
 KEPT_LISTS = 16
+FORGOTTEN = "forgotten/"
+"""Before a stream, the key in `warehouse` of the position at which bounds of its files were forgotten last."""
 
 UNTRUSTED = (duckdb.Error, pa.ArrowException, LookupError, StrayEntriesError)
 """What loaded entries that are not as they must be end in; what the manifests say is read again then."""
@@ -81,7 +83,17 @@ class Planner:
     _deletes: Recent[Scope, DeleteEntries] = field(init=False, factory=Recent, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self._tables = EntryTables(self.repository.entries, self.cache, self.memory)
+        self._tables = EntryTables(self.repository.entries, self.cache, self.memory, self.forgotten)
+
+    def forgotten(self, stream: str) -> str:
+        """The position at which bounds of a table's files were forgotten last; empty where they never were."""
+        return self.repository.store.warehouse_value(f"{FORGOTTEN}{stream}") or ""
+
+    def remove_stale(self, stream: str) -> None:
+        """Removes what is cached of a table from before bounds of its files were forgotten."""
+        with self._tables.lock:
+            self.clear()
+            self._tables.remove_stale(stream)
 
     def tasks(
         self,

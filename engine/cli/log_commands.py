@@ -1,17 +1,22 @@
-"""Commands that carry a log away and bring it in: export, archive, import."""
+"""Commands about the log as such: export, archive, forget, import."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from attrs import asdict
 
 import icecore
 from icecore.engine.catalog import DEFAULT_CATALOG_NAME
 from icecore.engine.cli.output import counted, print_json, print_text, waiting
-from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.texts import pairs
 from icecore.engine.log.transfer import FORMATS, JSONL, PARQUET
+
+if TYPE_CHECKING:
+    from icecore.engine.forget import Forgotten
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -56,6 +61,57 @@ def archive(settings: Settings, before: int, file: Path | None) -> None:
         print_text("nothing to archive")
     else:
         print_text(f"moved {counted(found.events, 'event')} to {found.path}")
+
+
+@click.command()
+@click.argument("table")
+@click.option("--column", "columns", metavar="NAME", multiple=True, help="All columns else; may be repeated.")
+@click.option("--file", "files", metavar="PATH", multiple=True, help="All files that are gone else; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Say what would be forgotten, and leave it.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask: what is forgotten can't be had back.")
+@commit_options
+@common_options
+@pass_settings
+def forget(
+    settings: Settings,
+    table: str,
+    columns: tuple[str, ...],
+    files: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    message: str | None,
+    author: str | None,
+) -> None:
+    """Take bounds of deleted values out of the log, for good.
+
+    They are those of content files that no snapshot of TABLE holds any more. The log still verifies, and an event of it
+    says what was forgotten.
+    """
+    with settings.write() as catalog:
+        handle = catalog.load_table(table)
+
+        def run(dry: bool) -> Forgotten:
+            return handle.forget(
+                columns=columns or None, files=files or None, message=message, author=author, dry_run=dry
+            )
+
+        found = run(True)
+        if found.events and not dry_run:
+            if not yes:
+                click.confirm(f"Forget bounds of {counted(found.files, 'file')} for good?", abort=True, err=True)
+            found = run(False)
+    if settings.as_json:
+        print_json({**asdict(found), "held": {str(i): n for i, n in found.held.items()}})
+        return
+    did = "would forget" if found.position is None else "forgot"
+    events = counted(len(found.events), "event")
+    print_text(f"{did} bounds of {counted(found.files, 'file')} in {events} of {table}")
+    for snapshot_id, count in found.held.items():
+        print_text(
+            f"snapshot {snapshot_id} holds {counted(count, 'deleted file')}: rewrite its manifests and expire it"
+        )
+    for location in found.left_files:
+        print_text(f"still there: {location}")
 
 
 @click.command("import")

@@ -62,6 +62,7 @@ for _command in (
     warehouse_commands.rebuild,
     log_commands.export,
     log_commands.archive,
+    log_commands.forget,
     log_commands.import_,
     warehouse_commands.demo,
 ):

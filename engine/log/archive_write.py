@@ -105,10 +105,10 @@ def _write_file(store: EventStore, target: Path, first: int, last: int) -> Archi
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _fill(store, part, first, last)
-        _fsync(part)
+        fsync(part)
         archive = _checked(store, part, target, first, last)
         os.replace(part, target)
-        _fsync(target.parent)
+        fsync(target.parent)
     except (OSError, sqlite3.Error) as e:
         if isinstance(e, IcecoreError):
             raise
@@ -135,7 +135,7 @@ def _fill(store: EventStore, part: Path, first: int, last: int) -> None:
 
 def _checked(store: EventStore, part: Path, target: Path, first: int, last: int) -> Archive:
     """Reads the file back. Raises CorruptLogError where it is not the chain that the log has there."""
-    events = _read_back(part, Redactions.of(store))
+    events = read_back(part, Redactions.of(store))
     opening = next(events, None)
     before = store.event_at(first - 1).hash if first > 1 else None
     if opening is None or opening.position != first or before not in (None, opening.prev_hash):
@@ -161,7 +161,7 @@ def _checked(store: EventStore, part: Path, target: Path, first: int, last: int)
     )
 
 
-def _read_back(part: Path, redactions: Redactions) -> Iterator[Event]:
+def read_back(part: Path, redactions: Redactions) -> Iterator[Event]:
     """The events of the file. Raises CorruptLogError at the first that breaks the chain."""
     with contextlib.closing(sqlite3.connect(f"{part.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
@@ -215,7 +215,7 @@ def _row(archive: Archive) -> dict[str, object]:
     }
 
 
-def _fsync(path: Path) -> None:
+def fsync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -26,6 +26,8 @@ SCHEMA = "log/schema.sql"
 LOG_FORMAT_VERSION = "1"
 # A log whose oldest events lie in archives: earlier releases would miss them.
 ARCHIVED_FORMAT = "1-archived"
+FORGETTING = "forgetting"
+"""The key in `warehouse` of what is still to be tidied up after something was forgotten."""
 
 
 class EventStore(EventReader):

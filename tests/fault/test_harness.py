@@ -50,6 +50,13 @@ def test_killed_at_steps_of_a_commit(place: Path, counts: Counts, setting: Setti
     assert any(what.startswith("SQL") for what in hit) and hit & {"write", "half a write", "replace", "link", "fsync"}
 
 
+@pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)
+def test_killed_at_steps_of_forgetting(place: Path, counts: Counts, setting: Setting) -> None:
+    """SIGKILL at steps of forgetting: it is done with at the next open, or was never begun."""
+    kills.kill_at_each_step(place, counts, setting, every=7, names=("forget",))
+    check(counts, 4)
+
+
 @pytest.mark.parametrize("setting", [FILE_SYSTEM, BY_HAND], ids=str)
 def test_killed_at_random(place: Path, counts: Counts, setting: Setting) -> None:
     """A history in which each process dies at a random moment, step or byte."""

@@ -17,6 +17,7 @@ import pyiceberg.io.pyarrow
 import pyiceberg.table.puffin
 from attrs import frozen
 
+import icecore.engine.forget
 import icecore.projections.audit
 import icecore.projections.partition_stats
 import icecore.projections.rebuild
@@ -26,6 +27,7 @@ import icecore.projections.verify
 PRELOADED = (
     pyiceberg.io.pyarrow,
     pyiceberg.table.puffin,
+    icecore.engine.forget,
     icecore.projections.audit,
     icecore.projections.partition_stats,
     icecore.projections.rebuild,

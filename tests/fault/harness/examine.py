@@ -11,6 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
 from icecore.engine.file_follower import MaterializationWarning
+from icecore.engine.log.store import FORGETTING
 
 from .children import FAILED, Say, in_child
 from .model import Model, difference, full_name, observe
@@ -50,6 +51,8 @@ def _examine(folder: str, before: Model, operation: Operation, position: int, pe
         warnings.simplefilter("error", MaterializationWarning)
         with icecore.open(folder, actor="examiner") as catalog:
             problems += leftovers(folder)
+            if catalog._store.warehouse_value(FORGETTING) is not None:
+                problems.append("what was forgotten is not tidied up")
             which = _compare(catalog, before, operation, position, problems)
             problems += [f"verify: {p}" for p in catalog.verify().problems]
             if which is not None and (which == BEFORE or operation.key is not None):

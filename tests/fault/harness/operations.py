@@ -65,6 +65,7 @@ def set_up(folder: str, setting: Setting) -> Model:
         u = catalog.create_table("ns.u", SCHEMA, properties=common | mode, format_version=version)
         t.append(rows(1, 2, 3))
         t.append(rows(4, 5, 6))
+        t.overwrite(rows(1, 2, 3), "id < 4")
         u.append(rows(1, 2, 3, 4, 5, 6))
         catalog.create_view("ns.v", "SELECT id FROM t", schema=pa.schema([("id", pa.int64())]))
         catalog.materialize()
@@ -185,6 +186,19 @@ def _expire(model: Model, number: int, key: str) -> Operation:
     return Operation("expire snapshots", run, model, (0, 1, 2, 3))
 
 
+def _forget(model: Model, number: int, key: str) -> Operation:
+    """With what leaves something to forget: the history goes first."""
+
+    def run(catalog: icecore.Catalog) -> None:
+        table = catalog.load_table("ns.t")
+        table.rewrite_manifests()
+        when = int(time.time() * 1000) + 10_000
+        table.maintenance.expire_snapshots().older_than(when).retain_last(1).commit()
+        table.forget()
+
+    return Operation("forget", run, model, (0, 1, 2, 3, 4))
+
+
 def _rewrite(model: Model, number: int, key: str) -> Operation:
     return Operation("rewrite manifests", lambda c: c.load_table("ns.t").rewrite_manifests(), model, (0, 1))
 
@@ -281,6 +295,7 @@ MAKERS: tuple[Maker, ...] = (
     _drop,
     _rename,
     _expire,
+    _forget,
     _rewrite,
     _statistics,
     _view,
@@ -292,7 +307,7 @@ MAKERS: tuple[Maker, ...] = (
     _rebuild,
 )
 # Most of what is done to a warehouse is appends and deletes; those that only follow the log are rare.
-WEIGHTS = (6, 3, 3, 2, 2, 1, 1, 3, 1, 1, 1, 2, 1, 1, 1, 1, 1, 2, 2, 1, 1)
+WEIGHTS = (6, 3, 3, 2, 2, 1, 1, 3, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 2, 1, 1)
 APPEND = MAKERS[0]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+import icecore.engine.log.forgetting as forgetting_module
 import icecore.engine.scratch as scratch_module
 import icecore.engine.storage as storage_module
 from icecore.engine.storage import Storage
@@ -46,7 +47,7 @@ class Steps:
 
     def install(self) -> Steps:
         """Puts itself under the storage and under SQLite, for the rest of this process."""
-        for module in (storage_module, scratch_module):
+        for module in (storage_module, scratch_module, forgetting_module):
             patched: Any = module
             patched.os = _Os(self)
             patched.open = self._open

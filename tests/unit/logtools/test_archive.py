@@ -253,7 +253,7 @@ from icecore.engine.log import archive_write, store
 catalog = icecore.open(sys.argv[1])
 step = sys.argv[3]
 def die(*_, **__): os._exit(9)
-if step == "filling": archive_write._fsync = die
+if step == "filling": archive_write.fsync = die
 if step == "before the name": archive_write.os.replace = die
 if step == "before the move": archive_write._move = die
 if step == "in the move":

@@ -29,6 +29,8 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
+from icecore.engine.forget import Forgotten
+from icecore.engine.ids import now_ms
 from icecore.engine.log.store import EventStore
 from icecore.engine.maintenance import ExpireSnapshots, Maintenance
 from icecore.engine.table import Table
@@ -80,6 +82,7 @@ ALONE: Mapping[tuple[type, str], str] = {
     (Catalog, "revert"): "is about one commit that was made",
     (Catalog, "resolve"): "settles with another engine what the log holds, before anything else can be committed",
     (Table, "transaction"): "is the larger commit",
+    (Table, "forget"): "changes the log, and nothing of the table",
     (Table, "upgrade"): "is before whatever needs the new version",
     (Table, "compute_statistics"): "is of a snapshot that was made",
     (Table, "compute_partition_statistics"): "is of a snapshot that was made",
@@ -131,6 +134,11 @@ def build(folder: Path) -> None:
         table.append(rows(4, 5))
         table.delete("id = 1")
         make_table(catalog, "other").append(rows(8, 9))
+        old = make_table(catalog, "old")
+        old.append(rows(1))
+        old.overwrite(rows(2))
+        old.rewrite_manifests()
+        old.maintenance.expire_snapshots().older_than(now_ms() + 1).retain_last(1).commit()
         make_table(catalog, "p", partition_spec=["bucket(2, id)"]).append(rows(1, 2))
         make_table(catalog, "empty", partition_spec=["id"], format_version=3)
         make_table(catalog, "files", properties={"icecore.commit-scheme": "filesystem"})
@@ -309,6 +317,7 @@ CASES: dict[tuple[type, str], list[Call]] = {
     (Table, "transaction"): [
         t(with_outcome(lambda x, d: x.transaction(dry_run=d), lambda change: change.append(rows(7))))
     ],
+    (Table, "forget"): [t(lambda x, d: x.forget(dry_run=d), "ns.old")],
     (View, "replace"): [v(lambda x, d: x.replace("SELECT 2 AS y", dry_run=d))],
     (View, "set_current_version"): [v(lambda x, d: x.set_current_version(1, dry_run=d))],
     (View, "set_properties"): [v(lambda x, d: x.set_properties({"a": "b"}, dry_run=d))],
@@ -336,6 +345,9 @@ def foretold(outcome: Any) -> list[tuple[str | None, list[str]]]:
         case DryRun() | ViewDryRun():
             assert outcome.conflicts == ()
             return [] if outcome.is_empty else [(None, actions(outcome.payload))]
+        case Forgotten():
+            assert outcome.position is None
+            return [("log.forgotten", ["identifier: ['ns', 'old']"])] if outcome.events else []
         case _ if hasattr(outcome, "outcomes"):
             return [told for each in outcome.outcomes for told in foretold(each)]
         case _:

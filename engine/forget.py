@@ -1,0 +1,145 @@
+"""Forgetting: what is no longer in force is taken out of events for good, and an event says that it was.
+
+What stays can still be verified, replayed and read as of any position; see `log/redactions.py` for how.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from attrs import define, field, frozen
+
+from icecore.engine import events as ev
+from icecore.engine.errors import ForeignCommitError, IcecoreError, ValidationError
+from icecore.engine.events import Event, Provenance
+from icecore.engine.forgettable import Bounds, forgettable_bounds
+from icecore.engine.log.forgetting import REDACTION, ToTidy, remove_unfinished_archives, replace_parts, tidy
+from icecore.engine.log.redactions import Redaction
+from icecore.engine.log.store import MODELS, WriteTransaction
+from icecore.engine.repository import FOREIGN_ATTEMPTS, Repository
+from icecore.engine.state import TableState
+from icecore.projections.planner import FORGOTTEN, Planner
+
+
+@frozen
+class Forgotten:
+    """What was forgotten, or would be.
+
+    `position` is that of the event which says so; None in a dry run, and where there was nothing to forget. `events`
+    are the positions that it is about, `files` counts the content files whose bounds are gone. `held` counts, by
+    snapshot id, files that were deleted from the table but whose entries the snapshot still has, with their bounds:
+    rewrite the manifests and expire it to forget these too. `left_files` still lie in storage, though no snapshot needs
+    them: `remove_orphan_files` deletes them.
+    """
+
+    position: int | None = None
+    events: tuple[int, ...] = ()
+    files: int = 0
+    held: Mapping[int, int] = field(factory=dict)
+    left_files: tuple[str, ...] = ()
+
+
+@define
+class Forgetter:
+    """Forgets, and tidies up what an earlier process left of that."""
+
+    repository: Repository
+    planner: Planner
+
+    def bounds(
+        self,
+        stream: str,
+        columns: Collection[str] | None,
+        files: Collection[str] | None,
+        provenance: Provenance,
+        *,
+        dry_run: bool,
+    ) -> Forgotten:
+        """Forgets column bounds of content files of one table: see `Table.forget`."""
+        for name, given in (("columns", columns), ("files", files)):
+            if isinstance(given, str) or any(not isinstance(g, str) for g in given or ()):
+                raise ValidationError(f"{name} must be a sequence of strings, found {given!r}")
+        with self._settled(stream) as transaction:
+            states = list(self._states(stream))
+            found = forgettable_bounds(self.repository, states, columns, files)
+            left = tuple(sorted(self._left(states[0], found)))
+            event = None
+            if found.replacements and not dry_run:
+                told = {
+                    "identifier": list(states[0].identifier),
+                    "columns": None if columns is None else list(columns),
+                    "files": len(found.files),
+                }
+                event = replace_parts(
+                    self.repository.store,
+                    found.replacements,
+                    lambda redactions: self._tell(transaction, told, redactions, provenance),
+                )
+                position = str(event.position)
+                self.repository.store.execute(REDACTION, "put_note", key=f"{FORGOTTEN}{stream}", value=position)
+        if event is not None:
+            self.tidy()
+        positions = tuple(r.position for r in found.replacements)
+        return Forgotten(None if event is None else event.position, positions, len(found.files), found.held, left)
+
+    @contextlib.contextmanager
+    def _settled(self, stream: str) -> Iterator[WriteTransaction]:
+        """A write transaction in which no other engine's commit to the table is still to be taken in."""
+        for left in reversed(range(FOREIGN_ATTEMPTS)):
+            self.repository.foreign.settle(stream)
+            with contextlib.ExitStack() as stack:
+                transaction = stack.enter_context(self.repository.store.write())
+                try:
+                    self.repository.check_pointer(self.repository.live_state(stream))
+                except ForeignCommitError:
+                    if not left:
+                        raise
+                    continue
+                yield transaction
+                return
+
+    def _states(self, stream: str) -> Iterator[TableState]:
+        """The latest state, and that which other engines see where it is another."""
+        state = self.repository.live_state(stream)
+        yield state
+        head = self.repository.store.row(MODELS, "get_head", stream=stream)
+        if head is not None and 0 < head["materialized_version"] < state.stream_version:
+            written = self.repository.states.state_at_version(stream, head["materialized_version"])
+            if written is not None:
+                yield written
+
+    def _left(self, state: TableState, found: Bounds) -> Iterator[str]:
+        """Files in storage that have what is forgotten: content files, and manifests that no snapshot has."""
+        if not found.files:
+            return
+        storage = self.repository.storage_of(state)
+        rows = self.repository.store.rows(MODELS, "files_of", stream=state.stream)
+        manifests = {r["location"] for r in rows if r["kind"] == "manifest"} - found.manifests
+        for location in (*found.files, *manifests):
+            with contextlib.suppress(IcecoreError):
+                if storage.exists(location):
+                    yield location
+
+    def _tell(
+        self,
+        transaction: WriteTransaction,
+        told: Mapping[str, Any],
+        redactions: list[Redaction],
+        provenance: Provenance,
+    ) -> Event:
+        payload = {**told, "redactions": [r.to_dict() for r in redactions]}
+        return self.repository.append_inside(transaction, ev.CATALOG_STREAM, ev.LOG_FORGOTTEN, payload, provenance)
+
+    def tidy(self) -> None:
+        """Removes what caches, free pages and replaced archives still hold; what is in the way is waited for."""
+        store = self.repository.store
+        self.repository.forget()
+        self.repository.entries.forget()
+        for row in store.rows(REDACTION, "notes_below", prefix=FORGOTTEN, after=f"{FORGOTTEN}\U0010ffff"):
+            self.planner.remove_stale(row["key"].removeprefix(FORGOTTEN))
+        remove_unfinished_archives(store)
+        note = ToTidy.of(store)
+        if note is not None:
+            tidy(store, note)
