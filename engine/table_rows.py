@@ -195,6 +195,7 @@ class TableRows(TableReads):
     ) -> DryRun | None:
         """Adds Parquet files that lie somewhere already, as they are.
 
+        Columns that only the path has, as in `city=Oslo/a.parquet`, are those of an identity partition (P1).
         Raises ValidationError where a file's schema or partition does not fit, or it is in the table already.
         """
         with self._transaction(message, author, idempotency_key, dry_run) as transaction:

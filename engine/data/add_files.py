@@ -10,17 +10,21 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from icecore.engine.data.file_field import walk_file
+from icecore.engine.data.hive_path import HivePath
 from icecore.engine.data.metrics import MetricsCollector
 from icecore.engine.data.metrics_mode import metrics_modes
 from icecore.engine.data.parquet_tail import RowGroup, read_row_groups
 from icecore.engine.data.partition_arrow import partition_batches
 from icecore.engine.data.read import read_task
+from icecore.engine.data.sources import open_source
+from icecore.engine.data.table_columns import Identification
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.name_mapping import NameMapping
-from icecore.engine.spec.partition import UNPARTITIONED, PartitionSpec
+from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import VariantType
 from icecore.engine.storage import Storage, translated
@@ -37,8 +41,9 @@ def describe_files(
 ) -> list[ContentFile]:
     """A description of each file, of partition spec `spec`. Columns without field ids are found by the name mapping.
 
-    Raises MissingFileError, CorruptFileError, and ValidationError where a column is not in the table, has a type that
-    does not fit, or the rows belong to several partitions.
+    A column of an identity partition that a file lacks is read from its path, as Hive lays files out. Raises
+    MissingFileError, CorruptFileError, and ValidationError where a column is not in the table, has a type that does not
+    fit, the rows belong to several partitions, or a partition is told neither by the file nor by its path.
     """
     return [_describe(p, schema, spec, storage, properties, name_mapping) for p in file_paths]
 
@@ -57,7 +62,10 @@ def _describe(
         raise ValidationError(f"{path}: the table has no columns {unknown}")
     _check_names(path, footer, schema, name_mapping)
     size = storage.size(path)
-    found = _file(path, UNPARTITIONED.spec_id, (), footer.num_rows, size)
+    hive, present = HivePath.of(path, schema, spec), _present(path, schema, storage, name_mapping)
+    hive.check_absent(present)
+    given, values = hive.given(present)
+    found = _file(path, given.spec_id, values, footer.num_rows, size)
     metrics = MetricsCollector(schema, metrics_modes(schema, properties))
     partition: tuple[object, ...] | None = None
     task = FileScanTask(found, (), TRUE, 0, size, 0)
@@ -65,7 +73,7 @@ def _describe(
         task,
         projection=schema,
         table_schema=schema,
-        specs={UNPARTITIONED.spec_id: UNPARTITIONED},
+        specs={given.spec_id: given},
         storage=storage,
         name_mapping=name_mapping,
     )
@@ -78,6 +86,7 @@ def _describe(
             partition = value
     if partition is None:
         raise ValidationError(f"{path}: it has no rows")
+    hive.check_partition(partition)
     with storage.open_input(path) as source, translated(path, "read"):
         groups = read_row_groups(source, path)
     done = metrics.finish(_column_sizes(groups, schema, name_mapping))
@@ -113,6 +122,13 @@ def _check_names(path: str, footer: pq.FileMetaData, schema: Schema, name_mappin
 
 def _file(path: str, spec_id: int, partition: tuple[object, ...], rows: int, size: int) -> ContentFile:
     return ContentFile(DataFileContent.DATA, path, FileFormat.PARQUET, spec_id, partition, rows, size)
+
+
+def _present(path: str, schema: Schema, storage: Storage, name_mapping: NameMapping) -> frozenset[int]:
+    """The ids of the columns that the file itself has, at any depth."""
+    source = open_source(storage, path, FileFormat.PARQUET)
+    fields = Identification(schema, name_mapping).identified(source.fields, _file(path, 0, (), 0, 0))
+    return frozenset(f.field_id for f in walk_file(fields) if f.field_id is not None)
 
 
 def _footer(path: str, storage: Storage) -> pq.FileMetaData:
