@@ -233,8 +233,9 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
     def rebuild(self, identifier: IdentifierLike | None = None) -> None:
         """Drops everything that follows from the log and makes it again: read models, and all metadata files.
 
-        Of one table or view its metadata files only. Raises CorruptLogError where the log can't be trusted,
-        ForeignCommitError where another engine's commit can't be adopted, NoSuchTableError.
+        Of one table or view its metadata files only. Others see what was there until all is made. Raises
+        CorruptLogError where the log can't be trusted, ForeignCommitError where another engine's commit can't be
+        adopted, NoSuchTableError, and RebuildError where some tables can't be made again: these keep what they had.
         """
         if self.read_only:
             raise ReadOnlyError(f"the warehouse {self.path} was opened read-only")

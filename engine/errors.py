@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -135,6 +136,21 @@ class CorruptLogError(IcecoreError):
 
 class StorageError(IcecoreError):
     """Storage refused: missing file, no permission, no space, a scheme without a file system."""
+
+
+class RebuildError(IcecoreError):
+    """Files of some tables or views could not be made again; these keep what they had, all others were rebuilt.
+
+    `failed` has the reason for each, by name.
+    """
+
+    def __init__(self, failed: Mapping[str, str], rebuilt: int) -> None:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        super().__init__(
+            f"{len(failed)} of {len(failed) + rebuilt} tables and views keep the files that they had, as they can't be "
+            f"made again ({reasons}); the others were rebuilt"
+        )
+        self.failed = dict(failed)
 
 
 class MissingFileError(StorageError, FileNotFoundError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from attrs import define, field
 
@@ -148,6 +148,25 @@ class FileFollower:
         if after is not None:
             self._materialized[stream] = after
             self.materializer.finish(after, storage)
+
+    def rewrite(self, stream: str, damaged: Collection[str]) -> TableState | None:
+        """Writes all files of a table again and moves its pointers, inside of the write transaction that is open.
+
+        Returns the state that is written, which `finish_again` takes once that is committed. Raises StorageError,
+        UnwritableCommitError.
+        """
+        state = self.states.state(stream)
+        storage = self.storage_of(state)
+        try:
+            advance = self.materializer.write(stream, None, storage, damaged)
+        except UnwritableCommitError as e:
+            raise self._refusal(state, e) from e
+        self.materializer.move(advance, storage)
+        return advance.state
+
+    def finish_again(self, state: TableState) -> None:
+        """What follows once a table's files were written again. Raises StorageError."""
+        self.materializer.finish(state, self.storage_of(state))
 
     def _head(self, stream: str) -> sqlite3.Row:
         head = self.store.row(MODELS, "get_head", stream=stream)

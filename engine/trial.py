@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import ClassVar
 
 from attrs import define, evolve, field
@@ -121,7 +121,7 @@ class _NoFiles(Materializer):
 
     def settle_claim(self, stream: str) -> None: ...
 
-    def write(self, stream: str, base: TableState | None, storage: Storage) -> Advance:
+    def write(self, stream: str, base: TableState | None, storage: Storage, damaged: Collection[str] = ()) -> Advance:
         return Advance(stream, base, None, ())
 
     def finish(self, state: TableState, storage: Storage) -> None: ...

@@ -246,6 +246,15 @@ class ViewRepository:
         if after is not None:
             self._materialized[stream] = after
 
+    def rewrite(self, stream: str) -> None:
+        """Writes all files of a view again and moves its pointers, inside of the write transaction that is open.
+
+        Raises StorageError.
+        """
+        state, written = write_view(self.repository.store, self.repository.storage, stream, None)
+        if state is not None:
+            move_pointers(self.repository.store, self.repository.models, state, written)
+
     def _base(self, stream: str, done: int) -> ViewState | None:
         """The state whose files are written."""
         base = self._materialized.get(stream)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from attrs import define, field, frozen
 
@@ -79,8 +79,11 @@ class EventFiles:
         storage: Storage,
         expiring: Expiring | None = None,
         forgotten: Forgotten | None = None,
+        damaged: Collection[str] = (),
     ) -> list[WrittenFile]:
         """Writes the files of one event, which leads from one state to the next. Writing them again is harmless.
+
+        A version of a file system table is never written over, but where it is known to be `damaged`.
 
         What only snapshots need that later events remove is left out, and so are metadata files that later events take
         out of the metadata log: those files may be deleted already (R2).
@@ -91,7 +94,7 @@ class EventFiles:
         if event.kind == TABLE_ADOPTED:
             files.append(foreign_file(event))
         elif is_new and state.metadata_location is not None and event.kind != TABLE_REGISTERED and not left_out:
-            files += self._write_metadata(event, state, storage)
+            files += self._write_metadata(event, state, storage, damaged)
         return files
 
     def _write_snapshots(
@@ -171,11 +174,13 @@ class EventFiles:
             self._lengths[path] = storage.size(path) if row is None else row["length"]
         return self._lengths[path]
 
-    def _write_metadata(self, event: Event, state: TableState, storage: Storage) -> list[WrittenFile]:
+    def _write_metadata(
+        self, event: Event, state: TableState, storage: Storage, damaged: Collection[str]
+    ) -> list[WrittenFile]:
         location = state.metadata_location
         assert location is not None, "the caller checked"
-        file_system = is_file_system(state)
-        return [self._put(event, location, "metadata", metadata_bytes(state), storage, exclusive=file_system)]
+        exclusive = is_file_system(state) and location not in damaged
+        return [self._put(event, location, "metadata", metadata_bytes(state), storage, exclusive=exclusive)]
 
     def _put(
         self, event: Event, location: str, kind: str, data: bytes, storage: Storage, *, exclusive: bool = False

@@ -6,7 +6,7 @@ heals at the next open, processes that catch up together write the same bytes, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar
 
 from attrs import define, field, frozen
@@ -80,8 +80,11 @@ class Materializer:
         if advance.moves:
             self._move_pointers(advance, storage)
 
-    def write(self, stream: str, base: TableState | None, storage: Storage) -> Advance:
-        """Writes the files of the events after `base`, and moves no pointer. Raises StorageError."""
+    def write(self, stream: str, base: TableState | None, storage: Storage, damaged: Collection[str] = ()) -> Advance:
+        """Writes the files of the events after `base`, and moves no pointer; `damaged` metadata files are written over.
+
+        Raises StorageError, and UnwritableCommitError where an event holds what no manifest can.
+        """
         folding = TableFold(base)
         latest = state = base
         pending: list[tuple[Event, TableState | None, TableState]] = []
@@ -97,7 +100,7 @@ class Materializer:
             if latest.pending:
                 continue
             for step in pending:
-                written += self._files.write(*step, storage, expired, forgotten)
+                written += self._files.write(*step, storage, expired, forgotten, damaged)
             pending, state = [], latest
         if state is not None:
             self._restore_foreign(events, state, storage)

@@ -87,6 +87,15 @@ WHERE stream = $stream AND materialized_version < $version;
 -- name: forget_materialized
 UPDATE stream_head SET materialized_version = 0 WHERE stream = $stream;
 
+-- name: published_before
+-- What was published of a stream before its read models were set aside.
+SELECT materialized_version, metadata_location FROM stream_head_before WHERE stream = $stream;
+
+-- name: keep_files_before
+INSERT INTO written_file (location, stream, position, kind, length, sha256)
+SELECT location, stream, position, kind, length, sha256 FROM written_file_before WHERE stream = $stream
+ON CONFLICT (location) DO NOTHING;
+
 -- name: put_manifest
 INSERT INTO manifest (stream, position, manifest_path, record) VALUES ($stream, $position, $manifest_path, $record);
 

@@ -145,12 +145,20 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
     PRIMARY KEY (catalog_name, namespace, property_key)
 );
 
--- name: drop_read_models
--- Not the two tables that other catalogs may have rows in.
+-- name: set_read_models_aside
+-- What was published of a stream is kept aside, for one that can't be written again. Not the two tables that other
+-- catalogs may have rows in.
 DROP TABLE IF EXISTS namespace;
 DROP TABLE IF EXISTS catalog_name;
-DROP TABLE IF EXISTS stream_head;
 DROP TABLE IF EXISTS manifest;
 DROP TABLE IF EXISTS snapshot_manifests;
-DROP TABLE IF EXISTS written_file;
 DROP TABLE IF EXISTS checkpoint;
+DROP INDEX IF EXISTS stream_head_location;
+DROP INDEX IF EXISTS written_file_stream;
+DROP INDEX IF EXISTS written_file_forgotten;
+ALTER TABLE stream_head RENAME TO stream_head_before;
+ALTER TABLE written_file RENAME TO written_file_before;
+
+-- name: forget_read_models_aside
+DROP TABLE stream_head_before;
+DROP TABLE written_file_before;
