@@ -46,7 +46,7 @@ class Compared:
 
     @property
     def has_default(self) -> bool:
-        """Whether rows may have a default: Java's Parquet reader skips row groups of files without the column."""
+        """Whether rows may have a default, which Java and PyIceberg do not see when they leave out row groups."""
         return self.column.default is not None
 
     def holds(self, row: Row) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from .model import Model
 from .ours_shape import SETTINGS
-from .partitions import random_term
+from .partitions import partitioner, random_term
 from .values import PROMOTIONS
 from .verbs import Act, nothing, verb
 from .world import ID, World
@@ -206,13 +206,17 @@ def set_property(world: World) -> Act | None:
 @verb(1)
 def replace_partitions(world: World) -> Act | None:
     """Of a table that was never partitioned it replaces everything."""
-    table, rows = world.ours(), world.rows()
-    if any(spec.fields for spec in table.specs().values()):
-        return None
+    metadata, rows, branch = world.ours().metadata, world.rows(), world.branch()
+    partition = partitioner(world.model.columns, metadata)
+    if partition is None:
+        if any(spec.fields for spec in metadata.specs.values()):
+            return None
+        partition = lambda row: ()
+    of_row, gone = partition, {partition(r) for r in rows}
     return Act(
-        f"replace partitions with {len(rows)} rows",
-        lambda: world.java("replace_partitions", rows=world.lists(rows)),
-        lambda m, _: m.replace("main", lambda r: True, rows),
+        f"replace partitions of {branch} with {len(rows)} rows",
+        lambda: world.java("replace_partitions", rows=world.lists(rows), branch=branch),
+        lambda m, _: m.replace(branch, lambda r: of_row(r) in gone, rows),
     )
 
 

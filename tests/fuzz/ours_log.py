@@ -81,6 +81,8 @@ def by_hand(world: World) -> Act | None:
 @verb(1)
 def theirs_dropped(world: World) -> Act | None:
     """Another engine drops the table, and we take that back."""
+    if world.is_file_system:
+        return None
     catalog: icecore.Catalog = world.dice.choice(world.catalogs)
     is_java = world.dice.random() < 0.5
 
@@ -97,6 +99,8 @@ def theirs_dropped(world: World) -> Act | None:
 @verb(1)
 def theirs_renamed(world: World) -> Act | None:
     """Another engine renames the table, and we give it its name again."""
+    if world.is_file_system:
+        return None
     catalog: icecore.Catalog = world.dice.choice(world.catalogs)
     is_java = world.dice.random() < 0.5
 

@@ -12,6 +12,7 @@ from icecore.engine.data.write import write_data_files
 from icecore.engine.spec.content_file import ContentFile
 
 from .model import Model
+from .partitions import partitioner
 from .verbs import Act, verb
 from .world import ID, World
 
@@ -31,7 +32,7 @@ def _files(table: icecore.Table, data: Any) -> list[ContentFile]:
 
 @verb(6)
 def append(world: World) -> Act | None:
-    table, branch, rows = world.ours(), world.branch(), world.rows()
+    table, branch, rows = world.held(), world.branch(), world.rows()
     data = world.arrow(rows)
     return Act(
         f"append {len(rows)} rows to {branch}",
@@ -43,7 +44,7 @@ def append(world: World) -> Act | None:
 @verb(2)
 def append_of_some_columns(world: World) -> Act | None:
     """Columns that are not in the data are null, or have their default."""
-    table, rows = world.ours(), world.rows()
+    table, rows = world.held(), world.rows()
     columns = [c for c in world.model.columns if c.key == ID or world.dice.random() < 0.6]
     keys = {c.key for c in columns}
     world.dice.shuffle(columns)
@@ -67,7 +68,7 @@ def append_files(world: World) -> Act | None:
 
 @verb(5)
 def delete(world: World) -> Act | None:
-    table, branch = world.ours(), world.branch()
+    table, branch = world.held(), world.branch()
     where = world.filter(branch)
     return Act(
         f"delete from {branch}: {where.sql()}",
@@ -78,7 +79,7 @@ def delete(world: World) -> Act | None:
 
 @verb(3)
 def overwrite(world: World) -> Act | None:
-    table, branch, rows = world.ours(), world.branch(), world.rows()
+    table, branch, rows = world.held(), world.branch(), world.rows()
     where = world.filter(branch)
     return Act(
         f"overwrite {branch} with {len(rows)} rows: {where.sql()}",
@@ -89,7 +90,7 @@ def overwrite(world: World) -> Act | None:
 
 @verb(1)
 def overwrite_all(world: World) -> Act | None:
-    table, rows = world.ours(), world.rows()
+    table, rows = world.held(), world.rows()
     return Act(
         f"overwrite all with {len(rows)} rows",
         lambda: table.overwrite(world.arrow(rows)),
@@ -97,9 +98,23 @@ def overwrite_all(world: World) -> Act | None:
     )
 
 
+@verb(2)
+def dynamic_partition_overwrite(world: World) -> Act | None:
+    table, branch, rows = world.ours(), world.branch(), world.rows()
+    partition = partitioner(world.model.columns, table.metadata)
+    if partition is None:
+        return None
+    gone = {partition(r) for r in rows}
+    return Act(
+        f"overwrite the partitions of {len(rows)} rows in {branch}",
+        lambda: table.dynamic_partition_overwrite(world.arrow(rows), branch=branch),
+        lambda m, _: m.replace(branch, lambda r: partition(r) in gone, rows),
+    )
+
+
 @verb(3)
 def upsert(world: World) -> Act | None:
-    table, branch = world.ours(), world.branch()
+    table, branch = world.held(), world.branch()
     here = world.model.at(branch)
     changed = [world.changed(r) for r in world.some(here)] if here else []
     rows = (*changed, *world.rows(0, 2))
@@ -117,7 +132,7 @@ def upsert(world: World) -> Act | None:
 @verb(2)
 def delete_keys(world: World) -> Act | None:
     """By equality deletes; where the keys don't tell the partition it is refused."""
-    table, branch = world.ours(), world.branch()
+    table, branch = world.held(), world.branch()
     here = world.model.at(branch)
     if not here or world.model.format_version < 2:
         return None
@@ -183,7 +198,7 @@ def rewrite_files(world: World) -> Act | None:
 @verb(2)
 def transaction(world: World) -> Act | None:
     """A delete, an append and a property as one commit."""
-    table, rows = world.ours(), world.rows()
+    table, rows = world.held(), world.rows()
     where = world.filter()
     value = str(world.model.next_id)
 

@@ -270,7 +270,13 @@ def undrop(world: World) -> Act | None:
 def replace_table(world: World) -> Act | None:
     """Columns that keep their names keep their keys, the others are new."""
     catalog = world.dice.choice(world.catalogs)
-    gone = [c for c in world.model.droppable if c.key != ID and world.dice.random() < 0.4]
+    current = catalog.load_table(NAME)
+    # Java can't write to a v1 table that still has a void partition field of a column that is gone.
+    needed = (
+        {current.schema().name_of(f.source_id) for f in current.spec().fields} if current.format_version < 2 else set()
+    )
+    droppable = [c for c in world.model.droppable if c.key != ID and c.name not in needed]
+    gone = [c for c in droppable if world.dice.random() < 0.4]
     kept = [c for c in world.model.columns if c not in gone]
     made = [*kept, evolve(world.new_column(), name=f"x{world.model.next_key}")]
     schema = world.arrow([], made).schema

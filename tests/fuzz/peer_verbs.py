@@ -9,6 +9,7 @@ from pyiceberg import types as pyice
 
 from .checks import PEER_CANT
 from .model import Model
+from .partitions import partitioner
 from .verbs import Act, nothing, verb
 from .world import ID, World
 
@@ -35,7 +36,7 @@ def _act(
     after: Callable[[Model, Any], object],
     may_refuse: str = _CANT,
 ) -> Act | None:
-    return None if world.model.format_version > 2 else Act(text, run, after, may_refuse)
+    return None if world.model.format_version > 2 or world.is_file_system else Act(text, run, after, may_refuse)
 
 
 @verb(4)
@@ -70,6 +71,21 @@ def overwrite(world: World) -> Act | None:
         f"overwrite with {len(rows)} rows: {where.sql()}",
         lambda: world.theirs().overwrite(world.arrow(rows), where.pyice()),
         lambda m, _: m.replace("main", where.holds, rows),
+    )
+
+
+@verb(1)
+def dynamic_partition_overwrite(world: World) -> Act | None:
+    partition, rows = partitioner(world.model.columns, world.ours().metadata), world.rows()
+    if partition is None:
+        return None
+    of_row, gone = partition, {partition(r) for r in rows}
+    return _act(
+        world,
+        f"overwrite the partitions of {len(rows)} rows",
+        lambda: world.theirs().dynamic_partition_overwrite(world.arrow(rows)),
+        lambda m, _: m.replace("main", lambda r: of_row(r) in gone, rows),
+        f"{_CANT}|identity",
     )
 
 

@@ -84,6 +84,9 @@ def _start(folder: Path, jvm: Jvm, seed: str, out: Outcome) -> World:
         terms.pop()
     version = dice.choice((1, 2, 2, 3, 3))
     properties = {k: dice.choice(ours_shape.MODES) for k in ("write.delete.mode", "write.update.mode")}
+    is_file_system = dice.random() < 0.25
+    if is_file_system:
+        properties["icecore.commit-scheme"] = "filesystem"
     model = Model(tuple(columns), version, properties=properties)
     catalogs = [icecore.open(folder, actor=f"ours {i}") for i in range(2)]
     catalogs[0].create_namespace("ns")
@@ -92,7 +95,7 @@ def _start(folder: Path, jvm: Jvm, seed: str, out: Outcome) -> World:
     catalogs[0].create_table(NAME, schema, partition_spec=spec or None, format_version=version, properties=properties)
     jvm.ask("open", warehouse=str(folder))
     out.said.append(f"v{version} table {[(c.name, c.type) for c in columns]} by {spec}, {properties}")
-    return World(folder, catalogs, jvm, model, dice)
+    return World(folder, catalogs, jvm, model, dice, is_file_system)
 
 
 def _spec_text(transform: str, column: str) -> str:
@@ -115,7 +118,7 @@ def _take(world: World, steps: Iterable[Step], out: Outcome, say: Callable[[str]
             refusal = _act(world, act)
             if refusal is not None:
                 said += f"   refused: {refusal[:160]}"
-                out.refused[f"{step.verb}: {re.sub('[0-9]{4,}', 'N', refusal)[:110]}"] += 1
+                out.refused[f"{step.verb}: {re.sub('file:[^ ,)]+|[0-9]+', '.', refusal)[:110]}"] += 1
             out.said.append(said)
             check(world)
             world.note(step.verb.startswith("ours_") and refusal is None)

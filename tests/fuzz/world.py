@@ -34,8 +34,11 @@ class World:
     jvm: Jvm
     model: Model
     dice: random.Random
+    is_file_system: bool = False
+    """Whether Java commits as its HadoopTables do, by a metadata file with the next number."""
     moments: list[Moment] = field(factory=list)
     changes: list[RowChange] = field(factory=list)
+    handle: tuple[icecore.Table, tuple[Column, ...]] | None = None
     is_ours: bool = False
     """Whether the last commit was."""
 
@@ -52,7 +55,14 @@ class World:
         self.moments.append(now)
         self.is_ours = is_ours
 
+    def held(self) -> icecore.Table:
+        """The table as it is, or as it was loaded some steps ago where its columns are still the same."""
+        if self.handle is None or self.handle[1] != self.model.columns or self.dice.random() < 0.3:
+            self.handle = (self.ours(), self.model.columns)
+        return self.handle[0]
+
     def reopen(self, which: int) -> None:
+        self.handle = None
         self.catalogs[which].close()
         self.catalogs[which] = icecore.open(self.folder, actor=f"ours {which}")
 
@@ -62,7 +72,8 @@ class World:
         return peer.load_table(NAME)
 
     def java(self, op: str, **fields: Any) -> Any:
-        return self.jvm.ask(op, table=NAME, **fields)
+        location = f"file://{self.folder}/ns/t" if self.is_file_system else None
+        return self.jvm.ask(op, table=NAME, location=location, **fields)
 
     # What dice choose
 

@@ -9,8 +9,10 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.catalog.TableIdentifier;
+import org.apache.iceberg.hadoop.HadoopTables;
 import org.apache.iceberg.jdbc.JdbcCatalog;
 
 /** Reads and commits with Iceberg's own classes as told, one JSON object a line: {"ok": ...} or {"error": "..."}. */
@@ -62,7 +64,10 @@ public final class FuzzPeer {
     if (op.equals("drop")) {
       return NODES.booleanNode(catalog.dropTable(name, false));
     }
-    Table table = catalog.loadTable(name);
+    Table table =
+        q.hasNonNull("location")
+            ? new HadoopTables(new Configuration()).load(q.get("location").asText())
+            : catalog.loadTable(name);
     switch (op) {
       case "read":
         return Scans.read(table, q);
@@ -92,7 +97,7 @@ public final class FuzzPeer {
       catalog.close();
     }
     catalog = new JdbcCatalog();
-    catalog.setConf(new org.apache.hadoop.conf.Configuration());
+    catalog.setConf(new Configuration());
     catalog.initialize(
         "icecore",
         Map.of(
