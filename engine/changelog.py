@@ -29,6 +29,7 @@ from icecore.engine.incremental import added_by
 from icecore.engine.lazily import lazily
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.name_mapping import table_name_mapping
+from icecore.engine.optional import to_pandas
 from icecore.engine.row_filter import filter_batches, filter_columns
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.snapshot_range import SnapshotRange
@@ -111,7 +112,8 @@ class IncrementalChangelogScan:
         return pa.Table.from_batches(list(self._batches()), self._arrow_schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        return self.to_arrow().to_pandas()
+        """Raises MissingDependencyError where pandas is not installed."""
+        return to_pandas(self.to_arrow())
 
     def to_duckdb(
         self, table_name: str = "changes", connection: duckdb.DuckDBPyConnection | None = None

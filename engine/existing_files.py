@@ -13,6 +13,7 @@ from icecore.engine.data.deletes import same_file
 from icecore.engine.errors import ValidationError
 from icecore.engine.name_mapping import table_name_mapping
 from icecore.engine.repository import Repository
+from icecore.engine.some_of import some_of
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
@@ -39,11 +40,11 @@ def describe_existing_files(
     places = [_place(storage, p) for p in file_paths]
     repeated = sorted(p for p, n in Counter(places).items() if n > 1)
     if repeated:
-        raise ValidationError(f"files are given twice: {repeated[:5]}")
+        raise ValidationError(f"files are given twice: {some_of(repeated, 5)}")
     if check_duplicate_files:
         known = _in_branch(repository, state, [s for p in file_paths for s in _spellings(storage, p)], branch)
         if known:
-            raise ValidationError(f"files are in the table already: {known[:5]}")
+            raise ValidationError(f"files are in the table already: {some_of(known, 5)}")
     return describe_files(
         # A path that the table's location mapping knows is one of the table's own.
         [to_uri(p) if storage.resolve(p) == p else p for p in file_paths],

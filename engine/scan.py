@@ -19,6 +19,7 @@ from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.lazily import lazily
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.moments import Moment, milliseconds_of
+from icecore.engine.optional import to_pandas
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.reserved import select
 from icecore.engine.spec.schema import Schema
@@ -129,7 +130,8 @@ class DataScan:
         return pa.Table.from_batches(list(self._batches()), schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        return self.to_arrow().to_pandas()
+        """Raises MissingDependencyError where pandas is not installed."""
+        return to_pandas(self.to_arrow())
 
     def to_duckdb(
         self, table_name: str = "scan", connection: duckdb.DuckDBPyConnection | None = None

@@ -16,8 +16,9 @@ import mmh3
 import numpy as np
 import pyarrow as pa
 
-from icecore.engine.errors import CorruptFileError, MissingDependencyError
+from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats.typed_values import arrow_type, identity_bytes
+from icecore.engine.optional import needs
 from icecore.engine.spec.types import PrimitiveType
 
 THETA_BLOB_TYPE = "apache-datasketches-theta-v1"
@@ -90,10 +91,6 @@ def hashes_of(values: Iterable[bytes]) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 def library() -> Any:
     """The datasketches package. Raises MissingDependencyError where it is not installed."""
-    try:
+    with needs("datasketches", "'icecore[stats]'"):
         import datasketches
-    except ImportError as e:
-        raise MissingDependencyError(
-            "theta sketches need the package datasketches: install icecore[stats], or datasketches itself"
-        ) from e
     return datasketches

@@ -11,6 +11,7 @@ import pyarrow as pa
 from icecore.engine.errors import ValidationError
 from icecore.engine.identifiers import Identifier, IdentifierLike, namespace_tuple
 from icecore.engine.log.read_models import dotted
+from icecore.engine.optional import to_pandas
 from icecore.engine.provenance import provenance
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB, ViewHistoryEntry, ViewMetadata, ViewVersion
@@ -129,7 +130,8 @@ class View:
         return queries.view_rows(self.name(), self.schema(), self.sql_for(DUCKDB).sql, self.scope())
 
     def to_pandas(self) -> pd.DataFrame:
-        return self.to_arrow().to_pandas()
+        """Raises MissingDependencyError where pandas is not installed."""
+        return to_pandas(self.to_arrow())
 
     def to_duckdb(
         self, table_name: str | None = None, connection: duckdb.DuckDBPyConnection | None = None

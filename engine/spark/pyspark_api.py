@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from icecore.engine.errors import MissingDependencyError
+from icecore.engine.optional import needs
 
-try:
+with needs("PySpark", "'icecore[spark]'"):
     from pyspark.sql import Column, DataFrame, SparkSession, functions, types
-except ImportError as e:
-    raise MissingDependencyError("this needs PySpark: pip install 'icecore[spark]'") from e
 
 __all__ = ["Column", "DataFrame", "SparkSession", "functions", "types"]

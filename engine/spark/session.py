@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from icecore.engine.errors import MissingDependencyError
+from icecore.engine.optional import needs
 from icecore.engine.spark.java import find_java_home
 
 # Read when a query runs, not when it is built, so they must stay on for the session.
@@ -44,10 +44,8 @@ def session(app_name: str = "icecore", *, master: str = "local[2]", memory: str 
     `memory` is the driver's. `conf` is Spark's configuration; in keyword arguments `__` stands for the dot, as in
     `spark__sql__shuffle__partitions=4`. Raises MissingDependencyError where PySpark or Java is missing.
     """
-    try:
+    with needs("PySpark", "'icecore[spark]'"):
         from pyspark.sql import SparkSession
-    except ImportError as e:
-        raise MissingDependencyError("this needs PySpark: pip install 'icecore[spark]'") from e
 
     running = SparkSession.getActiveSession()
     if running is not None:

@@ -1,0 +1,33 @@
+"""Packages that not everybody has: what is done without one ends in an error that says what to install."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from icecore.engine.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@contextmanager
+def needs(package: str, install: str | None = None) -> Iterator[None]:
+    """Around imports of a package; `install` is what pip is given, where it is not the package's own name.
+
+    Raises MissingDependencyError where it can't be imported.
+    """
+    try:
+        yield
+    except ImportError as e:
+        raise MissingDependencyError(f"this needs {package}: pip install {install or package}") from e
+
+
+def to_pandas(rows: pa.Table) -> pd.DataFrame:
+    """Rows as a pandas DataFrame. Raises MissingDependencyError where pandas is not installed."""
+    with needs("pandas"):
+        import pandas  # noqa: F401  # Arrow would import it, and say less of it
+    return rows.to_pandas()
