@@ -6,21 +6,25 @@ What stays can still be verified, replayed and read as of any position; see `log
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from attrs import define, field, frozen
 
 from icecore.engine import events as ev
-from icecore.engine.errors import ForeignCommitError, IcecoreError, ValidationError
+from icecore.engine.errors import ForeignCommitError, IcecoreError, StorageError, ValidationError
 from icecore.engine.events import Event, Provenance
+from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.forgettable import Bounds, forgettable_bounds
+from icecore.engine.forgettable_text import LEFT, changed_streams, check_not_in_force, kind_of, text_replacements
 from icecore.engine.log.forgetting import REDACTION, ToTidy, remove_unfinished_archives, replace_parts, tidy
 from icecore.engine.log.redactions import Redaction
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.repository import FOREIGN_ATTEMPTS, Repository
 from icecore.engine.state import TableState
 from icecore.projections.planner import FORGOTTEN, Planner
+from icecore.projections.rewritten_metadata import rewrite_metadata
 
 
 @frozen
@@ -84,6 +88,50 @@ class Forgetter:
         positions = tuple(r.position for r in found.replacements)
         return Forgotten(None if event is None else event.position, positions, len(found.files), found.held, left)
 
+    def text(self, text: str, positions: Collection[int] | None, provenance: Provenance, *, dry_run: bool) -> Forgotten:
+        """Forgets a text wherever it stands in events: see `Catalog.forget_text`."""
+        if not isinstance(text, str) or not text or text in LEFT:
+            raise ValidationError(f"the text to forget must be text that is not in {LEFT!r}, found {text!r:.60}")
+        if any(text in (t or "") for t in (provenance.message, provenance.actor)):
+            raise ValidationError("who forgets a text, and why, would be in the log with that very text")
+        store = self.repository.store
+        self.repository.foreign.sync_if_changed()
+        with store.write() as transaction:
+            events = store.events() if positions is None else [self._event(p) for p in sorted(set(positions))]
+            replacements = text_replacements(events, text)
+            streams = changed_streams(store, replacements)
+            check_not_in_force(store, streams, replacements)
+            event = None
+            if replacements and not dry_run:
+                files = [s for s in streams if s != ev.CATALOG_STREAM]
+                event = replace_parts(
+                    store, replacements, lambda told: self._tell(transaction, {}, told, provenance), files
+                )
+                self._note_states_again(files)
+        if event is not None:
+            self.tidy()
+        return Forgotten(None if event is None else event.position, tuple(r.position for r in replacements))
+
+    def _event(self, position: int) -> Event:
+        head = self.repository.store.head()[0]
+        if not isinstance(position, int) or isinstance(position, bool) or not 0 < position <= head:
+            raise ValidationError(f"there is no position {position!r}: the log ends at {head}")
+        return self.repository.store.event_at(position)
+
+    def _note_states_again(self, streams: Collection[str]) -> None:
+        """Lets the states that were noted of streams say what their events say now."""
+        store = self.repository.store
+        for stream in streams:
+            store.execute(REDACTION, "drop_checkpoints", stream=stream)
+        for row in store.archives.kept("all_states"):
+            stream = row["stream"]
+            if stream in streams:
+                kind = kind_of(stream)
+                state = kind.fold(None, store.stream_events(stream, 0, row["position"]))
+                version = row["stream_version"]
+                data = None if state is None else kind.encode(state)
+                store.execute(REDACTION, "put_kept_state", stream=stream, stream_version=version, state=data)
+
     @contextlib.contextmanager
     def _settled(self, stream: str) -> Iterator[WriteTransaction]:
         """A write transaction in which no other engine's commit to the table is still to be taken in."""
@@ -141,5 +189,16 @@ class Forgetter:
             self.planner.remove_stale(row["key"].removeprefix(FORGOTTEN))
         remove_unfinished_archives(store)
         note = ToTidy.of(store)
-        if note is not None:
-            tidy(store, note)
+        if note is None:
+            return
+        try:
+            for stream in note.streams:
+                rewrite_metadata(self.repository, stream)
+        except StorageError as e:
+            warnings.warn(
+                f"metadata files that hold what was forgotten can't be written ({e}); the next open goes on",
+                MaterializationWarning,
+                stacklevel=3,
+            )
+            return
+        tidy(store, note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
@@ -20,10 +21,12 @@ from icecore.engine.state import TableState
 from icecore.engine.table import Table
 from icecore.engine.tryable import tryable
 from icecore.engine.view_repository import ViewRepository
+from icecore.projections.planner import Planner
 
 if TYPE_CHECKING:
     from icecore.engine.call_options import Commit, Undrop
     from icecore.engine.dry_run import CatalogDryRun
+    from icecore.engine.forget import Forgotten
     from icecore.engine.log.archive_write import Archived
     from icecore.engine.log.transfer import PathOrFile
     from icecore.engine.view import View
@@ -40,6 +43,7 @@ class CatalogLogTools(ABC):
     _store: EventStore
     _repository: Repository
     _views: ViewRepository
+    _planner: Planner
 
     @abstractmethod
     def _table(self, state: TableState) -> Table: ...
@@ -178,6 +182,29 @@ class CatalogLogTools(ABC):
         self._repository.foreign.sync_if_changed()
         who = provenance(self.actor, message=message, author=author)
         return revert(self._repository, self._views, position, who).position
+
+    def forget_text(
+        self,
+        text: str,
+        *,
+        positions: Sequence[int] | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Puts `forgotten` in the place of a text in events, all or some, for good: a name or an address, say.
+
+        It goes from actors and messages, values of properties and of summaries, comments of columns and the SQL of
+        views, from archives and from metadata files of the past. The log verifies as before, and an event says what was
+        forgotten; see `Table.forget` for what is out of reach. Bounds are forgotten by that, keys of idempotency never.
+        Raises ValidationError where the text stands in what the log can't do without, as names and paths, or is still
+        in force: a replay without it must end in what there is now. MissingArchiveError, StorageError.
+        """
+        from icecore.engine.forget import Forgetter
+
+        self._repository.check_writable()
+        who = provenance(self.actor, message=message, author=author)
+        return Forgetter(self._repository, self._planner).text(text, positions, who, dry_run=dry_run)
 
     def export_log(self, target: PathOrFile, format: str = JSONL) -> int:
         """Writes the whole log to a path or an open binary file, and returns how many events that are.

@@ -64,9 +64,10 @@ def archive(settings: Settings, before: int, file: Path | None) -> None:
 
 
 @click.command()
-@click.argument("table")
+@click.argument("table", required=False)
 @click.option("--column", "columns", metavar="NAME", multiple=True, help="All columns else; may be repeated.")
 @click.option("--file", "files", metavar="PATH", multiple=True, help="All files that are gone else; may be repeated.")
+@click.option("--text", help="Forget this text in messages, authors and values instead, in all of the log.")
 @click.option("--dry-run", is_flag=True, help="Say what would be forgotten, and leave it.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask: what is forgotten can't be had back.")
 @commit_options
@@ -74,44 +75,53 @@ def archive(settings: Settings, before: int, file: Path | None) -> None:
 @pass_settings
 def forget(
     settings: Settings,
-    table: str,
+    table: str | None,
     columns: tuple[str, ...],
     files: tuple[str, ...],
+    text: str | None,
     dry_run: bool,
     yes: bool,
     message: str | None,
     author: str | None,
 ) -> None:
-    """Take bounds of deleted values out of the log, for good.
+    """Take values that are no longer in force out of the log, for good.
 
-    They are those of content files that no snapshot of TABLE holds any more. The log still verifies, and an event of it
-    says what was forgotten.
+    Of a TABLE they are bounds of columns, of content files that no snapshot holds any more. The log still verifies, and
+    an event of it says what was forgotten.
     """
+    if (table is None) == (text is None):
+        raise click.UsageError("Give a TABLE or --text.")
+
     with settings.write() as catalog:
-        handle = catalog.load_table(table)
 
         def run(dry: bool) -> Forgotten:
-            return handle.forget(
-                columns=columns or None, files=files or None, message=message, author=author, dry_run=dry
-            )
+            if table is None:
+                return catalog.forget_text(str(text), message=message, author=author, dry_run=dry)
+            handle, chosen = catalog.load_table(table), {"columns": columns or None, "files": files or None}
+            return handle.forget(**chosen, message=message, author=author, dry_run=dry)
 
         found = run(True)
         if found.events and not dry_run:
             if not yes:
-                click.confirm(f"Forget bounds of {counted(found.files, 'file')} for good?", abort=True, err=True)
+                click.confirm(f"Forget {_what(found, table)} for good?", abort=True, err=True)
             found = run(False)
     if settings.as_json:
         print_json({**asdict(found), "held": {str(i): n for i, n in found.held.items()}})
         return
-    did = "would forget" if found.position is None else "forgot"
-    events = counted(len(found.events), "event")
-    print_text(f"{did} bounds of {counted(found.files, 'file')} in {events} of {table}")
+    print_text(f"{'would forget' if found.position is None else 'forgot'} {_what(found, table)}")
     for snapshot_id, count in found.held.items():
         print_text(
             f"snapshot {snapshot_id} holds {counted(count, 'deleted file')}: rewrite its manifests and expire it"
         )
     for location in found.left_files:
         print_text(f"still there: {location}")
+
+
+def _what(found: Forgotten, table: str | None) -> str:
+    events = counted(len(found.events), "event")
+    return (
+        f"the text in {events}" if table is None else f"bounds of {counted(found.files, 'file')} in {events} of {table}"
+    )
 
 
 @click.command("import")

@@ -80,6 +80,7 @@ ALONE: Mapping[tuple[type, str], str] = {
     (Catalog, "transaction"): "is the larger commit",
     (Catalog, "create_or_replace_table"): "is create_table or replace_table, as the caller finds",
     (Catalog, "revert"): "is about one commit that was made",
+    (Catalog, "forget_text"): "changes the log, and nothing that it is about",
     (Catalog, "resolve"): "settles with another engine what the log holds, before anything else can be committed",
     (Table, "transaction"): "is the larger commit",
     (Table, "forget"): "changes the log, and nothing of the table",
@@ -144,6 +145,7 @@ def build(folder: Path) -> None:
         make_table(catalog, "files", properties={"icecore.commit-scheme": "filesystem"})
         catalog.create_view("ns.v", "SELECT id FROM t").replace("SELECT name FROM t")
         catalog.create_view("ns.lost", "SELECT 1 AS x")
+        catalog.create_namespace("said", message="zoe said so")
         catalog.drop_view("ns.lost")
 
 
@@ -276,6 +278,7 @@ CASES: dict[tuple[type, str], list[Call]] = {
         revert_of("view.committed"),
         revert_of("view.dropped"),
     ],
+    (Catalog, "forget_text"): [lambda c, d: c.forget_text("zoe", dry_run=d)],
     (Catalog, "transaction"): [transaction],
     (Table, "append"): [
         t(lambda x, d: x.append(rows(7), dry_run=d)),
@@ -347,7 +350,7 @@ def foretold(outcome: Any) -> list[tuple[str | None, list[str]]]:
             return [] if outcome.is_empty else [(None, actions(outcome.payload))]
         case Forgotten():
             assert outcome.position is None
-            return [("log.forgotten", ["identifier: ['ns', 'old']"])] if outcome.events else []
+            return [("log.forgotten", ["identifier: ['ns', 'old']"] if outcome.files else [])]
         case _ if hasattr(outcome, "outcomes"):
             return [told for each in outcome.outcomes for told in foretold(each)]
         case _:
