@@ -29,6 +29,7 @@ from icecore.engine.storage import Storage
 from icecore.engine.view_state import ViewState
 from icecore.projections.event_files import FOREIGN_METADATA
 from icecore.projections.verification import Cause
+from icecore.projections.verify_distinct import DistinctFiles, distinct
 from icecore.projections.verify_tally import Fault
 
 KINDS = ("data file", "position delete file", "equality delete file", "deletion vector file")
@@ -83,7 +84,7 @@ class Needed:
     def places(self) -> pa.Table:
         """Paths, kinds and sizes of the content files: several deletion vectors may lie in one."""
         columns = ["kind", "is_encrypted", *_COLUMNS]
-        return self.contents if self.contents.column_names == columns else _distinct(self.contents.select(columns))
+        return self.contents if self.contents.column_names == columns else distinct(self.contents.select(columns))
 
     @property
     def count(self) -> int:
@@ -268,7 +269,7 @@ class _Gathering:
 
     def contents(self, manifests: dict[str, ListedManifest], columns: Sequence[str]) -> pa.Table:
         """The live content files of all manifests, each once."""
-        found = [_empty(deep=len(columns) > len(_COLUMNS))]
+        found = DistinctFiles(_empty(deep=len(columns) > len(_COLUMNS)).schema)
         failed = {f.location for f in self.faults}
         batch: list[pa.Table] = []
         for entries in self._entries(
@@ -276,9 +277,11 @@ class _Gathering:
         ):
             batch.append(_reduced(entries, columns))
             if sum(b.num_rows for b in batch) >= ENTRIES_AT_ONCE:
-                found.append(_distinct(pa.concat_tables(batch)))
+                found.add(pa.concat_tables(batch))
                 batch = []
-        return _distinct(pa.concat_tables([*found, *batch]).select(found[0].schema.names))
+        if batch:
+            found.add(pa.concat_tables(batch))
+        return found.table()
 
     def _entries(self, manifests: Sequence[ListedManifest]) -> Iterator[pa.Table]:
         """The entries of manifests; those that can't be read are noted."""
@@ -314,7 +317,9 @@ def _parts(manifests: Sequence[ListedManifest]) -> Iterator[list[ListedManifest]
     size = 0
     for listed in manifests:
         part.append(listed)
-        size += max(0, listed.manifest.manifest_length or 0) // 100 + 1 if listed.is_foreign else listed.row_count + 1
+        m = listed.manifest
+        counts = (m.added_files_count, m.existing_files_count, m.deleted_files_count)
+        size += sum(max(0, c) for c in counts if c is not None) + (1_000 if None in counts else 1)
         if size >= ENTRIES_AT_ONCE or len(part) >= 1_000:
             yield part
             part, size = [], 0
@@ -332,8 +337,3 @@ def _reduced(entries: pa.Table, columns: Sequence[str]) -> pa.Table:
     kinds = pc.if_else(is_vector, pa.scalar(VECTOR, pa.int32()), live["content"])
     encrypted = pc.is_valid(live["key_metadata"])
     return pa.table([kinds, encrypted, *(live[c] for c in columns)], names=["kind", "is_encrypted", *columns])
-
-
-def _distinct(table: pa.Table) -> pa.Table:
-    # No threads of Arrow: a forked process has none.
-    return table.group_by(table.column_names, use_threads=False).aggregate([]).combine_chunks()

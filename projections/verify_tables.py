@@ -106,11 +106,17 @@ class _Checking:
         for at in range(0, len(files), BATCH):
             self._look_at(files[at : at + BATCH])
         self._look_at_contents()
-        known = set(self._tally.locations().to_pylist())
-        self._tally.extend(f for f in self._needed.faults if f.location not in known)
+        if faults := self._needed.faults:
+            known = self._of_tally([f.location for f in faults])
+            self._tally.extend(f for f in faults if f.location not in known)
         if deep:
             self._look_inside()
         return self._tally
+
+    def _of_tally(self, locations: Sequence[str]) -> set[str]:
+        """Those of the locations that something is noted of. There may be a million more."""
+        asked = pa.array(locations, pa.string())
+        return set(asked.filter(pc.is_in(asked, self._tally.locations())).to_pylist())
 
     def _say(self, more: int, looks: int = 1) -> None:
         self._done += more
@@ -171,9 +177,9 @@ class _Checking:
         """Reads footers, manifests and deletion vectors of the files that are there as they should be."""
         from icecore.projections.verify_contents import content_faults, metadata_faults
 
-        storage, wrong = self._looker.storage, self._tally.locations()
-        known, contents = set(wrong.to_pylist()), self._needed.contents
-        contents = contents.filter(pc.invert(pc.is_in(contents["file_path"], wrong)))
+        storage, contents = self._looker.storage, self._needed.contents
+        contents = contents.filter(pc.invert(pc.is_in(contents["file_path"], self._tally.locations())))
+        known = self._of_tally([f.location for f in self._needed.files])
         files = [f for f in self._needed.files if f.location not in known and not f.if_there]
         for looked_at, faults in chain(metadata_faults(storage, files), content_faults(storage, contents)):
             self._tally.extend(faults)
