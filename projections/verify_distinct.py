@@ -21,11 +21,11 @@ class DistinctFiles:
     _schema: pa.Schema
     _parts: list[pa.Table] = field(factory=list)
     _rows: int = 0
-    _limit: int = LEAST_ROWS
+    _limit: int = field(factory=lambda: LEAST_ROWS)
 
     def add(self, table: pa.Table) -> None:
         """Takes rows in. Manifests of a long history hold the same files, so what came twice goes in between."""
-        self._parts.append(grouped(table))
+        self._parts.append(distinct(table))
         self._rows += self._parts[-1].num_rows
         if self._rows > self._limit:
             self._parts = [self.table()]
@@ -45,11 +45,10 @@ def distinct(table: pa.Table) -> pa.Table:
     if not len(twice):
         return table
     repeated = pa.array(np.isin(hashes, twice))
-    return pa.concat_tables([table.filter(pc.invert(repeated)), grouped(table.filter(repeated))])
+    return pa.concat_tables([table.filter(pc.invert(repeated)), _grouped(table.filter(repeated))])
 
 
-def grouped(table: pa.Table) -> pa.Table:
-    """The distinct rows of a small table."""
+def _grouped(table: pa.Table) -> pa.Table:
     # No threads of Arrow: a forked process has none.
     return table.group_by(table.column_names, use_threads=False).aggregate([])
 

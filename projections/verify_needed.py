@@ -51,6 +51,15 @@ _LEFT_OUT = frozenset({*METRICS, "split_offsets", "equality_ids", "sort_order_id
 ENTRIES_AT_ONCE = 65_536
 
 
+def _schema(columns: Sequence[str]) -> pa.Schema:
+    """That of content files with these columns of their entries."""
+    own = [("kind", pa.int32()), ("is_encrypted", pa.bool_())]
+    return pa.schema([*own, *((name, ENTRY_SCHEMA.field(name).type) for name in columns)])
+
+
+_CONTENTS, _DEEP_CONTENTS = _schema(_COLUMNS), _schema(_DEEP_COLUMNS)
+
+
 @frozen
 class NeededFile:
     """A file of metadata. `length` in bytes and `sha256` are None where the log does not know them.
@@ -109,7 +118,7 @@ def needed_of_view(repository: Repository, state: ViewState) -> Needed:
     }
     location = state.metadata_location
     files.setdefault(location, _registered(repository, state, location))
-    return Needed(tuple(files.values()), _empty(deep=False))
+    return Needed(tuple(files.values()), _CONTENTS.empty_table())
 
 
 def needed_of_table(
@@ -122,15 +131,8 @@ def needed_of_table(
     gathering = _Gathering(repository, state, repository.storage_of(state), unreachable)
     manifests = gathering.manifests()
     files = gathering.files(manifests)
-    contents = gathering.contents(manifests, _DEEP_COLUMNS if deep else _COLUMNS)
+    contents = gathering.contents(manifests, deep=deep)
     return Needed(tuple(files), contents, tuple(gathering.faults))
-
-
-def _empty(*, deep: bool) -> pa.Table:
-    schema = pa.schema([("kind", pa.int32()), ("is_encrypted", pa.bool_())])
-    for name in _DEEP_COLUMNS if deep else _COLUMNS:
-        schema = schema.append(pa.field(name, ENTRY_SCHEMA.field(name).type))
-    return schema.empty_table()
 
 
 def _foreign(listed: ListedManifest) -> NeededFile:
@@ -267,20 +269,24 @@ class _Gathering:
 
     # Content files
 
-    def contents(self, manifests: dict[str, ListedManifest], columns: Sequence[str]) -> pa.Table:
+    def contents(self, manifests: dict[str, ListedManifest], *, deep: bool) -> pa.Table:
         """The live content files of all manifests, each once."""
-        found = DistinctFiles(_empty(deep=len(columns) > len(_COLUMNS)).schema)
+        columns = _DEEP_COLUMNS if deep else _COLUMNS
+        found = DistinctFiles(_DEEP_CONTENTS if deep else _CONTENTS)
         failed = {f.location for f in self.faults}
+        used = [*dict.fromkeys(["status", "content", "file_format", "key_metadata", *columns])]
         batch: list[pa.Table] = []
+        rows = 0
         for entries in self._entries(
             [m for p, m in manifests.items() if m.manifest.has_live_files and p not in failed]
         ):
-            batch.append(_reduced(entries, columns))
-            if sum(b.num_rows for b in batch) >= ENTRIES_AT_ONCE:
-                found.add(pa.concat_tables(batch))
-                batch = []
+            batch.append(entries.select(used))
+            rows += entries.num_rows
+            if rows >= ENTRIES_AT_ONCE:
+                found.add(_reduced(pa.concat_tables(batch), columns))
+                batch, rows = [], 0
         if batch:
-            found.add(pa.concat_tables(batch))
+            found.add(_reduced(pa.concat_tables(batch), columns))
         return found.table()
 
     def _entries(self, manifests: Sequence[ListedManifest]) -> Iterator[pa.Table]:

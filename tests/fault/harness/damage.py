@@ -187,7 +187,7 @@ def _distrust(say: Say, folder: str, model: Model) -> None:
 
 
 def damage_data(root: Path, counts: Counts, setting: Setting, seed: str, rounds: int) -> None:
-    """A data or delete file: reading it is refused, or its rows are right; never other rows."""
+    """A data or delete file: reading it is refused, or its rows are right; verify names it where it is cut or gone."""
     dice = random.Random(f"{seed}/data")
     bench = Bench(root)
     model = _start(bench, setting)
@@ -197,20 +197,24 @@ def damage_data(root: Path, counts: Counts, setting: Setting, seed: str, rounds:
         path = dice.choice(paths)
         how = hit(path, dice)
         context = f"seed {seed}, round {number}, {setting}, {path.name} {how}"
-        outcome = in_child(lambda say: _read(say, bench.folder, model))
+        outcome = in_child(lambda say, p=path, h=how: _read(say, bench.folder, model, p, "flipped" not in h))  # type: ignore[misc]
         _judge(counts, DATA, how.split(" at ")[0], outcome, context)
     bench.remove()
 
 
-def _read(say: Say, folder: str, model: Model) -> None:
+def _read(say: Say, folder: str, model: Model, path: Path, is_shorter: bool) -> None:
+    problems: list[str] = []
     with icecore.open(folder) as catalog:
+        found = catalog.verify().problems
+        if is_shorter != any(path.name in p for p in found):
+            problems.append(f"verify says: {found}")
         try:
-            found = observe(catalog)
+            text = difference(model, observe(catalog))
         except IcecoreError as e:
-            say("found", (f"refused: {type(e).__name__}", []))
+            say("found", (f"refused: {type(e).__name__}", problems))
             return
-    text = difference(model, found)
-    say("found", ("not needed, or no content was hit: all rows right", [text] if text else []))
+    problems += [text] if text else []
+    say("found", ("not needed, or no content was hit: all rows right", problems))
 
 
 def _judge(counts: Counts, kind: str, what: str, outcome: Outcome, context: str) -> None:
