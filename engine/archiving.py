@@ -64,6 +64,8 @@ def _needed_content(repository: Repository, up_to: int) -> set[int]:
             continue
         seen: set[str] = set()
         states: list[TableState | None] = [repository.states.state_at(stream)]
+        if states[0] is not None and states[0].purged_at is not None:
+            continue
         if 0 < row["materialized_version"] < row["stream_version"]:
             states.append(repository.states.state_at_version(stream, row["materialized_version"]))
         for state in states:

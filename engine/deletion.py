@@ -17,13 +17,13 @@ from attrs import define, field, frozen
 
 from icecore.engine import events as ev
 from icecore.engine.candidates import Candidates
-from icecore.engine.errors import CorruptLogError, IcecoreError
+from icecore.engine.errors import IcecoreError
 from icecore.engine.events import Event, Provenance
 from icecore.engine.file_listing import Places, modified_ms
 from icecore.engine.ids import new_event_id
-from icecore.engine.log.deleted_files import DeletedBy, DeletedFile, decode_files, deletion_payload, encode_files
+from icecore.engine.log.deleted_files import DeletedBy, DeletedFile, deleted_files, deletion_payload, encode_files
 from icecore.engine.log.store import MODELS, WriteTransaction
-from icecore.engine.marking import Marking
+from icecore.engine.marking import Marking, folders_of
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState, fold
 from icecore.engine.storage import Storage
@@ -115,6 +115,8 @@ def finish(repository: Repository, event: Event) -> tuple[str, ...]:
 
 def finish_due(repository: Repository, stream: str | None = None) -> None:
     """Goes on with the deletions of a table, or of all, that were not finished; warns of those that can't be."""
+    if repository.materializer.is_dry:
+        return
     for row in repository.store.rows(MODELS, "deletions_due"):
         try:
             event = repository.store.event_at(row["position"])
@@ -132,14 +134,6 @@ def _warn(position: int, error: IcecoreError) -> None:
         UnfinishedDeletionWarning,
         stacklevel=5,
     )
-
-
-def files_of(repository: Repository, event: Event) -> list[DeletedFile]:
-    """The files that an event says are deleted. Raises CorruptLogError, MissingArchiveError."""
-    data = repository.store.content(event.position)
-    if data is None:
-        raise CorruptLogError(f"position {event.position}: its list of files is missing")
-    return decode_files(data, event.position)
 
 
 @define
@@ -162,7 +156,7 @@ class _Turns:
             if row is None or not self._is_published():
                 return False
             if not self._files:
-                self._files = files_of(self.repository, self.event)
+                self._files = deleted_files(self.repository.store, self.event)
             left = _Left.of(row["value"])
             state = self.repository.state(self.event.stream)
             self._look_again()
@@ -171,7 +165,15 @@ class _Turns:
                 _note(self.repository, self.event.position, left)
             else:
                 store.execute(MODELS, "end_deletion", position=self.event.position)
+            if not goes_on and self.event.kind == ev.TABLE_PURGED:
+                self._remove_folders(state)
             return goes_on
+
+    def _remove_folders(self, state: TableState) -> None:
+        """The names of partitions in a table's folders tell of its rows, so empty ones go too."""
+        storage = self.repository.storage_of(state)
+        for folder in folders_of(state):
+            storage.remove_empty_folders(folder)
 
     def _is_published(self) -> bool:
         """Whether no reader by metadata files can miss what goes: earlier ones name expired snapshots."""

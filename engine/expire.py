@@ -19,7 +19,7 @@ from icecore.engine.deletion import Deletion
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events import Event, Provenance
 from icecore.engine.ids import now_ms
-from icecore.engine.log.deleted_files import DeletedBy, DeletedFile
+from icecore.engine.log.deleted_files import DeletedBy, DeletedFile, deleted_files
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata_builder import MetadataBuilder
 from icecore.engine.reachable import files_of_expired, shares_location
@@ -79,7 +79,7 @@ def _answered(repository: Repository, made: Event) -> tuple[str, ...]:
     """The files that went with an expiry which an earlier call with the same idempotency key made."""
     for event in repository.store.transaction_events(made.transaction_id):
         if event.kind == ev.TABLE_FILES_DELETED:
-            return tuple(f.location for f in deletion.files_of(repository, event))
+            return tuple(f.location for f in deleted_files(repository.store, event))
     return ()
 
 

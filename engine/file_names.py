@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
+from icecore.engine.state import TableState
 from icecore.projections.version_hint import VERSION_HINT
 
 _ENDINGS = (
@@ -32,3 +34,17 @@ def is_table_file(location: str) -> bool:
 def is_unfinished(name: str) -> bool:
     """Whether it is the name of a file that this engine was still writing."""
     return _UNFINISHED.fullmatch(name) is not None
+
+
+def hidden_in(state: TableState) -> Callable[[str], bool]:
+    """Says whether a file or folder is hidden: by `_` or `.`, but for partitions and unfinished files of ours."""
+    partitions = tuple(
+        f"{f.name}=" for spec in state.metadata.partition_specs for f in spec.fields if f.name[:1] in ("_", ".")
+    )
+
+    def hidden(name: str) -> bool:
+        if name[:1] not in ("_", ".") or is_unfinished(name):
+            return False
+        return not (partitions and name.startswith(partitions))
+
+    return hidden

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from icecore.engine.forget import Forgotten
     from icecore.engine.log.archive_write import Archived
     from icecore.engine.log.transfer import PathOrFile
+    from icecore.engine.purge import Purged
     from icecore.engine.view import View
     from icecore.projections.diff import CatalogDiff
 
@@ -85,6 +86,27 @@ class CatalogLogTools(ABC):
         state = self._repository.state(undrop(self._repository, "table", name, position, who))
         self._repository.files.follow(state)
         return self._table(state)
+
+    def purge_table(
+        self,
+        identifier: IdentifierLike,
+        *,
+        position: int | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> Purged:
+        """Deletes the files of the table that was last dropped under a name, for good; an event names them first.
+
+        `position` is that of the drop where several tables of that name were dropped. What anything else in the
+        warehouse needs stays, and what lies neither in the table's folders nor in the warehouse is left. A table that
+        was purged can't be undropped; to purge it again looks for what stayed. Raises NoSuchTableError, ValidationError
+        where `gc.enabled` is false, CommitConflictError, StorageError, CorruptFileError; no file was deleted then.
+        """
+        from icecore.engine.purge import purge_dropped
+
+        who = provenance(self.actor, message=message, author=author)
+        return purge_dropped(self._repository, identifier_tuple(identifier), position, who, dry_run=dry_run)
 
     @overload
     def undrop_view(

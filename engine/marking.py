@@ -60,14 +60,17 @@ class Marking:
         self._seen: set[tuple[str, str]] = set()
         self._position = position
 
-    def mark_all(self) -> None:
-        """Marks by what the log says now. Raises StorageError, CorruptFileError where that can't be found out."""
+    def mark_all(self, *, own: bool = True) -> None:
+        """Marks by what the log says now; unless `own`, what only the table itself needs is none.
+
+        Raises StorageError, CorruptFileError where that can't be found out.
+        """
         store = self._repository.store
         self._position = store.head()[0]
         self._keep_warehouse()
         streams = [row["stream"] for row in store.rows(MODELS, "all_heads")]
         for stream in sorted(streams, key=lambda s: s != self._stream):
-            if self._candidates:
+            if self._candidates and (own or stream != self._stream):
                 self._mark(stream)
         self._keep_of_others()
 

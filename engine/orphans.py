@@ -7,7 +7,7 @@ the files go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
 
@@ -17,9 +17,9 @@ from icecore.engine.deletion import Deletion
 from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.events import TABLE_FILES_DELETED, Event, Provenance
 from icecore.engine.file_listing import EQUAL_SCHEMES, FoundFile, Places, list_files
-from icecore.engine.file_names import is_table_file, is_unfinished
+from icecore.engine.file_names import hidden_in, is_table_file
 from icecore.engine.ids import now_ms
-from icecore.engine.log.deleted_files import DeletedBy, DeletedFile
+from icecore.engine.log.deleted_files import DeletedBy, DeletedFile, deleted_files
 from icecore.engine.marking import METADATA_ENDINGS, Marking, folders_of
 from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.repository import Repository
@@ -136,7 +136,7 @@ def _answer(repository: Repository, event: Event) -> OrphanFiles:
     """What the call with the same idempotency key did. Raises CommitConflictError where it was another kind of call."""
     if event.kind != TABLE_FILES_DELETED:
         raise CommitConflictError(f"the idempotency key was used for the {event.kind} at position {event.position}")
-    files = deletion.files_of(repository, event)
+    files = deleted_files(repository.store, event)
     return _result(files, tuple(f.location for f in files), ())
 
 
@@ -150,7 +150,7 @@ def _is_old(file: FoundFile, search: OrphanSearch) -> bool:
 
 
 def _list(repository: Repository, state: TableState, storage: Storage, search: OrphanSearch) -> dict[str, FoundFile]:
-    hidden = _hidden(state)
+    hidden = hidden_in(state)
     out: dict[str, FoundFile] = {}
     for folder in _searched(repository, state, storage, search):
         out |= {f.location: f for f in list_files(storage, folder, hidden)}
@@ -166,17 +166,3 @@ def _searched(repository: Repository, state: TableState, storage: Storage, searc
     if any(is_within(one, other) for one in log.of(str(repository.store.path)) for other in places.of(folder)):
         raise ValidationError(f"{folder} holds the warehouse's own log: name a folder of the table")
     return [folder]
-
-
-def _hidden(state: TableState) -> Callable[[str], bool]:
-    """Says whether a file or folder is hidden: by `_` or `.`, but for partitions and unfinished files of ours."""
-    partitions = tuple(
-        f"{f.name}=" for spec in state.metadata.partition_specs for f in spec.fields if f.name[:1] in ("_", ".")
-    )
-
-    def hidden(name: str) -> bool:
-        if name[:1] not in ("_", ".") or is_unfinished(name):
-            return False
-        return not (partitions and name.startswith(partitions))
-
-    return hidden

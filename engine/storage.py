@@ -251,6 +251,16 @@ class Storage:
             filesystem, inner = self._remote(target)
             filesystem.delete_file(inner)
 
+    def remove_empty_folders(self, folder: str) -> None:
+        """Removes a local folder and those in it as far as they are empty; a store of objects has no folders."""
+        path = self.local_path(folder)
+        if path is None or not os.path.isdir(path):
+            return
+        with translated(folder, "remove empty folders in"):
+            for inner, _, _ in os.walk(path, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(inner)
+
     def list(self, folder: str) -> list[str]:
         """The names of the files directly in a folder, sorted; empty where there is none."""
         target = self.resolve(folder)

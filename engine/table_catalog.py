@@ -30,6 +30,7 @@ from icecore.projections.planner import Planner
 if TYPE_CHECKING:
     from icecore.engine.call_options import Commit, CreateTable, RegisterTable, ReplaceTable
     from icecore.engine.dry_run import CatalogDryRun
+    from icecore.engine.purge import Purged
 
 
 class CatalogTables:
@@ -270,12 +271,21 @@ class CatalogTables:
         self,
         identifier: IdentifierLike,
         *,
+        purge: bool = False,
         message: str | None = None,
         author: str | None = None,
         dry_run: bool = False,
-    ) -> CatalogDryRun | None:
-        """Takes the name away; the log keeps the table, and its files stay. Raises NoSuchTableError."""
+    ) -> CatalogDryRun | Purged | None:
+        """Takes the name away; the log keeps the table, and its files stay, unless it is purged too.
+
+        With `purge` its files go for good, as with `purge_table`, and what went is returned. Raises NoSuchTableError.
+        """
         name = identifier_tuple(identifier)
+        if purge:
+            from icecore.engine.purge import drop_and_purge
+
+            who = provenance(self.actor, message=message, author=author)
+            return drop_and_purge(self._repository, name, who)
         self._repository.foreign.look_for(name)
         stream = self._models.table_stream(name)
         self._repository.append_simple(

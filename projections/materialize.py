@@ -13,10 +13,10 @@ from attrs import define, field, frozen
 
 from icecore.engine.adopted_file import original_bytes
 from icecore.engine.errors import UnwritableCommitError
-from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
+from icecore.engine.events import TABLE_ADOPTED, TABLE_PURGED, TABLE_REGISTERED, Event
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.state import TableFold, TableState, is_file_system
+from icecore.engine.state import TableFold, TableState, fold, is_file_system
 from icecore.engine.storage import Storage
 from icecore.projections.event_files import FOREIGN_METADATA, EventFiles, Expiring, metadata_bytes
 from icecore.projections.forgotten_metadata import Forgotten, note_forgotten, sweep
@@ -90,6 +90,9 @@ class Materializer:
         pending: list[tuple[Event, TableState | None, TableState]] = []
         written: list[WrittenFile] = []
         events = list(self._store.stream_events(stream, base.stream_version if base else 0))
+        if any(e.kind == TABLE_PURGED for e in events):
+            # No file of it is to be there any more.
+            return Advance(stream, base, fold(base, events), ())
         expired = Expiring.of(events, self.models)
         forgotten = Forgotten.of(self._store, base, events)
         for event in events:

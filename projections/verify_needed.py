@@ -124,10 +124,12 @@ def needed_of_view(repository: Repository, state: ViewState) -> Needed:
 def needed_of_table(
     repository: Repository, state: TableState, unreachable: Callable[[str], str | None], *, deep: bool
 ) -> Needed:
-    """All that the table's snapshots lead to, and what the log wrote of it.
+    """All that the table's snapshots lead to, and what the log wrote of it; of a purged table nothing.
 
     `unreachable` tells why the store of a location can't be reached. Raises StorageError, CorruptLogError.
     """
+    if state.purged_at is not None:
+        return Needed((), _empty(deep=deep))
     gathering = _Gathering(repository, state, repository.storage_of(state), unreachable)
     manifests = gathering.manifests()
     files = gathering.files(manifests)

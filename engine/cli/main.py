@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from icecore.engine.cli import changing, log_commands, reading, table_commands, warehouse_commands
+from icecore.engine.cli import changing, dropping, log_commands, reading, table_commands, warehouse_commands
 from icecore.engine.cli.output import printable
 from icecore.engine.cli.settings import program_options
 from icecore.engine.errors import IcecoreError
@@ -53,6 +53,9 @@ for _command in (
     changing.append,
     changing.register,
     changing.resolve,
+    dropping.drop,
+    dropping.undrop,
+    dropping.purge,
     reading.log,
     reading.show,
     reading.plan,

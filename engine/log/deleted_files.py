@@ -13,7 +13,10 @@ from typing import Any
 import pyarrow as pa
 from attrs import frozen
 
+from icecore.engine.errors import CorruptLogError
+from icecore.engine.events import Event
 from icecore.engine.log.content import decode_table, encode_table
+from icecore.engine.log.reader import EventReader
 
 SCHEMA = pa.schema(
     [
@@ -54,6 +57,14 @@ def encode_files(files: Iterable[DeletedFile]) -> bytes:
     rows = list(files)
     columns = {name: [getattr(f, name) for f in rows] for name in SCHEMA.names}
     return encode_table(pa.table(columns, schema=SCHEMA))
+
+
+def deleted_files(store: EventReader, event: Event) -> list[DeletedFile]:
+    """The files that an event says are deleted. Raises CorruptLogError, MissingArchiveError."""
+    data = store.content(event.position)
+    if data is None:
+        raise CorruptLogError(f"position {event.position}: its list of files is missing")
+    return decode_files(data, event.position)
 
 
 def decode_files(data: bytes, position: int) -> list[DeletedFile]:

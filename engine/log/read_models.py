@@ -69,6 +69,10 @@ class ReadModels:
                 self._share_again(event, tuple(payload["identifier"]))
         if event.stream != ev.CATALOG_STREAM:
             self._advance(event, payload)
+        if event.kind == ev.TABLE_PURGED:
+            # It is at its location no more, and no file of it is to be there.
+            self._run("forget_location", stream=event.stream)
+            self._run("forget_files", stream=event.stream)
 
     def _advance(self, event: Event, payload: Mapping[str, Any]) -> None:
         self._run(

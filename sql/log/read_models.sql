@@ -146,6 +146,15 @@ SELECT length, sha256 FROM written_file WHERE location = $location;
 SELECT location, kind, length, sha256, position FROM written_file
 WHERE stream = $stream AND kind NOT IN ('metadata-forgotten', 'metadata-deleted') ORDER BY position, location;
 
+-- name: all_files_of
+SELECT location FROM written_file WHERE stream = $stream ORDER BY position, location;
+
+-- name: forget_location
+UPDATE stream_head SET location = NULL WHERE stream = $stream;
+
+-- name: forget_files
+DELETE FROM written_file WHERE stream = $stream;
+
 -- name: metadata_since
 SELECT location FROM written_file WHERE stream = $stream AND position > $position AND kind = 'metadata';
 

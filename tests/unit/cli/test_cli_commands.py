@@ -405,3 +405,23 @@ def test_append_makes_a_branch(run: Run, orders: str, run_json: RunJson, tmp_pat
     assert run_json("append", orders, str(file), "--branch", "dev")["rows"] == 2
     assert len(run_json("show", orders)) == before
     assert len(run_json("show", orders, "--ref", "dev")) == before + 2
+
+
+def test_what_is_dropped_comes_back_or_goes_for_good(run: Run, run_json: RunJson, warehouse: Path, orders: str) -> None:
+    """`purge` asks first unless told not to, says what would go, and what it deleted."""
+    run("drop", orders, "-m", "by mistake", "-a", "eve")
+    assert "no table" in run("describe", orders, code=1).stderr
+    assert "is back" in run("undrop", orders).stdout
+    assert "has that name now" in run("purge", orders, "--yes", code=1).stderr
+    assert run_json("drop", orders)["kind"] == "table"
+    told = run_json("purge", orders, "--dry-run")
+    assert told["position"] is None and told["deleted"] == 0 and len(told["files"]) > 3
+    assert "for good?" in run("purge", orders, code=1).stderr
+    assert run("purge", orders, "--dry-run").stdout.startswith(f"would delete {len(told['files'])} files of {orders}")
+    assert run("purge", orders, "--yes", "-m", "asked to").stdout.startswith(f"deleted {len(told['files'])} files")
+    assert "was purged at position" in run("undrop", orders, code=1).stderr
+    assert not any(warehouse.rglob("*.parquet"))
+    run("create-view", "shop.v", "--sql", "SELECT 1 AS x", "--create-namespace")
+    assert "dropped the view shop.v" in run("drop", "shop.v").stdout
+    assert "the view shop.v is back" in run("undrop", "shop.v", "--view").stdout
+    assert [e["message"] for e in run_json("log") if e["kind"] == "table.purged"] == ["asked to"]

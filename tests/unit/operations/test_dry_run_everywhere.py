@@ -81,6 +81,7 @@ ALONE: Mapping[tuple[type, str], str] = {
     (Catalog, "create_or_replace_table"): "is create_table or replace_table, as the caller finds",
     (Catalog, "revert"): "is about one commit that was made",
     (Catalog, "forget_text"): "changes the log, and nothing that it is about",
+    (Catalog, "purge_table"): "deletes files, which no commit can take back",
     (Catalog, "resolve"): "settles with another engine what the log holds, before anything else can be committed",
     (Table, "transaction"): "is the larger commit",
     (Table, "forget"): "changes the log, and nothing of the table",
@@ -256,7 +257,11 @@ CASES: dict[tuple[type, str], list[Call]] = {
         lambda c, d: c.rename_table("ns.t", "free.u", dry_run=d),
         lambda c, d: c.rename_table("ns.files", "free.u", dry_run=d),
     ],
-    (Catalog, "drop_table"): [lambda c, d: c.drop_table(identifier="ns.t", dry_run=d)],
+    (Catalog, "drop_table"): [
+        lambda c, d: c.drop_table(identifier="ns.t", dry_run=d),
+        lambda c, d: c.drop_table("ns.p", purge=True, dry_run=d),
+    ],
+    (Catalog, "purge_table"): [lambda c, d: c.purge_table("ns.gone", dry_run=d)],
     (Catalog, "undrop_table"): [lambda c, d: c.undrop_table("ns.gone", dry_run=d)],
     (Catalog, "register_table"): [lambda c, d: c.register_table("free.r", metadata_of(c, "ns.t"), dry_run=d)],
     (Catalog, "create_view"): [

@@ -1,0 +1,114 @@
+"""Commands that take names away and give them back, and that delete the files of what was dropped."""
+
+from __future__ import annotations
+
+import click
+
+from icecore.engine.cli.output import counted, print_json, print_text, waiting
+from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
+from icecore.engine.purge import Purged
+
+_POSITION = click.option(
+    "--position", type=click.IntRange(min=1), help="That of the drop; the latest one of the name else."
+)
+SHOWN = 5
+
+
+@click.command()
+@click.argument("name")
+@commit_options
+@common_options
+@pass_settings
+def drop(settings: Settings, name: str, message: str | None, author: str | None) -> None:
+    """Drop a table or view.
+
+    The log keeps it, and its files stay: `icecore undrop` gives it back, `icecore purge` deletes a table's files.
+    """
+    with settings.write() as catalog:
+        is_view = catalog.view_exists(name)
+        (catalog.drop_view if is_view else catalog.drop_table)(name, message=message, author=author)
+        position = catalog.position
+    if settings.as_json:
+        print_json({"name": name, "kind": "view" if is_view else "table", "position": position})
+    else:
+        print_text(f"dropped {'the view ' if is_view else ''}{name} at position {position}")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--view", is_flag=True, help="It was a view.")
+@_POSITION
+@commit_options
+@common_options
+@pass_settings
+def undrop(
+    settings: Settings, name: str, view: bool, position: int | None, message: str | None, author: str | None
+) -> None:
+    """Give a dropped table or view its name back.
+
+    With all that it held.
+    """
+    with settings.write() as catalog:
+        give_back = catalog.undrop_view if view else catalog.undrop_table
+        give_back(name, position=position, message=message, author=author)
+        at = catalog.position
+    if settings.as_json:
+        print_json({"name": name, "kind": "view" if view else "table", "position": at})
+    else:
+        print_text(f"{'the view ' if view else ''}{name} is back, as it was when it was dropped")
+
+
+@click.command()
+@click.argument("table")
+@_POSITION
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@commit_options
+@common_options
+@pass_settings
+def purge(
+    settings: Settings,
+    table: str,
+    position: int | None,
+    dry_run: bool,
+    yes: bool,
+    message: str | None,
+    author: str | None,
+) -> None:
+    """Delete the files of a dropped table, for good.
+
+    What something else in the warehouse needs stays. The table can't be undropped any more.
+    """
+    with settings.write() as catalog:
+        if not dry_run and not yes:
+            found = catalog.purge_table(table, position=position, dry_run=True)
+            click.confirm(f"delete {counted(len(found.files), 'file')} of {table} for good?", abort=True, err=True)
+        with waiting(f"purging {table}"):
+            found = catalog.purge_table(table, position=position, message=message, author=author, dry_run=dry_run)
+    if settings.as_json:
+        print_json(
+            {
+                "table": table,
+                "position": found.position,
+                "files": found.files,
+                "deleted": len(found.deleted_files),
+                "bytes": found.total_bytes,
+                "kept": found.kept_files,
+                "left": found.left_files,
+            }
+        )
+    else:
+        for line in _lines(table, found, dry_run):
+            print_text(line)
+
+
+def _lines(table: str, found: Purged, dry_run: bool) -> list[str]:
+    count = counted(len(found.files if dry_run else found.deleted_files), "file")
+    done = "would delete" if dry_run else "deleted"
+    lines = [f"{done} {count} of {table}, {found.total_bytes} bytes"]
+    for what, files in (("kept for what else needs", found.kept_files), ("left where", found.left_files)):
+        if files:
+            lines.append(f"{what} {'them' if what.startswith('kept') else 'they lie'}: {counted(len(files), 'file')}")
+            lines += [f"  {f}" for f in files[:SHOWN]]
+            lines += [f"  and {len(files) - SHOWN} more"] if len(files) > SHOWN else []
+    return lines

@@ -1,0 +1,237 @@
+"""Purging dropped tables: all of their files go, after an event that names them, and nothing that anything needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from core_tables import age, ids_of, local, make_table, put, rows, store_of
+from test_deletion_events import Killed, die_at, due, last_event, named_by
+
+import icecore
+from icecore.engine.errors import NoSuchTableError, ValidationError
+
+
+def dropped(catalog: icecore.Catalog, name: str = "t", **options: Any) -> Path:
+    """The folder of a table with deletes, an expired snapshot and files that no snapshot has."""
+    table = make_table(catalog, name, partition_spec=["name"], **options)
+    table.append(rows(1, 2))
+    table.overwrite(rows(3, 4))
+    table.maintenance.expire_snapshots().older_than(2**53).clean_files(False).commit()
+    table.delete("id = 3")
+    put(local(table.location()) / "data/stray.parquet", days=0)
+    catalog.drop_table(f"ns.{name}")
+    return local(table.location())
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("scheme", ["metastore", "filesystem"])
+def test_nothing_is_left_of_a_purged_table(catalog: icecore.Catalog, version: int, scheme: str) -> None:
+    """Live, expired and stray files, manifests, metadata and hints, and the folders of its partitions."""
+    folder = dropped(catalog, format_version=version, properties={"icecore.commit-scheme": scheme})
+    drop, before = catalog.position, {f"file://{p}" for p in folder.rglob("*") if p.is_file()}
+    told = catalog.purge_table("ns.t", dry_run=True)
+    assert set(told.files) == before and told.position is None and catalog.position == drop
+    found = catalog.purge_table("ns.t", message="article 17", author="eve")
+    assert set(found.deleted_files) == before == {f.location for f in named_by(catalog, last_event(catalog))}
+    assert not folder.exists() and found.kept_files == found.left_files == ()
+    event = last_event(catalog)
+    assert (event.kind, event.provenance.actor, event.provenance.message) == ("table.purged", "eve", "article 17")
+    assert event.payload["count"] == len(before) and event.payload["bytes"] == found.total_bytes > 0
+    [shown] = catalog.log(kind="table.purged").to_pylist()
+    assert shown["name"] == "ns.t" and shown["changes"].startswith(f"purge: delete {len(before)} files of ")
+    assert catalog.verify().problems == () and due(catalog) == []
+
+
+def test_a_purged_table_can_not_come_back(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Undrop and reverts are refused by name; no rebuild, import or next table of that name brings a file back."""
+    folder = dropped(catalog)
+    drop = catalog.position
+    catalog.purge_table("ns.t", message="article 17", author="eve")
+    purged = r"purged at position \d+ by eve \('article 17'\)"
+    with pytest.raises(ValidationError, match=purged):
+        catalog.undrop_table("ns.t")
+    with pytest.raises(ValidationError, match=purged):
+        catalog.undrop_table("ns.t", position=drop)
+    with pytest.raises(ValidationError, match=purged):
+        catalog.revert(drop)
+    with pytest.raises(ValidationError, match="can't come back"):
+        catalog.revert(catalog.position)
+    with pytest.raises(ValidationError, match=purged), catalog.transaction() as change:
+        change.undrop_table("ns.t")
+    catalog.rebuild()
+    catalog.checkpoint()
+    assert not folder.exists() and catalog.verify().problems == ()
+    catalog.export_log(tmp_path / "log.jsonl")
+    icecore.import_log(tmp_path / "log.jsonl", tmp_path / "copy")
+    assert not folder.exists()
+    again = make_table(catalog)
+    again.append(rows(7))
+    catalog.archive(before=catalog.position)
+    assert ids_of(again) == [7] and catalog.verify().problems == ()
+    assert again.location() == f"file://{folder}"
+
+
+def test_a_purge_can_be_made_again(catalog: icecore.Catalog) -> None:
+    """It finds what came since; where that is nothing it makes no event."""
+    folder = dropped(catalog)
+    catalog.purge_table("ns.t")
+    position = catalog.position
+    assert catalog.purge_table("ns.t").position is None and catalog.position == position
+    late = put(folder / "data/late.parquet", days=0)
+    assert catalog.purge_table("ns.t").deleted_files == (f"file://{late}",)
+    assert not folder.exists() and catalog.verify().ok
+
+
+def test_only_dropped_tables_are_purged(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    with pytest.raises(NoSuchTableError, match="has that name now"):
+        catalog.purge_table("ns.t")
+    catalog.drop_table("ns.t")
+    drop = catalog.position
+    catalog.undrop_table("ns.t")
+    with pytest.raises(ValidationError, match="was undropped"):
+        catalog.purge_table("ns.t", position=drop)
+    table.refresh().set_properties({"gc.enabled": "false"})
+    catalog.drop_table("ns.t")
+    with pytest.raises(ValidationError, match=r"gc\.enabled"):
+        catalog.purge_table("ns.t")
+    assert local(table.metadata_location).exists()
+
+
+def test_of_several_tables_of_a_name_the_last_that_is_not_purged(catalog: icecore.Catalog) -> None:
+    folders = [dropped(catalog), dropped(catalog)]
+    catalog.purge_table("ns.t")
+    assert folders[0].exists() and not folders[1].exists()
+    assert ids_of(catalog.undrop_table("ns.t")) == [4]
+    catalog.drop_table("ns.t")
+    catalog.purge_table("ns.t")
+    assert not folders[0].exists()
+
+
+def test_drop_and_purge_are_one_transaction(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    folder, position = local(table.location()), catalog.position
+    found = catalog.drop_table("ns.t", purge=True, message="no more", author="eve")
+    assert found is not None and not folder.exists()
+    events = list(store_of(catalog).events(position))
+    assert [e.kind for e in events] == ["table.dropped", "table.purged"]
+    assert len({e.transaction_id for e in events}) == 1
+    assert {(e.provenance.actor, e.provenance.message) for e in events} == {("eve", "no more")}
+    assert catalog.verify().ok
+
+
+def test_what_something_else_needs_stays(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Another table, one that was dropped and may come back, one registered at the same place, and one nested in it."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.append(rows(2))
+    tasks = list(table.scan().plan_files())
+    takers = [make_table(catalog, name) for name in ("a", "b")]
+    for taker, task in zip(takers, tasks, strict=True):
+        taker.add_files([task.file.file_path])
+    nested = make_table(catalog, "nested", location=f"{table.location()}/data/nested")
+    nested.append(rows(3))
+    catalog.drop_table("ns.b")
+    catalog.drop_table("ns.t")
+    found = catalog.purge_table("ns.t")
+    assert {f for t in tasks for f in [t.file.file_path]} <= set(found.kept_files)
+    assert ids_of(takers[0]) and ids_of(catalog.undrop_table("ns.b")) and ids_of(nested) == [3]
+    assert sorted(ids_of(takers[0]) + ids_of(catalog.load_table("ns.b"))) == [1, 2]
+    assert catalog.verify().problems == ()
+
+
+def test_a_table_that_shares_its_location_keeps_all_its_files(catalog: icecore.Catalog) -> None:
+    """Files that no commit names yet as well: its writers may be at work."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    copy = catalog.register_table("ns.copy", table.metadata_location or "")
+    table.append(rows(2))
+    writing = put(local(table.location()) / "data/writing.parquet", days=0)
+    [own] = [t.file.file_path for t in table.scan("id = 2").plan_files()]
+    catalog.drop_table("ns.t")
+    found = catalog.purge_table("ns.t")
+    assert own in found.deleted_files and writing.exists()
+    copy.append(rows(3))
+    assert ids_of(copy) == [1, 3] and catalog.verify().problems == ()
+
+
+def test_what_lies_elsewhere_is_left(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Files outside of the table and of the warehouse; in its folders, what is no table's file by its name."""
+    table = make_table(catalog)
+    outside = tmp_path / "outside/mine.parquet"
+    outside.parent.mkdir()
+    pq.write_table(rows(5), outside)
+    table.add_files([str(outside)])
+    notes = put(local(table.location()) / "notes.txt")
+    catalog.drop_table("ns.t")
+    found = catalog.purge_table("ns.t")
+    assert {local(f) for f in found.left_files} == {outside, notes}
+    assert outside.exists() and notes.exists() and list(notes.parent.iterdir()) == [notes]
+    assert catalog.verify().ok
+
+
+def test_a_registered_table_goes_from_where_it_lies(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Outside of the warehouse too, if under its location; but not what its first owner went on to commit."""
+    with icecore.open(tmp_path / "first") as first:
+        first.create_namespace("ns")
+        origin = make_table(first)
+        origin.append(rows(1))
+        catalog.register_table("ns.r", origin.metadata_location or "").append(rows(2))
+        origin.append(rows(3))
+        catalog.drop_table("ns.r")
+        found = catalog.purge_table("ns.r")
+        assert found.kept_files and any(f.endswith(".parquet") for f in found.deleted_files)
+        assert ids_of(origin) == [1, 3]
+        first.drop_table("ns.t")
+        first.purge_table("ns.t")
+        catalog.purge_table("ns.r")
+    assert list(local(origin.location()).parent.rglob("*.parquet")) == []
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+def test_a_kill_in_the_middle_goes_on_at_the_next_open(
+    catalog: icecore.Catalog,
+    open_again: Callable[[], icecore.Catalog],
+    monkeypatch: pytest.MonkeyPatch,
+    after: int,
+) -> None:
+    folder = dropped(catalog)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        die_at(patch, after)
+        catalog.purge_table("ns.t")
+    left = [p for p in folder.rglob("*") if p.is_file()]
+    assert len(left) == last_event(catalog).payload["count"] - after
+    again = open_again()
+    assert not folder.exists() and due(again) == [] and again.verify().problems == ()
+
+
+def test_a_file_that_another_table_takes_before_it_goes_on_stays(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    [path] = [t.file.file_path for t in table.scan().plan_files()]
+    age(local(path))
+    other = make_table(catalog, "other")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        die_at(patch, 0)
+        catalog.drop_table("ns.t", purge=True)
+    other.add_files([path])
+    again = open_again()
+    assert ids_of(again.load_table("ns.other")) == [1] and due(again) == [] and again.verify().ok
+
+
+def test_a_dry_run_goes_on_with_nothing(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed deletion left is none of its business."""
+    table = make_table(catalog)
+    stray = put(local(table.location()) / "data/stray.parquet")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        die_at(patch, 0)
+        table.maintenance.remove_orphan_files()
+    outcome = catalog.drop_table("ns.t", purge=True, dry_run=True)
+    assert stray.exists() and outcome is not None and due(catalog) == [catalog.position]
