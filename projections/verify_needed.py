@@ -129,7 +129,7 @@ def needed_of_table(
     `unreachable` tells why the store of a location can't be reached. Raises StorageError, CorruptLogError.
     """
     if state.purged_at is not None:
-        return Needed((), _empty(deep=deep))
+        return Needed((), (_DEEP_CONTENTS if deep else _CONTENTS).empty_table())
     gathering = _Gathering(repository, state, repository.storage_of(state), unreachable)
     manifests = gathering.manifests()
     files = gathering.files(manifests)
