@@ -50,7 +50,7 @@ Codes = npt.NDArray[np.int64]
 
 @frozen
 class Reason:
-    """Why some files are planned or not; `ids` are the columns that say so."""
+    """Why some files are planned or not; `ids` are the columns that say so, none where it is that there are no rows."""
 
     reason: str
     predicate: str | None = None
@@ -116,6 +116,8 @@ class ExplainedFiles:
                 out[places] = self._summaries(reason, chosen)
             elif reason.reason == PARTITION:
                 out[places] = self.rows["partition"].take(chosen).to_pylist()
+            elif reason.reason == METRICS and reason.field is None:
+                out[places] = "no rows"
             elif reason.reason == METRICS:
                 names = [n for n in self.metrics.column_names if int(n.rpartition("_")[2]) in reason.ids]
                 rows = self.metrics.select(names).take(chosen).to_pylist()
@@ -157,7 +159,7 @@ def explained_files(
     different = {f: i for i, f in enumerate(dict.fromkeys(flags))}
     by_manifest = np.array([different[f] for f in flags], np.int64)[places]
     bits = {n: [c for c in rows.column_names if re.fullmatch(rf"{n}_bits_\d+", c)] for n in ("part", "might", "all")}
-    kinds = ["spec_id", "by_partition", "by_metrics", *(c for names in bits.values() for c in names)]
+    kinds = ["spec_id", "is_empty", "by_partition", "by_metrics", *(c for names in bits.values() for c in names)]
     codes, first = _codes([arrays.numbers(by_manifest), *(rows[n] for n in kinds)])
     finder = _Finder(bound, leaves, metadata.specs, schema)
     distinct = rows.select(kinds).take(arrays.numbers(first)).to_pylist()
@@ -214,6 +216,8 @@ class _Finder:
             return self._left_out(MANIFEST, in_manifest, row["spec_id"])
         if not row["by_partition"]:
             return self._left_out(PARTITION, self._flags(bits["part"]), row["spec_id"])
+        if row["is_empty"] and not row["by_metrics"]:
+            return Reason(METRICS, expression_text(self.bound))
         if not row["by_metrics"]:
             return self._left_out(METRICS, self._flags(bits["might"]), row["spec_id"])
         left = residual(self.bound, from_bits(bits["might"]), from_bits(bits["all"]))

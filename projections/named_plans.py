@@ -32,6 +32,8 @@ from icecore.projections.partition_key import partition_of_key
 from icecore.projections.planner import PlannedFiles, Planner
 from icecore.projections.segment_files import SEGMENT_VERSION
 
+RULES = 1
+"""To be raised when of the same manifest other files are planned."""
 DELETES = pa.schema(
     [
         ("manifest", pa.string()),
@@ -107,6 +109,7 @@ def validity_key(metadata: TableMetadata, bound: Expression, schema: Schema) -> 
     """What the result of a manifest depends on beside the manifest, as a digest."""
     facts = [
         SEGMENT_VERSION,
+        RULES,
         repr(bound),
         schema.to_dict(),
         [s.to_dict() for s in metadata.partition_specs],

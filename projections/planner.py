@@ -48,7 +48,7 @@ from icecore.projections.planned_files import EMPTY, records
 from icecore.projections.planned_files import PlanCounts as PlanCounts
 from icecore.projections.planned_files import PlannedFiles as PlannedFiles
 from icecore.projections.planned_manifests import PlannedManifests
-from icecore.projections.predicate import plan_predicate
+from icecore.projections.predicate import RECORD_COUNT, plan_predicate
 from icecore.projections.recent import Recent
 
 KEPT_DELETES = 16_384
@@ -104,9 +104,13 @@ class Planner:
         *,
         paths: Collection[str] | None = None,
     ) -> list[FileScanTask]:
-        """The tasks of a scan of one snapshot by a filter over `schema`, or those of some of its files."""
+        """The tasks of a scan of one snapshot by a filter over `schema`, or those of some of its files.
+
+        They are for changes: a file without rows is among them where nothing else leaves it out, so that it can go.
+        """
         bound = bind(parse_filter(row_filter), schema)
-        planned = self.plan(state, snapshot, bound, schema)
+        listed = self.list_manifests(state, snapshot)
+        planned, _ = self._trusting(state, listed, lambda: self._plan(state, listed, bound, schema, without_rows=True))
         if paths is not None:
             wanted = pc.is_in(planned.files["file_path"], pa.array(sorted(paths), pa.string()))
             planned = planned.of_rows(np.flatnonzero(arrays.to_mask(wanted)))
@@ -241,6 +245,8 @@ class Planner:
         bound: Expression,
         schema: Schema,
         entries: str = "TRUE",
+        *,
+        without_rows: bool = False,
     ) -> tuple[PlannedFiles, Scope]:
         """The plan, and the scope of its data files: `m` of these is the place of their manifest there."""
         started = time.perf_counter()
@@ -250,7 +256,8 @@ class Planner:
         files, deleting, pairs = EMPTY, EMPTY, DeletePairs.none()
         if data.parts:
             metadata = state.metadata
-            predicate = plan_predicate(bound, metadata.specs, schema, data.columns(), data.spec_ids)
+            columns = {n: t for n, t in data.columns().items() if not (without_rows and n == RECORD_COUNT)}
+            predicate = plan_predicate(bound, metadata.specs, schema, columns, data.spec_ids)
             connection = self._tables.connection
             known = self._delete_entries(deletes, data) if deletes.parts else None
             metrics = () if known is None else known.metrics()

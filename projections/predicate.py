@@ -7,8 +7,8 @@ the filter for a file (SP8). What is unknown (no column, no value, another spec)
 
 Columns hold typed raw values: int and date INTEGER, long, time and timestamps BIGINT, float FLOAT, double DOUBLE,
 decimal DECIMAL, string VARCHAR, boolean BOOLEAN, and BLOB for uuid, fixed and binary. They are called `spec_id`,
-`part_<partition field id>`, and by field id `lower_<id>`, `upper_<id>`, `nulls_<id>`, `nans_<id>` and `values_<id>`.
-One of a type that does not fit its field is taken as not there.
+`record_count`, `part_<partition field id>`, and by field id `lower_<id>`, `upper_<id>`, `nulls_<id>`, `nans_<id>` and
+`values_<id>`. One of a type that does not fit its field is taken as not there.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from icecore.projections.metrics_predicate import (
 from icecore.projections.residuals import residual as residual
 from icecore.projections.wide_filters import all_of, any_of
 
+RECORD_COUNT = "record_count"
 _PARAMETER = re.compile(r"\$(\w+)")
 
 
@@ -58,7 +59,8 @@ _PARAMETER = re.compile(r"\$(\w+)")
 class PlanPredicate:
     """Conditions over the wide entries table.
 
-    `where_sql` holds of every file that may have a row of the filter. `leaf_might` and `leaf_all` are conditions for
+    `where_sql` holds of every file that may have a row of the filter. Without a filter a file without rows is one, as
+    in Java. `leaf_might` and `leaf_all` are conditions for
     the leaves in the order of `leaves`, which is the order of the bits that `residual` takes. `parameters` are those of
     all the conditions together.
     """
@@ -92,7 +94,8 @@ def plan_predicate(
     """The conditions of a bound filter for files of any of the specs.
 
     `columns` maps the columns that the table has to their DuckDB types. Parameters are named `p0`, `p1` and so on.
-    Where there are files of no other specs than `spec_ids`, conditions that all these share need no guard.
+    Where there are files of no other specs than `spec_ids`, conditions that all these share need no guard. A file that
+    has no row has none of a filter's; -1 is a count that its writer didn't know.
     """
     values = Values()
     leaves = predicates(bound)
@@ -102,6 +105,8 @@ def plan_predicate(
     might = tuple(_leaf_might(p, specs, schema, columns, values, everywhere) for p in leaves)
     by_leaf = dict(zip(leaves, might, strict=True))
     where = _tree(bound, by_leaf.__getitem__, values)
+    if RECORD_COUNT in columns and not isinstance(bound, AlwaysTrue):
+        where = conjunction(f"{quote(RECORD_COUNT)} <> 0", where)
     surely = tuple(_leaf_all(p, specs, schema, columns, values, everywhere) for p in leaves)
     parameters = _used(values.parameters, (where, *might, *surely))
     return PlanPredicate(where, parameters, might, surely, leaves, _needed(bound))

@@ -7,7 +7,7 @@
 -- name: explained
 SELECT
     e.m, e.file_path, e.spec_id, e.partition_key, e.record_count, e.file_size_in_bytes,
-    {by_partition} AS by_partition, {by_metrics} AS by_metrics, {partition_leaves}, {leaves}, {surely}{known}
+    e.record_count = 0 AS is_empty, {by_partition} AS by_partition, {by_metrics} AS by_metrics, {partition_leaves}, {leaves}, {surely}{known}
 FROM {entries} AS e JOIN scan_manifests AS s USING (m)
 WHERE e.content = 0 AND e.status <> 2 AND ({only})
 ORDER BY e.m, e.ordinal;
