@@ -27,13 +27,14 @@ COLUMN_PROPERTIES = (
 )
 
 
-def changed_properties(updates: Mapping[str, str], removals: Iterable[str]) -> ChangeMetadata:
+def changed_properties(updates: Mapping[str, str], removals: Iterable[str], *, is_new: bool = True) -> ChangeMetadata:
     """Sets and removes table properties; `format-version` among them is an upgrade.
 
-    Raises ValidationError where a value is no string, or a name is reserved.
+    Raises ValidationError where a value is no string, a name is reserved or, unless the values were there before, a
+    value is none of the property's.
     """
     gone = tuple(sorted(set(removals)))
-    kept, version = table_properties(updates)
+    kept, version = table_properties(updates, is_new=is_new)
     if both := sorted(set(gone) & set(kept)):
         raise ValidationError(f"the properties {both} are both removed and updated")
 
@@ -82,7 +83,7 @@ def evolved_schema(ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool 
         check_format_version(schema, metadata.format_version)
         if schema.same_fields(metadata.schema()):
             return []
-        follow = changed_properties(*properties_for_schema(metadata, schema)).updates_for(metadata)
+        follow = changed_properties(*properties_for_schema(metadata, schema), is_new=False).updates_for(metadata)
         for known in metadata.schemas:
             if known.same_fields(schema):
                 return [{"action": "set-current-schema", "schema-id": known.schema_id}, *follow]

@@ -6,6 +6,7 @@ import uuid
 
 import pyarrow as pa
 
+from icecore.engine.data.locations import DataLocations
 from icecore.engine.data.read import DeleteCache, read_task
 from icecore.engine.data.write import write_data_files
 from icecore.engine.name_mapping import table_name_mapping
@@ -15,7 +16,6 @@ from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import LINEAGE, with_columns
 from icecore.engine.spec.schema import Schema
-from icecore.engine.state import data_folder
 from icecore.engine.storage import Storage
 
 
@@ -56,7 +56,7 @@ def write_again(rows: pa.Table, metadata: TableMetadata, storage: Storage) -> li
         rows,
         schema=with_columns(metadata.schema(), *lineage),
         spec=metadata.spec(),
-        location=data_folder(metadata.location, metadata.properties),
+        location=DataLocations.of(metadata.location, metadata.properties),
         storage=storage,
         properties=metadata.properties,
         file_prefix=f"00000-0-{uuid.uuid4()}",

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from icecore.engine.data.incoming import to_arrow
+from icecore.engine.data.locations import DataLocations
 from icecore.engine.data.partition_arrow import partition_batches
 from icecore.engine.data.position_delete_write import write_equality_deletes
 from icecore.engine.errors import ValidationError
@@ -16,7 +17,6 @@ from icecore.engine.identifiers import names_of
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
-from icecore.engine.state import data_folder
 from icecore.engine.storage import Storage
 
 
@@ -43,7 +43,7 @@ def write_key_deletes(
     return [
         write_equality_deletes(
             storage,
-            data_folder(metadata.location, metadata.properties),
+            DataLocations.of(metadata.location, metadata.properties),
             group,
             equality_ids,
             schema=schema,

@@ -11,6 +11,7 @@ from attrs import evolve
 
 from icecore.engine.conflicts import Pin, isolation_level
 from icecore.engine.data.incoming import to_arrow
+from icecore.engine.data.locations import DataLocations
 from icecore.engine.data.write import write_data_files
 from icecore.engine.decide import ChangeMetadata, Command, ProduceSnapshot
 from icecore.engine.dry_run import DryRun, paths_of
@@ -26,7 +27,7 @@ from icecore.engine.requirements import Requirement, requirements_for
 from icecore.engine.spec.content_file import ContentFile, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
-from icecore.engine.state import TableState, data_folder
+from icecore.engine.state import TableState
 from icecore.engine.storage import Storage
 from icecore.engine.used_once import UsedOnce
 from icecore.engine.write_audit_publish import branch_for
@@ -165,7 +166,7 @@ class Gathering(UsedOnce):
                 schema=metadata.schema(),
                 spec=metadata.spec(),
                 sort_order=metadata.sort_order(),
-                location=data_folder(metadata.location, metadata.properties),
+                location=DataLocations.of(metadata.location, metadata.properties),
                 properties=metadata.properties,
                 file_prefix=str(uuid.uuid4()),
                 storage=self._storage,
@@ -174,7 +175,7 @@ class Gathering(UsedOnce):
             to_arrow(data, metadata.schema()),
             schema=metadata.schema(),
             spec=metadata.spec(),
-            location=data_folder(metadata.location, metadata.properties),
+            location=DataLocations.of(metadata.location, metadata.properties),
             storage=self._storage,
             properties=metadata.properties,
             file_prefix=f"00000-0-{uuid.uuid4()}",

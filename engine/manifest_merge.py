@@ -9,6 +9,7 @@ import pyarrow as pa
 from attrs import field, frozen
 
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, decode_partition
+from icecore.engine.known_properties import flag
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.partition import PartitionSpec
@@ -51,7 +52,7 @@ def bins_to_merge(
     newest is merged once it has the minimum count. The manifests `new`, of the commit in the making, count but stay:
     what they add must stay added.
     """
-    if properties.get(MERGE_ENABLED, "true").lower() == "false":
+    if not flag(properties, MERGE_ENABLED):
         return []
     limit = entries_per_manifest(properties)
     least = _number(properties, MIN_COUNT_TO_MERGE, DEFAULT_MIN_COUNT_TO_MERGE)

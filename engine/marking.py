@@ -10,6 +10,7 @@ from attrs import evolve
 
 from icecore.engine import events as ev
 from icecore.engine.candidates import Candidates, is_within
+from icecore.engine.data.locations import data_folder
 from icecore.engine.errors import CommitConflictError, IcecoreError
 from icecore.engine.events import Event
 from icecore.engine.log.content import decode_content
@@ -20,7 +21,7 @@ from icecore.engine.reachable import needed_files
 from icecore.engine.register import parse_metadata_file
 from icecore.engine.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
-from icecore.engine.state import TableState, data_folder, is_file_system, metadata_folder
+from icecore.engine.state import TableState, is_file_system, metadata_folder
 from icecore.engine.storage import Storage, to_uri
 from icecore.projections.forgotten_metadata import DELETED, FORGOTTEN
 from icecore.projections.version_hint import VERSION_HINT

@@ -12,6 +12,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.data.deletion_vector_write import DeletedRows, write_deletion_vectors
+from icecore.engine.data.locations import DataLocations
 from icecore.engine.data.position_delete_write import write_position_deletes
 from icecore.engine.data.read import DeleteCache, read_task
 from icecore.engine.errors import ValidationError
@@ -22,7 +23,6 @@ from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import POS, with_columns
 from icecore.engine.spec.schema import Schema
-from icecore.engine.state import data_folder
 from icecore.engine.storage import Storage
 
 DELETE_MODE = "write.delete.mode"
@@ -87,15 +87,15 @@ def write_deletes(
 
     A vector takes in all positions that are deleted from its file already (D2).
     """
-    folder = data_folder(metadata.location, metadata.properties)
+    locations = DataLocations.of(metadata.location, metadata.properties)
     if metadata.format_version >= 3:
         merged = {t.file.file_path: _merged(t, positions, storage, deletes) for t, positions in selected}
-        return write_deletion_vectors(storage, f"{folder}/{uuid.uuid4()}-deletes.puffin", merged)
+        return write_deletion_vectors(storage, locations.new(f"{uuid.uuid4()}-deletes.puffin"), merged)
     out: list[ContentFile] = []
     for (spec_id, partition), group in _by_partition(selected).items():
         out += write_position_deletes(
             storage,
-            folder,
+            locations,
             group,
             spec=metadata.spec_by_id(spec_id),
             partition=partition,

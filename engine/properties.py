@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.known_properties import check_values
 
 
 def string_properties(properties: Mapping[str, str] | None, what: str = "properties") -> dict[str, str]:
@@ -44,12 +45,15 @@ RESERVED = frozenset(
 """What other engines show as a property of a table although it follows from the metadata."""
 
 
-def table_properties(properties: Mapping[str, str] | None) -> tuple[dict[str, str], int | None]:
+def table_properties(properties: Mapping[str, str] | None, *, is_new: bool = True) -> tuple[dict[str, str], int | None]:
     """The properties without `format-version`, and the version that it names. Raises ValidationError.
 
-    None of them may be reserved: it would stay as it is when what it tells changes.
+    None of them may be reserved: it would stay as it is when what it tells changes. Where somebody gives them anew,
+    those that this engine knows must have one of their values.
     """
     kept = string_properties(properties)
+    if is_new:
+        check_values(kept)
     if reserved := sorted(RESERVED & kept.keys()):
         raise ValidationError(f"the properties {reserved} follow from a table's metadata and can't be set")
     version = kept.pop(FORMAT_VERSION, None)

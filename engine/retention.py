@@ -7,6 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.known_properties import flag
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 
@@ -62,8 +63,8 @@ def expiring_updates(metadata: TableMetadata, expiry: Expiry, now_ms: int) -> li
 
 def check_gc(metadata: TableMetadata) -> None:
     """Raises ValidationError where the table's files may belong to other tables too."""
-    if metadata.properties.get(GC_ENABLED, "true").lower() == "false":
-        raise ValidationError(f"{GC_ENABLED} is false: other tables may need the files of {metadata.location}")
+    if not flag(metadata.properties, GC_ENABLED):
+        raise ValidationError(f"{GC_ENABLED} is not true: other tables may need the files of {metadata.location}")
 
 
 def _retained_refs(metadata: TableMetadata, now_ms: int) -> dict[str, SnapshotRef]:

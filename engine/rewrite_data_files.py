@@ -15,6 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from icecore.engine.compaction import CompactionOptions, FileGroup
 from icecore.engine.copy_on_write import lineage_schema
+from icecore.engine.data.locations import DataLocations
 from icecore.engine.data.read import DeleteCache, read_task
 from icecore.engine.data.write import write_data_files
 from icecore.engine.decide import ProduceSnapshot
@@ -31,7 +32,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import LINEAGE, with_columns
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.spec.sort import SortOrder
-from icecore.engine.state import TableState, data_folder
+from icecore.engine.state import TableState
 from icecore.engine.storage import Storage
 from icecore.engine.written_before import FileKey, table_shape
 from icecore.projections.planner import Planner
@@ -219,7 +220,7 @@ def write_group(
         rows,
         schema=schema,
         spec=metadata.spec_by_id(options.output_spec_id),
-        location=data_folder(metadata.location, metadata.properties),
+        location=DataLocations.of(metadata.location, metadata.properties),
         storage=storage,
         properties={**metadata.properties, "write.target-file-size-bytes": str(options.output_file_size(size))},
         file_prefix=f"00000-0-{uuid.uuid4()}",

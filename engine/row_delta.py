@@ -17,6 +17,7 @@ from attrs import evolve, frozen
 from icecore.engine.conflicts import Check, Pin
 from icecore.engine.data.deletes import DeleteCache, read_position_deletes, same_file
 from icecore.engine.data.deletion_vector_write import DeletedRows, write_deletion_vectors
+from icecore.engine.data.locations import DataLocations
 from icecore.engine.decide import ProduceSnapshot
 from icecore.engine.dynamic_overwrite import partition_key
 from icecore.engine.errors import IcecoreError, ValidationError
@@ -26,7 +27,7 @@ from icecore.engine.repository import Repository
 from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.state import TableState, data_folder
+from icecore.engine.state import TableState
 from icecore.engine.storage import Storage
 from icecore.engine.written_before import WrittenBefore, task_key
 from icecore.projections.planner import Planner
@@ -193,7 +194,7 @@ def _complete(
     if not len(np.setdiff1d(old, new, assume_unique=True)):
         return vector
     rows = DeletedRows(np.union1d(old, new), task.file.spec_id, task.file.partition)
-    location = f"{data_folder(metadata.location, metadata.properties)}/{uuid.uuid4()}-deletes.puffin"
+    location = DataLocations.of(metadata.location, metadata.properties).new(f"{uuid.uuid4()}-deletes.puffin")
     [whole] = write_deletion_vectors(storage, location, {path: rows})
     written.deletes[key] = whole
     merged.append(whole)

@@ -12,9 +12,11 @@ from attrs import evolve, frozen
 
 from icecore.engine import events as ev
 from icecore.engine.adopted_file import adopted_metadata
+from icecore.engine.data.locations import folder_at
 from icecore.engine.errors import CorruptLogError, IcecoreError, ValidationError
 from icecore.engine.events import Event
 from icecore.engine.formats.metadata_json import table_metadata_from_dict, table_metadata_to_dict
+from icecore.engine.known_properties import check_values
 from icecore.engine.metadata_builder import MetadataBuilder
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage import LocationMapping
@@ -29,20 +31,12 @@ PREVIOUS_VERSIONS_MAX = "write.metadata.previous-versions-max"
 DEFAULT_PREVIOUS_VERSIONS_MAX = 100
 METADATA_COMPRESSION = "write.metadata.compression-codec"
 METADATA_PATH = "write.metadata.path"
-DATA_PATH = "write.data.path"
-_CHOICES = {
-    COMMIT_SCHEME: (METASTORE, FILE_SYSTEM),
-    MATERIALIZE: ("commit", "manual"),
-    METADATA_COMPRESSION: ("none", "gzip"),
-}
+_ALWAYS_CHECKED = (COMMIT_SCHEME, MATERIALIZE, METADATA_COMPRESSION)
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
     """Raises ValidationError for a value of a property that would keep the table's files from being written."""
-    for key, allowed in _CHOICES.items():
-        value = properties.get(key)
-        if value is not None and (value if key == COMMIT_SCHEME else value.lower()) not in allowed:
-            raise ValidationError(f"{key} must be {' or '.join(allowed)}, found {value!r}")
+    check_values({name: properties[name] for name in _ALWAYS_CHECKED if name in properties})
 
 
 @frozen
@@ -71,18 +65,7 @@ class TableState:
 
 def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
     """Where metadata files go (MD7): `write.metadata.path`, absolute or relative to the table's location."""
-    return _folder(location, properties.get(METADATA_PATH), "metadata")
-
-
-def data_folder(location: str, properties: Mapping[str, str]) -> str:
-    """Where data files go: `write.data.path`, absolute or relative to the table's location."""
-    return _folder(location, properties.get(DATA_PATH), "data")
-
-
-def _folder(location: str, path: str | None, name: str) -> str:
-    if not path:
-        return f"{location}/{name}"
-    return path.rstrip("/") if "://" in path or path.startswith(("/", "file:")) else f"{location}/{path.strip('/')}"
+    return folder_at(location, properties.get(METADATA_PATH), "metadata")
 
 
 def metadata_file_name(version: int, event_id: str, properties: Mapping[str, str]) -> str:

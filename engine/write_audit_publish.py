@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.known_properties import flag
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 
@@ -19,7 +20,7 @@ PUBLISHED_WAP_ID = "published-wap-id"
 
 
 def is_enabled(properties: Mapping[str, str]) -> bool:
-    return properties.get(WAP_ENABLED, "false").lower() == "true"
+    return flag(properties, WAP_ENABLED)
 
 
 def is_staged(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) -> bool:

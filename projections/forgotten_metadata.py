@@ -14,6 +14,7 @@ from attrs import frozen
 
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
+from icecore.engine.known_properties import flag
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.state import TableFold, TableState
 from icecore.engine.storage import Storage
@@ -42,7 +43,7 @@ class Forgotten:
         for event in events:
             folding.apply(event)
             after = folding.metadata_log
-            if folding.properties.get(DELETE_AFTER_COMMIT, "false").lower() == "true":
+            if flag(folding.properties, DELETE_AFTER_COMMIT):
                 gone |= set(before) - set(after)
             before = after
             if event.kind not in (TABLE_REGISTERED, TABLE_ADOPTED) and folding.metadata_location is not None:

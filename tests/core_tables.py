@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -87,3 +89,13 @@ def sorted_rows(table: pa.Table) -> list[tuple[Any, ...]]:
     """The rows as tuples in an order that does not depend on files; nulls come first."""
     tuples: Iterable[tuple[Any, ...]] = zip(*(c.to_pylist() for c in table.columns), strict=True)
     return sorted(tuples, key=lambda t: [(v is not None, v) for v in t])
+
+
+def adopted_copy(catalog: icecore.Catalog, table: icecore.Table, properties: dict[str, str]) -> icecore.Table:
+    """The table once more, registered with properties that nobody may set here."""
+    metadata = json.loads(local(table.metadata_location).read_bytes())
+    copied = {"properties": properties, "table-uuid": str(uuid.uuid4())}
+    there = catalog.path / "elsewhere" / "00001-copy.metadata.json"
+    there.parent.mkdir()
+    there.write_text(json.dumps(metadata | copied))
+    return catalog.register_table("ns.adopted", str(there))

@@ -21,6 +21,7 @@ from icecore.engine.data.data_file_writer import DataFileWriter, FileKind, Rolli
 from icecore.engine.data.deletes import DELETE_PATH_ID, DELETE_POS_ID
 from icecore.engine.data.deletion_vector import Positions, bitmap_of
 from icecore.engine.data.file_options import delete_file_options
+from icecore.engine.data.locations import DataLocations
 from icecore.engine.data.metrics_mode import Full, metrics_modes
 from icecore.engine.data.sorting import sort_table
 from icecore.engine.errors import IcecoreError, ValidationError
@@ -53,7 +54,7 @@ _ROWS_AT_ONCE = 256 * 1024
 
 def write_position_deletes(
     storage: Storage,
-    location: str,
+    location: str | DataLocations,
     deletes: Mapping[str, DeletedPositions],
     *,
     spec: PartitionSpec,
@@ -89,7 +90,7 @@ def write_position_deletes(
         DataFileContent.POSITION_DELETES,
         key_values={"delete-type": "position"},
     )
-    files = _Files(kind, _folder(location, spec, partition, schema), file_prefix)
+    files = _Files(kind, DataLocations.at(location), _path(spec, partition, schema), file_prefix)
     with files.deleted_on_error():
         for paths in [[p] for p in bitmaps] if granularity == "file" else [list(bitmaps)]:
             writer = RollingWriter(kind, partition, files.next_location)
@@ -102,7 +103,7 @@ def write_position_deletes(
 
 def write_equality_deletes(
     storage: Storage,
-    location: str,
+    location: str | DataLocations,
     data: pa.Table | pa.RecordBatch,
     equality_ids: Iterable[int],
     *,
@@ -145,7 +146,7 @@ def write_equality_deletes(
     )
     rows = conform(table, stored)
     rows = rows if order is None else sort_table(rows, order, stored)
-    files = _Files(kind, _folder(location, spec, partition, schema), file_prefix)
+    files = _Files(kind, DataLocations.at(location), _path(spec, partition, schema), file_prefix)
     with files.deleted_on_error():
         writer = DataFileWriter(kind, files.next_location(), partition)
         try:
@@ -159,16 +160,18 @@ def write_equality_deletes(
 
 @frozen
 class _Files:
-    """The files that one call writes to one folder."""
+    """The files that one call writes for one partition."""
 
     kind: FileKind
-    folder: str
+    locations: DataLocations
+    partition_path: str
     file_prefix: str
     begun: list[str] = field(factory=list)
     finished: list[ContentFile] = field(factory=list)
 
     def next_location(self) -> str:
-        self.begun.append(f"{self.folder}/{self.file_prefix}-{len(self.begun):05d}-deletes.{self.kind.extension}")
+        name = f"{self.file_prefix}-{len(self.begun):05d}-deletes.{self.kind.extension}"
+        self.begun.append(self.locations.new(name, self.partition_path))
         return self.begun[-1]
 
     def finish(self, writer: RollingWriter) -> None:
@@ -189,13 +192,12 @@ class _Files:
             raise
 
 
-def _folder(location: str, spec: PartitionSpec, partition: Sequence[Any], schema: Schema) -> str:
+def _path(spec: PartitionSpec, partition: Sequence[Any], schema: Schema) -> str:
     if len(partition) != len(spec.fields):
         raise ValidationError(
             f"partition spec {spec.spec_id} has {len(spec.fields)} fields, found {len(partition)} values"
         )
-    path = spec.partition_to_path(partition, schema)
-    return "/".join(p for p in (location.rstrip("/"), path) if p)
+    return spec.partition_to_path(partition, schema)
 
 
 def _rows(path: str, bitmap: pyroaring.BitMap64) -> Iterator[pa.Table]:

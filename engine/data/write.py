@@ -15,6 +15,7 @@ import pyarrow as pa
 from icecore.engine.data.conform import conform
 from icecore.engine.data.data_file_writer import FileKind, RollingWriter, file_kind
 from icecore.engine.data.file_options import data_file_options
+from icecore.engine.data.locations import DataLocations
 from icecore.engine.data.metrics_mode import metrics_modes
 from icecore.engine.data.option_values import MIB
 from icecore.engine.data.partition_arrow import partition_batches
@@ -38,7 +39,7 @@ def write_data_files(
     *,
     schema: Schema,
     spec: PartitionSpec,
-    location: str,
+    location: str | DataLocations,
     storage: Storage,
     properties: Mapping[str, str],
     file_prefix: str,
@@ -48,8 +49,9 @@ def write_data_files(
     """Writes Arrow data as data files of a table and describes them, ready to be committed.
 
     The format is that of the property `write.format.default`: parquet, orc or avro. The data is made to fit the schema
-    by name (see `conform`). Files are named `<location>/<partition path>/<file_prefix>-<number>.<format>`; the prefix
-    must be new under the location. Files are durable when the call returns; an error deletes what the call has written.
+    by name (see `conform`). Files are named `<location>/<partition path>/<file_prefix>-<number>.<format>`, or as the
+    table's locations say; the prefix must be new there. Files are durable when the call returns; an error deletes what
+    the call has written.
 
     With a sort order every file is sorted by it: a table as a whole (in pieces of 1 GiB), a stream in runs of 64 MiB,
     each in files of its own. `presorted` says that the rows of each partition come sorted already, so nothing is
@@ -68,7 +70,7 @@ def write_data_files(
     modes = metrics_modes(schema, properties, order)
     options = data_file_options(properties)
     kind = file_kind(schema, storage, options, modes, spec.spec_id, None if order is None else order.order_id)
-    writers = _Writers(kind, spec, location, file_prefix)
+    writers = _Writers(kind, spec, DataLocations.at(location), file_prefix)
     try:
         for piece in _pieces(data):
             table = conform(piece, schema)
@@ -86,10 +88,10 @@ def write_data_files(
 class _Writers:
     """The open writers by partition, and every file that was begun."""
 
-    def __init__(self, kind: FileKind, spec: PartitionSpec, location: str, file_prefix: str) -> None:
+    def __init__(self, kind: FileKind, spec: PartitionSpec, locations: DataLocations, file_prefix: str) -> None:
         self.kind = kind
         self.spec = spec
-        self.location = location.rstrip("/")
+        self.locations = locations
         self.file_prefix = file_prefix
         self.types = [f.result_type(kind.schema) for f in spec.fields]
         self.begun: list[str] = []
@@ -115,7 +117,7 @@ class _Writers:
     def next_location(self, partition: tuple[Any, ...]) -> str:
         name = f"{self.file_prefix}-{len(self.begun):05d}.{self.kind.extension}"
         folder = self.spec.partition_to_path(partition, self.kind.schema)
-        self.begun.append("/".join(p for p in (self.location, folder, name) if p))
+        self.begun.append(self.locations.new(name, folder))
         return self.begun[-1]
 
     def finish_all(self) -> None:

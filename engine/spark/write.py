@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from icecore.engine import errors
 from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.locations import DataLocations
 from icecore.engine.data.write import write_data_files as write_arrow_files
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.spark.distribute import distribute
@@ -43,7 +44,7 @@ def write_data_files(
     *,
     schema: Schema,
     spec: PartitionSpec,
-    location: str,
+    location: str | DataLocations,
     storage: Storage,
     properties: Mapping[str, str],
     file_prefix: str,
@@ -71,7 +72,10 @@ def write_data_files(
     frame = conform_frame(df, schema)
     frame = distribute(frame, schema=schema, spec=spec, sort_order=sort_order, properties=properties)
     task = _task(schema, spec, location, storage, dict(properties), file_prefix, sort_order)
-    with translated_spark_errors(), reporting(df.sparkSession, on_progress, f"write {location}"):
+    with (
+        translated_spark_errors(),
+        reporting(df.sparkSession, on_progress, f"write {DataLocations.at(location).folder}"),
+    ):
         rows = frame.mapInArrow(task, _RESULT).collect()
     return [pickle.loads(row.file) for row in rows]
 
@@ -79,7 +83,7 @@ def write_data_files(
 def _task(
     schema: Schema,
     spec: PartitionSpec,
-    location: str,
+    location: str | DataLocations,
     storage: Storage,
     properties: Mapping[str, str],
     file_prefix: str,

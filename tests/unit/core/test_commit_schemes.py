@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from core_tables import ids_of, local, make_table, metadata_files, peer_ids, rows, store_of
+from core_tables import adopted_copy, ids_of, local, make_table, metadata_files, peer_ids, rows, store_of
 
 import icecore
 from icecore.engine import gathering
@@ -140,8 +140,8 @@ def test_a_property_that_keeps_files_from_being_written_is_refused(
 @pytest.mark.parametrize("value", ["²", "-1", "", "many", "1.5", "٣"])
 @pytest.mark.parametrize("key", ["write.metadata.previous-versions-max", "commit.manifest.target-size-bytes"])
 def test_a_number_that_is_none_falls_back(catalog: icecore.Catalog, key: str, value: str) -> None:
-    """An odd number in a property never ends in a ValueError; the default counts."""
-    table = make_table(catalog, properties={key: value})
+    """An odd number in a property of an adopted table never ends in a ValueError; the default counts."""
+    table = adopted_copy(catalog, make_table(catalog), {key: value})
     table.append(rows(1))
     table.append(rows(2))
     assert ids_of(table) == [1, 2]

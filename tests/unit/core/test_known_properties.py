@@ -1,0 +1,91 @@
+"""Values of the table properties that this engine knows: refused when they are set, read as they are where adopted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from core_tables import adopted_copy
+
+import icecore
+from icecore.engine.cli.main import cli
+from icecore.engine.errors import ValidationError
+from icecore.engine.known_properties import PROPERTIES, Choice, Folder, KnownProperty, known_property
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+def name_of(known: KnownProperty) -> str:
+    return f"{known.name}id" if known.name.endswith(".") else known.name
+
+
+@pytest.mark.parametrize("known", PROPERTIES, ids=name_of)
+def test_no_known_property_takes_a_value_that_is_none_of_its_own(
+    catalog: icecore.Catalog, known: KnownProperty
+) -> None:
+    """By all ways to set one; the error names the property, what it may be and what was found."""
+    name = name_of(known)
+    wrong = " " if isinstance(known.values, Folder) else "wat"
+    properties = {name: wrong}
+    table = catalog.create_table("ns.t", SCHEMA)
+    position = catalog.position
+    with pytest.raises(ValidationError, match=rf"the property {name} must be .*found '{wrong}'") as caught:
+        catalog.create_table("ns.other", SCHEMA, properties=properties)
+    if isinstance(known.values, Choice):
+        assert all(v in str(caught.value) for v in known.values.values)
+    with pytest.raises(ValidationError, match=name):
+        table.set_properties(properties)
+    with pytest.raises(ValidationError, match=name), table.transaction() as transaction:
+        transaction.set_properties(properties)
+    with pytest.raises(ValidationError, match=name), catalog.transaction() as joint:
+        joint.table("ns.t").set_properties(properties)
+    with pytest.raises(ValidationError, match=name):
+        catalog.replace_table("ns.t", SCHEMA, properties=properties)
+    assert catalog.position == position
+
+
+@pytest.mark.parametrize("known", [p for p in PROPERTIES if p.default is not None], ids=name_of)
+def test_what_counts_without_a_property_is_one_of_its_values(catalog: icecore.Catalog, known: KnownProperty) -> None:
+    assert known.default is not None
+    table = catalog.create_table("ns.t", SCHEMA, properties={name_of(known): known.default})
+    table.append([{"id": 1}])
+    assert table.scan().count() == 1
+
+
+def test_names_that_mean_nothing_here_take_any_value(catalog: icecore.Catalog) -> None:
+    """Other engines' properties are theirs."""
+    given = {"write.spark.fanout.enabled": "wat", "owner": "", "write.metadata.metrics": "x", "gc.enable": "wat"}
+    assert all(known_property(name) is None for name in given)
+    assert catalog.create_table("ns.t", SCHEMA, properties=given).properties == given
+
+
+def test_the_command_line_refuses_them_in_one_line(warehouse: Path, catalog: icecore.Catalog) -> None:
+    assert catalog.position == 1
+    arguments = ["--warehouse", str(warehouse), "create", "ns.t", "--schema", "id long", "--property", "gc.enabled=wat"]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code != 0
+    assert "the property gc.enabled must be true or false, found 'wat'" in result.output
+
+
+def test_adopted_tables_with_other_values_are_read_and_can_be_put_right(catalog: icecore.Catalog) -> None:
+    """Nothing is deleted where nobody knows what `gc.enabled` means; schemas change; a good value can be set."""
+    table = catalog.create_table("ns.t", SCHEMA)
+    table.append([{"id": 1}])
+    wrong = {
+        "gc.enabled": "wat",
+        "write.delete.isolation-level": "wat",
+        "write.metadata.metrics.column.id": "wat",
+        "commit.manifest-merge.enabled": "wat",
+        "read.split.open-file-cost": "wat",
+    }
+    adopted = adopted_copy(catalog, table, wrong)
+    assert adopted.scan().to_arrow()["id"].to_pylist() == [1]
+    with pytest.raises(ValidationError, match=r"gc\.enabled is not true"):
+        adopted.maintenance.expire_snapshots().commit()
+    adopted.update_schema().rename_column("id", "key").commit()
+    assert adopted.properties["write.metadata.metrics.column.key"] == "wat"
+    adopted.set_properties({"write.metadata.metrics.column.key": "full", "write.delete.isolation-level": "snapshot"})
+    adopted.append([{"key": 2}])
+    assert sorted(adopted.scan().to_arrow()["key"].to_pylist()) == [1, 2]
