@@ -20,8 +20,6 @@ from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.storage import Storage
 
 CACHED_BYTES = 64 * 2**20
-# Arrow takes longer to make an empty table of so many columns than to cut one out of another.
-_NO_ENTRIES = ENTRY_SCHEMA.empty_table()
 
 
 class ManifestEntries:
@@ -47,9 +45,10 @@ class ManifestEntries:
             path = listed.manifest.manifest_path
             data = storage.read_bytes(path)
             return decode_manifest(data, where=path, spec_id=listed.manifest.partition_spec_id, left_out=left_out)
-        rows = _NO_ENTRIES
         if listed.row_count:
             rows = self._content(listed.position).slice(listed.row_offset, listed.row_count)
+        else:
+            rows = ENTRY_SCHEMA.empty_table()
         if rows.num_rows != listed.row_count:
             raise CorruptLogError(f"position {listed.position}: its content files end too early")
         if not listed.sources:
