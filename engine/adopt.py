@@ -65,7 +65,7 @@ class Adopter:
         suspects = tuple(self._suspects())
         problems: tuple[Problem, ...] = ()
         if suspects or self.rows.differences() or self.rows.namespaces():
-            problems = self._read_only() if self.store.read_only else self._adopt(suspects)
+            problems = self._adopt(suspects) if self.store.is_writable else self._read_only()
         self._seen.version = version
         self._warn(problems)
         return problems
@@ -107,7 +107,7 @@ class Adopter:
         if not self._differs(stream):
             return
         suspects = () if is_view_stream(stream) else (stream,)
-        problems = self._read_only() if self.store.read_only else self._adopt(suspects)
+        problems = self._adopt(suspects) if self.store.is_writable else self._read_only()
         for problem in problems:
             if problem.stream == stream:
                 raise ForeignCommitError(problem.text)

@@ -12,7 +12,8 @@ from typing import Any
 from attrs import evolve
 
 from icecore.engine.errors import CorruptLogError, ValidationError
-from icecore.engine.formats.metadata_json import table_metadata_from_dict, table_metadata_from_json
+from icecore.engine.formats.metadata_json import WHERE, decompress, table_metadata_from_dict
+from icecore.engine.spec.json_reader import loads
 from icecore.engine.spec.metadata import TableMetadata
 
 
@@ -37,15 +38,22 @@ def original_bytes(payload: Mapping[str, Any]) -> bytes:
     return data
 
 
+def adopted_dict(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON object of the metadata file that an event adopted. Raises CorruptLogError where it can't be read."""
+    try:
+        found: dict[str, Any] = loads(decompress(original_bytes(payload)), WHERE)
+    except ValidationError as e:
+        raise CorruptLogError(f"the log's copy of {payload['metadata-location']} can't be read: {e}") from e
+    return found
+
+
 def adopted_metadata(payload: Mapping[str, Any], table_uuid: str | None) -> TableMetadata:
     """The metadata that a `table.adopted` event brings; `table_uuid` is the table's, which v1 files may lack (G1).
 
     Early events have it beside the file. Raises CorruptLogError where it can't be read.
     """
-    if "metadata" in payload:
-        return table_metadata_from_dict(payload["metadata"])
     try:
-        metadata = table_metadata_from_json(original_bytes(payload))
+        metadata = table_metadata_from_dict(payload["metadata"] if "metadata" in payload else adopted_dict(payload))
     except ValidationError as e:
         raise CorruptLogError(f"the log's copy of {payload['metadata-location']} can't be read: {e}") from e
     return metadata if metadata.table_uuid is not None else evolve(metadata, table_uuid=table_uuid)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import copy
 import os
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-from attrs import evolve
 
+from icecore.engine.assembly import CACHE_FOLDER, assemble, scratch_folder
 from icecore.engine.deletion import finish_due
 from icecore.engine.errors import ReadOnlyError, StorageError, ValidationError
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple
-from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import FORGETTING, MODELS, EventStore
 from icecore.engine.log_tools import CatalogLogTools
 from icecore.engine.moments import Moment, milliseconds_of
@@ -23,13 +23,11 @@ from icecore.engine.namespace_catalog import CatalogNamespaces
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
 from icecore.engine.scratch import sweep
-from icecore.engine.storage import Storage
 from icecore.engine.table_catalog import CatalogTables
 from icecore.engine.view_catalog import CatalogViews
 from icecore.engine.view_repository import ViewRepository
+from icecore.engine.warehouse_folder import ROOT, MovedWarehouseWarning, WarehouseFolder, local_folder, note_root
 from icecore.engine.warehouse_mapping import storage_of
-from icecore.projections.manifest_entries import ManifestEntries
-from icecore.projections.materialize import Materializer
 from icecore.projections.planner import Planner
 
 if TYPE_CHECKING:
@@ -40,8 +38,7 @@ if TYPE_CHECKING:
     from icecore.projections.verify_tables import Progress
 
 LOG_FILE = "icecore.db"
-CACHE_FOLDER = ".icecore"
-SCRATCH_FOLDER = "unfinished"
+CLONE_NOTE = f"{CACHE_FOLDER}/cloning.json"
 DEFAULT_CATALOG_NAME = "icecore"
 
 
@@ -53,12 +50,13 @@ def open_catalog(
     actor: str | None = None,
     name: str = DEFAULT_CATALOG_NAME,
 ) -> Catalog:
-    """Opens a warehouse folder, making it where there is none.
+    """Opens a warehouse folder of a local disk, making it where there is none.
 
     `actor` is who commits where a call names no author. `name` is what a new warehouse is called in `iceberg_tables`,
     which PyIceberg's `sql` catalog must be opened under. The environment variable ICECORE_CACHE_MEMORY is how much of
-    the entries of manifests plans may hold in memory, `1GB` unless set. Raises StorageError, ReadOnlyError,
-    CorruptLogError, WarehouseLockedError.
+    the entries of manifests plans may hold in memory, `1GB` unless set. A warehouse that was copied or moved from
+    another folder is read by translation, with a MovedWarehouseWarning; each change of it is a MovedWarehouseError.
+    Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError.
     """
     return Catalog(path, create=create, read_only=read_only, actor=actor, name=name)
 
@@ -75,28 +73,30 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         actor: str | None = None,
         name: str = DEFAULT_CATALOG_NAME,
     ) -> None:
-        self.path = Path(path).absolute()
+        self.path = local_folder(path)
         self.read_only = read_only
         self.actor = actor
         if create and not read_only:
             _make_folder(self.path)
+        if (self.path / CLONE_NOTE).exists() and not (self.path / LOG_FILE).exists():
+            raise StorageError(f"a clone to {self.path} was not finished: run `icecore clone` again, or remove it")
         self._store = EventStore(self.path / LOG_FILE, create=create, read_only=read_only)
-        if not read_only and self._store.warehouse_value("catalog-name") is None:
+        self._folder = WarehouseFolder.of(self._store)
+        if not self._folder.is_home:
+            self._store.refusal = self._folder.refusal()
+            warnings.warn(self._store.refusal, MovedWarehouseWarning, stacklevel=3)
+        if self._store.is_writable and self._store.warehouse_value(ROOT) is None:
             with self._store.write():
                 self._store.execute(MODELS, "set_warehouse", key="catalog-name", value=name)
                 self._store.execute(MODELS, "set_warehouse", key="warehouse-uuid", value=str(uuid.uuid4()))
-        self._models = ReadModels(self._store)
-        entries = ManifestEntries(self._store, self._models)
-        scratch = os.fspath(self.path / CACHE_FOLDER / SCRATCH_FOLDER)
-        materializer = Materializer(self._store, self._models, entries, Storage(scratch=scratch))
-        storage = evolve(storage_of(self._store), scratch=scratch)
-        self._repository = Repository(self._store, self._models, entries, materializer, storage)
-        self._views = ViewRepository(self._repository)
+                note_root(self._store, self._folder.root)
+        self._repository, self._views = assemble(self._store, storage_of(self._store, self._folder))
+        self._models = self._repository.models
         cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"
         self._planner = Planner(self._repository, cache)
         self._repository.foreign.sync()
-        if not read_only:
-            sweep(scratch)
+        if self._store.is_writable:
+            sweep(scratch_folder(self._store))
             self._repository.files.heal()
             self._views.heal()
             finish_due(self._repository)
@@ -237,8 +237,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         CorruptLogError where the log can't be trusted, ForeignCommitError where another engine's commit can't be
         adopted, NoSuchTableError, and RebuildError where some tables can't be made again: these keep what they had.
         """
-        if self.read_only:
-            raise ReadOnlyError(f"the warehouse {self.path} was opened read-only")
+        self._store.check_writable()
         from icecore.projections.rebuild import rebuild, rebuild_one
 
         self._planner.clear()

@@ -182,5 +182,9 @@ class ReadOnlyError(IcecoreError):
     http_status = 403
 
 
+class MovedWarehouseError(ReadOnlyError):
+    """The warehouse was copied or moved from the folder that its log names, or moved away while it was open."""
+
+
 class MissingDependencyError(IcecoreError):
     """An optional package or program is needed; the message says what to install."""

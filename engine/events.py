@@ -17,6 +17,8 @@ Kinds and payloads (all JSON objects):
     table.restored                metadata: the log's state goes on over what another engine committed
     table.files-deleted           operation, count, bytes; the files are its content: see `log/deleted_files.py`
     table.purged                  the same of a dropped table, all of whose files go
+    table.relocated               after a move or clone: manifest-lists, lists and manifests that only files had or that
+                                  name files whose paths changed, see `relocated_manifests.py`
     view.created                  identifier, updates, requirements
     view.registered               identifier, metadata-location, metadata, metadata-sha256
     view.adopted                  a commit of another engine, as table.adopted has it, and metadata
@@ -26,6 +28,9 @@ Kinds and payloads (all JSON objects):
     view.undropped                identifier
     log.forgotten                 identifier, columns, redactions: what was taken out of earlier events, see
                                   `log/redactions.py`
+    view.relocated                (nothing: metadata of another engine is written anew with its new location)
+    warehouse.moved               from, to: folders; events before it are read with the one for the other
+    warehouse.cloned              from, to, warehouse-uuid, cloned-from (the uuid), shares-data
 
 `updates` are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned. `snapshots` says for
 each snapshot id which manifests its list has beyond those of its parent: see `manifest_changes.py`.
@@ -39,12 +44,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from icecore.engine.errors import CorruptLogError, ValidationError
+
+if TYPE_CHECKING:
+    from icecore.engine.relocation import Relocations
 
 SCHEMA_VERSION = 2
 # From this schema version on the hash of an event is over the hashes of its parts.
@@ -75,6 +83,12 @@ VIEW_UNDROPPED = "view.undropped"
 LOG_FORGOTTEN = "log.forgotten"
 
 ACTOR, MESSAGE, PAYLOAD, CONTENT = "actor", "message", "payload", "content"
+
+WAREHOUSE_MOVED = "warehouse.moved"
+WAREHOUSE_CLONED = "warehouse.cloned"
+TABLE_RELOCATED = "table.relocated"
+VIEW_RELOCATED = "view.relocated"
+RELOCATING = frozenset({WAREHOUSE_MOVED, WAREHOUSE_CLONED})
 
 CATALOG_STREAM = "catalog"
 
@@ -131,15 +145,21 @@ class Event:
     content_sha256: str | None
     prev_hash: str
     hash: str
+    relocations: Relocations | None = field(default=None, eq=False, repr=False)
+    """How its locations are read, where the warehouse got another folder since; no part of what is stored."""
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The payload in its present form. Raises CorruptLogError where it is not JSON."""
+        """The payload in its present form, with locations as they are now. Raises CorruptLogError: it is not JSON."""
         try:
             value = orjson.loads(self.payload_text)
         except orjson.JSONDecodeError as e:
             raise CorruptLogError(f"the event at position {self.position} has a payload that is not JSON: {e}") from e
-        return upcast(self.kind, self.schema_version, value)
+        value = upcast(self.kind, self.schema_version, value)
+        # What tells of folders tells of those that were.
+        if not self.relocations or self.kind in RELOCATING:
+            return value
+        return relocated_payload(self.kind, value, self.relocations)
 
     @property
     def texts(self) -> dict[str, str | None]:
@@ -273,3 +293,13 @@ def upcast(kind: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
         payload = payload if lift is None else lift(payload)
         version += 1
     return payload
+
+
+def relocated_payload(kind: str, payload: dict[str, Any], relocations: Relocations) -> dict[str, Any]:
+    """A payload with the locations of a warehouse's former folders as they are now; in adopted files too."""
+    from icecore.engine.adopted_file import adopted_dict
+
+    if kind == TABLE_ADOPTED and "metadata" not in payload:
+        payload = {**payload, "metadata": adopted_dict(payload)}
+    relocated: dict[str, Any] = relocations.value(payload)
+    return relocated

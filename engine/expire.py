@@ -147,6 +147,8 @@ def _files(repository: Repository, state: TableState, updates: Sequence[dict[str
         return []
     builder = MetadataBuilder(state.metadata)
     builder.apply(updates, state.metadata.last_updated_ms)
+    storage = repository.storage_of(state)
     with contextlib.suppress(IcecoreError):
-        return files_of_expired(repository, evolve(state, metadata=builder.build()), state.metadata)
+        files = files_of_expired(repository, evolve(state, metadata=builder.build()), state.metadata)
+        return [f for f in files if storage.may_delete(f.location)]
     return []

@@ -25,6 +25,7 @@ from icecore.engine.state import TableState, is_file_system
 from icecore.engine.storage import Storage
 from icecore.engine.table_states import TableStates
 from icecore.projections.materialize import Materializer
+from icecore.projections.pointers import take_to_be_there
 
 
 class MaterializationWarning(UserWarning):
@@ -141,6 +142,10 @@ class FileFollower:
             return
         state = self.states.state(stream)
         storage = self.storage_of(state)
+        if storage.is_shared(state.metadata.location):
+            with self.store.write():
+                take_to_be_there(self.store, self.materializer.models, state)
+            return
         try:
             after = self.materializer.catch_up(stream, self._base(stream, done), storage)
         except UnwritableCommitError as e:
@@ -157,6 +162,9 @@ class FileFollower:
         """
         state = self.states.state(stream)
         storage = self.storage_of(state)
+        if storage.is_shared(state.metadata.location):
+            take_to_be_there(self.store, self.materializer.models, state)
+            return None
         try:
             advance = self.materializer.write(stream, None, storage, damaged)
         except UnwritableCommitError as e:

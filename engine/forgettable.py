@@ -60,8 +60,10 @@ def forgettable_bounds(
     seen, gone, replacements, by_snapshot = set[str](), set[str](), [], Counter[int]()
     deleted_only = held.deleted.keys() - held.live.keys()
     for position, entries in _contents(repository, states[0].stream):
-        keys: list[str] = file_keys(entries).to_pylist()
-        paths: list[str] = entries["file_path"].to_pylist()
+        # Snapshots are asked for files where they lie now; what is redacted is what was stored.
+        now = repository.store.relocations.since(position).entries(entries)
+        keys: list[str] = file_keys(now).to_pylist()
+        paths: list[str] = now["file_path"].to_pylist()
         seen.update(paths)
         for key in deleted_only.intersection(keys):
             deleted_only.discard(key)

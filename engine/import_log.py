@@ -12,10 +12,10 @@ from icecore.engine.catalog import DEFAULT_CATALOG_NAME, LOG_FILE, Catalog
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events import is_view_stream
 from icecore.engine.file_follower import MaterializationWarning
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.transfer import ImportedLog, PathOrFile, import_records
 from icecore.engine.warehouse_mapping import put_mapping
+from icecore.projections.pointers import take_to_be_there
 
 
 def import_log(
@@ -88,21 +88,5 @@ def _take_to_be_there(catalog: Catalog, stream: str) -> None:
     """Points the read models at the files that the log's first owner wrote."""
     is_view = is_view_stream(stream)
     state = catalog._views.state(stream) if is_view else catalog._repository.state(stream)
-    if state.pending or state.metadata_location is None:
-        return
     with catalog._store.write():
-        location = state.metadata_location
-        catalog._store.execute(
-            MODELS, "put_materialized", stream=stream, version=state.stream_version, metadata_location=location
-        )
-        identifier = catalog._models.identifier_of(stream)
-        if identifier is not None:
-            catalog._store.execute(
-                MODELS,
-                "put_iceberg_table",
-                catalog=catalog.name,
-                namespace=dotted(identifier[:-1]),
-                name=identifier[-1],
-                metadata_location=location,
-                iceberg_type="VIEW" if is_view else "TABLE",
-            )
+        take_to_be_there(catalog._store, catalog._models, state)

@@ -13,7 +13,6 @@ from icecore.engine.candidates import Candidates, is_within
 from icecore.engine.data.locations import data_folder
 from icecore.engine.errors import CommitConflictError, IcecoreError
 from icecore.engine.events import Event
-from icecore.engine.log.content import decode_content
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.manifest_changes import changes_of
@@ -115,10 +114,9 @@ class Marking:
         return True
 
     def _content_paths(self, event: Event) -> list[str]:
-        data = self._repository.store.content(event.position)
-        if data is None:
+        entries = self._repository.store.entries(event.position)
+        if entries is None:
             return []
-        entries = decode_content(data, event.position)
         live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
         paths: list[str] = pc.unique(live["file_path"]).to_pylist()
         return paths

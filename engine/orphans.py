@@ -106,7 +106,7 @@ def remove_orphan_files(
     marking.mark_all()
     old = [f for f in map(found.__getitem__, candidates.rest(search.prefix_mismatch_mode)) if _is_old(f, search)]
     passed_over = tuple(f.location for f in old if not is_table_file(f.location))
-    planned = _deletion([f for f in old if is_table_file(f.location)])
+    planned = _deletion([f for f in old if is_table_file(f.location) and storage.may_delete(f.location)])
     event = None
     with repository.store.write() as transaction:
         marking.mark_new()

@@ -27,6 +27,7 @@ from icecore.engine.marking import METADATA_ENDINGS, Marking
 from icecore.engine.repository import Repository
 from icecore.engine.retention import check_gc
 from icecore.engine.state import TableState, fold
+from icecore.engine.storage import Storage
 from icecore.engine.table_files import files_of_table
 from icecore.engine.undrop import drop_to_purge
 
@@ -103,6 +104,7 @@ class _Plan:
 
     repository: Repository
     stream: str
+    storage: Storage
     candidates: Candidates
     marking: Marking
     files: tuple[DeletedFile, ...]
@@ -112,11 +114,12 @@ class _Plan:
     def of(cls, repository: Repository, state: TableState) -> _Plan:
         check_gc(state.metadata)
         found = files_of_table(repository, state)
-        candidates = Candidates((f.location for f in found.files), Places(repository.storage_of(state)))
+        storage = repository.storage_of(state)
+        candidates = Candidates((f.location for f in found.files), Places(storage))
         unknown = {f.location for f in found.files if f.location.endswith(METADATA_ENDINGS)} - found.named
         marking = Marking(repository, state.stream, candidates, sorted(unknown))
         marking.mark_all(own=False)
-        return cls(repository, state.stream, candidates, marking, found.files, found.left)
+        return cls(repository, state.stream, storage, candidates, marking, found.files, found.left)
 
     def carry_out(self, check: Before, provenance: Provenance) -> Purged:
         """Appends the event to the state that `check` gives, which may append events before it; then deletes."""
@@ -146,7 +149,8 @@ class _Plan:
         return Purged(position, tuple(f.location for f in files), deleted, size, self._kept(), self.left)
 
     def _going(self) -> list[DeletedFile]:
-        return [f for f in self.files if self.candidates.may_go(f.location)]
+        return [f for f in self.files if self.candidates.may_go(f.location) and self.storage.may_delete(f.location)]
 
     def _kept(self) -> tuple[str, ...]:
-        return tuple(f.location for f in self.files if not self.candidates.may_go(f.location))
+        going = {f.location for f in self._going()}
+        return tuple(f.location for f in self.files if f.location not in going)

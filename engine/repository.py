@@ -16,7 +16,6 @@ from icecore.engine.errors import (
     ForeignCommitError,
     MissingArchiveError,
     NoSuchTableError,
-    ReadOnlyError,
 )
 from icecore.engine.events import Event, Provenance
 from icecore.engine.file_follower import FileFollower
@@ -118,9 +117,8 @@ class Repository:
         return evolve(self.storage, mapping=state.location_mapping.then(self.storage.mapping))
 
     def check_writable(self) -> None:
-        """Raises ReadOnlyError where the warehouse was opened read-only."""
-        if self.store.read_only:
-            raise ReadOnlyError(f"the warehouse {self.store.path.parent} was opened read-only")
+        """Raises ReadOnlyError where the warehouse was opened read-only, or in another folder than its own."""
+        self.store.check_writable()
 
     # Inside of a write transaction that the caller holds, and that may hold other changes
 
@@ -353,6 +351,7 @@ class Repository:
 
     def _check_reachable(self, before: TableState | None, after: TableState) -> None:
         """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them."""
+        self.storage_of(after).check_writable(after.metadata.location)
         folders = [metadata_folder(s.metadata.location, s.metadata.properties) for s in (before, after) if s]
         if len(set(folders)) == len(folders):
             self.storage_of(after).list(folders[-1])
@@ -384,12 +383,9 @@ class Repository:
         """The content files that a commit added; none of a commit that was not made."""
 
         from icecore.engine.dry_run import paths_of
-        from icecore.engine.log.content import decode_content
 
-        data = None if event is None else self.store.content(event.position)
-        if event is None or data is None:
-            return frozenset()
-        return frozenset(paths_of(decode_content(data, event.position), ManifestEntryStatus.ADDED))
+        entries = None if event is None else self.store.entries(event.position)
+        return frozenset() if entries is None else frozenset(paths_of(entries, ManifestEntryStatus.ADDED))
 
     def _last_commit(self, stream: str) -> str:
         return self._describe(self.store.event_at(self.state(stream).position))
@@ -407,13 +403,12 @@ class Repository:
 
     def _describe(self, event: Event) -> str:
         from icecore.engine.conflict_text import describe
-        from icecore.engine.log.content import decode_content
 
-        data = None
+        entries = None
         if event.kind == ev.TABLE_COMMITTED:
             with contextlib.suppress(MissingArchiveError):
-                data = self.store.content(event.position)
-        return describe(event, None if data is None else decode_content(data, event.position))
+                entries = self.store.entries(event.position)
+        return describe(event, entries)
 
     def materialize_pending(self, stream: str, provenance: Provenance) -> None:
         """Writes out a table whose commits are materialized by hand; an event says that it was done.

@@ -17,7 +17,6 @@ from icecore.engine.decide import ProduceSnapshot
 from icecore.engine.errors import CorruptLogError, NoSuchSnapshotError, ValidationError
 from icecore.engine.events import Event
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
-from icecore.engine.log.content import decode_content
 from icecore.engine.manifest_changes import changes_of
 from icecore.engine.new_manifests import ManifestRemoval
 from icecore.engine.repository import Repository
@@ -53,8 +52,7 @@ def net_changes(repository: Repository, event: Event) -> list[BranchChange]:
     if missing := sorted(snapshots.keys() - changes.keys()):
         raise ValidationError(f"position {event.position}: the files of snapshots {missing} are not in the log")
     branches = {u["snapshot-id"]: u["ref-name"] for u in payload["updates"] if u["action"] == "set-snapshot-ref"}
-    data = repository.store.content(event.position)
-    content = None if data is None else decode_content(data, event.position)
+    content = repository.store.entries(event.position)
     parts: dict[str, list[pa.Table]] = {}
     operations: dict[str, str | None] = {}
     for snapshot_id, change in changes.items():

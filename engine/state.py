@@ -141,6 +141,8 @@ class TableFold:
                 return self._adopted(payload, state)
             case ev.TABLE_RESTORED:
                 return self._restored(event, payload, state)
+            case ev.TABLE_RELOCATED:
+                return self._relocated(event, payload, state)
             case ev.TABLE_RENAMED:
                 return evolve(state, identifier=tuple(payload["to"]))
             case ev.TABLE_DROPPED:
@@ -219,6 +221,18 @@ class TableFold:
         )
         self._builder = MetadataBuilder(metadata)
         return self._materialized(event, evolve(state, metadata=metadata))
+
+    def _relocated(self, event: Event, payload: Mapping[str, Any], state: TableState) -> TableState:
+        """The same snapshots with manifest lists of the new folder."""
+        self._log_previous(state)
+        lists = payload["manifest-lists"]
+        metadata = self._builder.build()
+        snapshots = tuple(
+            evolve(s, manifest_list=lists[str(s.snapshot_id)], manifests=None) if str(s.snapshot_id) in lists else s
+            for s in metadata.snapshots
+        )
+        self._builder = MetadataBuilder(evolve(metadata, snapshots=snapshots))
+        return self._materialized(event, state)
 
     def _log_previous(self, state: TableState) -> None:
         if state.metadata_location is None:

@@ -21,6 +21,7 @@ from icecore.engine.errors import (
     FileExistsInStorageError,
     IcecoreError,
     MissingFileError,
+    MovedWarehouseError,
     ReadOnlyError,
     StorageError,
     ValidationError,
@@ -76,6 +77,13 @@ def to_uri(path: str | os.PathLike[str]) -> str:
     return text if local is None else "file://" + os.path.abspath(local)
 
 
+def is_inside(location: str, folder: str) -> bool:
+    """Whether a location lies in a folder, however both are written."""
+    paths = [local_path(x) for x in (location, folder)]
+    one, other = (x if p is None else os.path.normpath(p) for x, p in zip((location, folder), paths, strict=True))
+    return f"{one}/".startswith(f"{other.rstrip('/')}/")
+
+
 @contextlib.contextmanager
 def translated(location: str, doing: str) -> Iterator[None]:
     """Turns what the operating system or a file system says into an IcecoreError that names the location."""
@@ -111,16 +119,47 @@ def path_fault(path: object) -> str | None:
 class Storage:
     """Reads and writes whole files and opens data files. Every error is an IcecoreError naming the location.
 
-    `scratch` is a local folder for files that are not whole yet; without one they lie beside their place.
+    `scratch` is a local folder for files that are not whole yet; without one they lie beside their place. `refusal`
+    says why nothing may be written or deleted; trying to is a MovedWarehouseError then.
     """
 
     mapping: LocationMapping = LocationMapping()
     durable: bool = True
     scratch: str | None = None
+    refusal: str | None = None
+    only_under: str | None = None
+    """The folder of a clone, outside of which it deletes nothing."""
+    shared: tuple[str, ...] = ()
+    """Locations that a clone only reads."""
     _filesystems: dict[str, Any] = field(factory=dict, repr=False)
 
     def resolve(self, location: str) -> str:
         return self.mapping.resolve(location)
+
+    def check_writable(self, location: str) -> None:
+        """Raises MovedWarehouseError where nothing may be written to a location, for what lies there is not ours."""
+        if self.refusal is not None:
+            raise MovedWarehouseError(self.refusal)
+        if self.is_shared(location):
+            raise MovedWarehouseError(
+                f"{location} belongs to the warehouse that this one was cloned from: here it is only read"
+            )
+
+    def is_shared(self, location: str) -> bool:
+        """Whether what lies at a location is another warehouse's, which this one only reads."""
+        return any(is_inside(location, folder) for folder in self.shared)
+
+    def may_delete(self, location: str) -> bool:
+        """Whether a file is ours to delete: a clone's are those in its own folder."""
+        return self.only_under is None or is_inside(location, self.only_under)
+
+    def check_deletable(self, location: str) -> None:
+        """Raises MovedWarehouseError for a file that is not ours."""
+        self.check_writable(location)
+        if not self.may_delete(location):
+            raise MovedWarehouseError(
+                f"{location} lies outside of {self.only_under}: a clone deletes its own files only"
+            )
 
     def local_path(self, location: str) -> str | None:
         """The local path behind a location after mapping, or None where it is remote."""
@@ -161,6 +200,7 @@ class Storage:
 
     def open_output(self, location: str) -> pa.NativeFile:
         """A stream that writes a new data file (names are unique); folders on the way are made."""
+        self.check_writable(location)
         target = self.resolve(location)
         with translated(location, "write"):
             path = local_path(target)
@@ -179,6 +219,7 @@ class Storage:
         self._write(location, data, replace=False)
 
     def _write(self, location: str, data: bytes, *, replace: bool) -> None:
+        self.check_writable(location)
         target = self.resolve(location)
         with translated(location, "write"):
             path = local_path(target)
@@ -242,6 +283,7 @@ class Storage:
 
     def delete(self, location: str) -> None:
         """Deletes a file; one that is gone already is no error."""
+        self.check_deletable(location)
         target = self.resolve(location)
         with translated(location, "delete"), contextlib.suppress(FileNotFoundError):
             path = local_path(target)

@@ -13,7 +13,6 @@ from icecore.engine.candidates import is_within
 from icecore.engine.errors import IcecoreError
 from icecore.engine.file_listing import FoundFile, Place, Places, list_files
 from icecore.engine.file_names import hidden_in, is_table_file
-from icecore.engine.log.content import decode_content
 from icecore.engine.log.deleted_files import DeletedFile, deleted_files
 from icecore.engine.log.store import MODELS
 from icecore.engine.marking import folders_of
@@ -106,10 +105,9 @@ def _named(repository: Repository, state: TableState) -> Iterator[str]:
 
 
 def _added(repository: Repository, event: ev.Event) -> list[str]:
-    data = repository.store.content(event.position)
-    if data is None:
+    entries = repository.store.entries(event.position)
+    if entries is None:
         return []
-    entries = decode_content(data, event.position)
     added = entries.filter(pc.equal(entries["status"], int(ManifestEntryStatus.ADDED)))
     paths: list[str] = pc.unique(added["file_path"]).to_pylist()
     return paths

@@ -24,7 +24,7 @@ from icecore.engine.view_builder import Update, ViewBuilder, check_view_requirem
 from icecore.engine.view_state import ViewState, evolve_view, view_metadata_folder
 from icecore.engine.view_states import VIEWS, ViewStates
 from icecore.projections.materialize_view import catch_up_view, write_view
-from icecore.projections.pointers import move_pointers
+from icecore.projections.pointers import move_pointers, take_to_be_there
 
 UpdatesAt = Callable[[int], Iterable[Update]]
 """Gives the updates of a commit for the time (ms) at which it is made."""
@@ -182,6 +182,7 @@ class ViewRepository:
     def _check_reachable(self, before: ViewState | None, after: ViewState) -> None:
         """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them."""
         folder = view_metadata_folder(after.metadata)
+        self.repository.storage.check_writable(folder)
         if before is None or view_metadata_folder(before.metadata) != folder:
             self.repository.storage.list(folder)
 
@@ -242,6 +243,10 @@ class ViewRepository:
         done = head["materialized_version"]
         if done >= head["stream_version"]:
             return
+        if self.repository.storage.is_shared(self.state(stream).metadata.location):
+            with store.write():
+                take_to_be_there(store, self.repository.models, self.state(stream))
+            return
         after = catch_up_view(store, self.repository.models, self.repository.storage, stream, self._base(stream, done))
         if after is not None:
             self._materialized[stream] = after
@@ -251,6 +256,9 @@ class ViewRepository:
 
         Raises StorageError.
         """
+        if self.repository.storage.is_shared(self.state(stream).metadata.location):
+            take_to_be_there(self.repository.store, self.repository.models, self.state(stream))
+            return
         state, written = write_view(self.repository.store, self.repository.storage, stream, None)
         if state is not None:
             move_pointers(self.repository.store, self.repository.models, state, written)

@@ -76,6 +76,8 @@ def _next(state: ViewState | None, event: Event) -> ViewState:
             return _adopted(at, event)
         case ev.VIEW_COMMITTED:
             return _committed(state, event, state.identifier)
+        case ev.VIEW_RELOCATED:
+            return _written(at, event, state.metadata, state.metadata_version + 1)
         case ev.VIEW_RENAMED:
             return evolve(at, identifier=tuple(payload["to"]))
         case ev.VIEW_DROPPED:
@@ -115,17 +117,14 @@ def _committed(state: ViewState | None, event: Event, identifier: Identifier) ->
     base = state.metadata if state else None
     metadata = ViewBuilder(base, event.recorded_at_ms).apply(event.payload["updates"]).build()
     version = state.metadata_version + 1 if state else 0
-    return ViewState(
-        event.stream,
-        event.stream_version,
-        event.position,
-        event.hash,
-        identifier,
-        metadata,
-        f"{view_metadata_folder(metadata)}/{view_metadata_file_name(version, event.event_id, metadata)}",
-        version,
-        state.dropped if state else False,
-    )
+    first = ViewState(event.stream, event.stream_version, event.position, event.hash, identifier, metadata, "", version)
+    return _written(evolve(first, dropped=state.dropped if state else False), event, metadata, version)
+
+
+def _written(state: ViewState, event: Event, metadata: ViewMetadata, version: int) -> ViewState:
+    """The state with a metadata file of its own for the event."""
+    location = f"{view_metadata_folder(metadata)}/{view_metadata_file_name(version, event.event_id, metadata)}"
+    return evolve(state, metadata=metadata, metadata_location=location, metadata_version=version)
 
 
 def view_metadata_folder(metadata: ViewMetadata) -> str:

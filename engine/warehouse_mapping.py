@@ -9,19 +9,25 @@ import orjson
 from icecore.engine.errors import CorruptLogError, ValidationError
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.storage import LocationMapping, Storage, to_uri
+from icecore.engine.warehouse_folder import SHARED, WarehouseFolder
 
 KEY = "location-mapping"
 
 
-def storage_of(store: EventStore) -> Storage:
+def storage_of(store: EventStore, folder: WarehouseFolder) -> Storage:
     """The storage of a warehouse. Raises CorruptLogError where its mapping can't be read."""
     text = store.warehouse_value(KEY)
-    if text is None:
-        return Storage()
     try:
-        return Storage(LocationMapping.of(orjson.loads(text)))
+        mapping = LocationMapping.of(None if text is None else orjson.loads(text))
     except (ValueError, TypeError, AttributeError) as e:
         raise CorruptLogError(f"{store.path}: its location mapping can't be read: {e}") from e
+    shared = store.warehouse_value(SHARED)
+    return Storage(
+        mapping.then(folder.mapping()),
+        refusal=store.refusal,
+        only_under=None if shared is None else folder.root,
+        shared=() if shared is None else tuple(orjson.loads(shared)),
+    )
 
 
 def put_mapping(store: EventStore, location_mapping: Mapping[str, str]) -> None:

@@ -9,7 +9,6 @@ from attrs import define, frozen
 
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.events import TABLE_REGISTERED, Event
-from icecore.engine.log.content import decode_content
 from icecore.engine.log.store import EventStore
 from icecore.engine.manifest_changes import changes_of
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
@@ -97,8 +96,8 @@ def _rows(store: EventStore, event: Event) -> Iterator[tuple[int, str | None, li
     for update in payload["updates"]:
         if update["action"] == "set-snapshot-ref":
             branches.setdefault(update["snapshot-id"], update["ref-name"])
-    data = store.content(event.position)
-    content = None if data is None else decode_content(data, event.position).select(_COLUMNS)
+    found = store.entries(event.position)
+    content = None if found is None else found.select(_COLUMNS)
     for snapshot_id, change in changes.items():
         rows: list[dict[str, Any]] = []
         for listed in change.added:

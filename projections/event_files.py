@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+import orjson
 from attrs import define, field, frozen
 
 from icecore.engine.errors import (
@@ -16,13 +17,16 @@ from icecore.engine.errors import (
     ForeignCommitError,
     MissingFileError,
     UnwritableCommitError,
+    ValidationError,
 )
-from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
+from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, TABLE_RELOCATED, Event
 from icecore.engine.formats.manifest_list_avro import write_manifest_list
-from icecore.engine.formats.metadata_json import compress, table_metadata_to_json
+from icecore.engine.formats.metadata_json import compress, decompress, table_metadata_to_json
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.manifest_changes import ListedManifest, changes_of
+from icecore.engine.relocated_manifests import RelocatedManifests
+from icecore.engine.relocation import Relocations
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import METADATA_COMPRESSION, TableState, is_file_system
 from icecore.engine.storage import Storage
@@ -37,17 +41,24 @@ FOREIGN_METADATA = "foreign-metadata"
 
 @frozen
 class Expiring:
-    """Snapshots that later events of a batch remove, and the manifests that the others of the batch list."""
+    """Snapshots that later events of a batch remove, and the manifests that the others of the batch list.
+
+    `relocated` has the snapshots that events of the batch give new lists, with the position of the last such event.
+    """
 
     snapshot_ids: frozenset[int] = frozenset()
     needed: frozenset[str] = frozenset()
+    relocated: Mapping[int, int] = field(factory=dict)
 
     @classmethod
     def of(cls, events: Sequence[Event], models: ReadModels) -> Expiring:
         """Those of the events of one stream, in order."""
-        if not any(REMOVE_SNAPSHOTS in e.payload_text for e in events):
+        relocated = {
+            int(i): e.position for e in events if e.kind == TABLE_RELOCATED for i in e.payload["manifest-lists"]
+        }
+        if not relocated and not any(REMOVE_SNAPSHOTS in e.payload_text for e in events):
             return cls()
-        added, gone = set[int](), set[int]()
+        added, gone = set(relocated), set[int]()
         for event in events:
             for update in event.payload.get("updates", ()):
                 if update["action"] == "add-snapshot":
@@ -55,11 +66,17 @@ class Expiring:
                 elif update["action"] == REMOVE_SNAPSHOTS:
                     gone |= set(update["snapshot-ids"])
         lists = (models.list_manifests(events[0].stream, i) or () for i in added - gone)
-        return cls(frozenset(gone), frozenset(m.manifest.manifest_path for listed in lists for m in listed))
+        needed = frozenset(m.manifest.manifest_path for listed in lists for m in listed)
+        return cls(frozenset(gone), needed, relocated)
 
     def needs(self, snapshot_id: int, listed: ListedManifest) -> bool:
         """Whether a manifest that a snapshot adds is to be written."""
-        return snapshot_id not in self.snapshot_ids or listed.manifest.manifest_path in self.needed
+        is_final = snapshot_id not in self.snapshot_ids and snapshot_id not in self.relocated
+        return is_final or listed.manifest.manifest_path in self.needed
+
+    def needs_list(self, snapshot_id: int, position: int) -> bool:
+        """Whether the list that an event gives a snapshot is to be written: the last one that it gets."""
+        return snapshot_id not in self.snapshot_ids and self.relocated.get(snapshot_id, position) <= position
 
 
 @define
@@ -88,7 +105,10 @@ class EventFiles:
         What only snapshots need that later events remove is left out, and so are metadata files that later events take
         out of the metadata log: those files may be deleted already (R2).
         """
-        files = self._write_snapshots(event, state.metadata, storage, expiring or Expiring())
+        expiring = expiring or Expiring()
+        files = self._write_snapshots(event, state.metadata, storage, expiring)
+        if event.kind == TABLE_RELOCATED:
+            files += self._write_relocated(event, state.metadata, storage, expiring)
         is_new = state.metadata_location != (before.metadata_location if before else None)
         left_out = forgotten is not None and state.metadata_location in forgotten.own
         if event.kind == TABLE_ADOPTED:
@@ -110,9 +130,21 @@ class EventFiles:
                         # One that only says what is gone is left out of the list.
                         if listed.manifest.has_live_files:
                             raise
-            if snapshot_id not in expiring.snapshot_ids:
+            if expiring.needs_list(snapshot_id, event.position):
                 files.append(self._write_list(event, snapshot_id, metadata, storage))
         return files
+
+    def _write_relocated(
+        self, event: Event, metadata: TableMetadata, storage: Storage, expiring: Expiring
+    ) -> list[WrittenFile]:
+        """The manifests and lists that a table got anew, but for what only snapshots need that go."""
+        relocated = RelocatedManifests.from_dict(event.payload, event.position)
+        written = [m for m in relocated.manifests if m.manifest.manifest_path in expiring.needed]
+        lists = [i for i in relocated.lists if expiring.needs_list(i, event.position)]
+        return [
+            *(self._write_manifest(event, m, metadata, storage) for m in written),
+            *(self._write_list(event, i, metadata, storage) for i in lists),
+        ]
 
     def _write_manifest(
         self, event: Event, listed: ListedManifest, metadata: TableMetadata, storage: Storage
@@ -186,7 +218,7 @@ class EventFiles:
         self, event: Event, location: str, kind: str, data: bytes, storage: Storage, *, exclusive: bool = False
     ) -> WrittenFile:
         if exclusive:
-            create_same(storage, location, data)
+            create_same(storage, location, data, self._store.relocations.since(event.position))
         else:
             storage.write_atomic(location, data)
         self._lengths[location] = len(data)
@@ -213,8 +245,8 @@ def sync_marker(event: Event, location: str) -> bytes:
     return hashlib.sha256(f"{event.event_id}/{name}".encode()).digest()[:16]
 
 
-def create_same(storage: Storage, location: str, data: bytes) -> None:
-    """Creates a file that must be new, or was made before with the very same bytes.
+def create_same(storage: Storage, location: str, data: bytes, relocations: Relocations) -> None:
+    """Creates a metadata file that must be new, or was made before: with the very same bytes, or in a former folder.
 
     Raises ForeignCommitError where another writer made it.
     """
@@ -224,7 +256,21 @@ def create_same(storage: Storage, location: str, data: bytes) -> None:
         found = b""
         with contextlib.suppress(MissingFileError):
             found = storage.read_bytes(location)
-        if found != data:
+        if _is_of_former_folder(found, data, relocations):
+            storage.write_atomic(location, data)
+        elif found != data:
             raise ForeignCommitError(
                 f"{location} was made by another writer: the table is a file system table, and that version is taken"
             ) from None
+
+
+def _is_of_former_folder(found: bytes, data: bytes, relocations: Relocations) -> bool:
+    """Whether a metadata file differs from what is to be written by the locations of a former folder only."""
+    if not relocations or found == data:
+        return False
+    try:
+        was, now = (orjson.loads(decompress(part)) for part in (found, data))
+    except (ValueError, ValidationError):
+        return False
+    starts = range(len(relocations.steps))
+    return any(Relocations(relocations.steps[start:]).value(was) == now for start in starts)

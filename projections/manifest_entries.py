@@ -135,12 +135,10 @@ class ManifestEntries:
         return self._load_content(position)
 
     def _load_content(self, position: int) -> pa.Table:
-        from icecore.engine.log.content import decode_content
-
-        data = self._store.content(position)
-        if data is None:
+        entries = self._store.entries(position)
+        if entries is None:
             raise CorruptLogError(f"position {position}: its content files are missing")
-        return decode_content(data, position)
+        return entries
 
 
 def file_keys(entries: pa.Table) -> pa.ChunkedArray:

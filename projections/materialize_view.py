@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from icecore.engine.adopted_file import original_bytes
-from icecore.engine.events import VIEW_ADOPTED, VIEW_COMMITTED, VIEW_CREATED, Event
+from icecore.engine.events import VIEW_ADOPTED, VIEW_COMMITTED, VIEW_CREATED, VIEW_RELOCATED, Event
 from icecore.engine.formats.metadata_json import compress
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
@@ -39,7 +39,7 @@ def write_view(
     adopted: Event | None = None
     for event in store.stream_events(stream, base.stream_version if base else 0):
         state = evolve_view(state, event)
-        if event.kind in (VIEW_CREATED, VIEW_COMMITTED):
+        if event.kind in (VIEW_CREATED, VIEW_COMMITTED, VIEW_RELOCATED):
             written.append(_write_metadata(event, state, storage))
         elif event.kind == VIEW_ADOPTED:
             adopted = event

@@ -74,3 +74,10 @@ def _share(
             f"{metadata_location} of the log does not follow it, and the pointer stays"
         )
     store.execute(MODELS, "put_iceberg_table", **key, metadata_location=metadata_location, iceberg_type=iceberg_type)
+
+
+def take_to_be_there(store: EventStore, models: ReadModels, state: TableState | ViewState) -> None:
+    """Points at the files that somebody else wrote of a state, in the SQLite transaction that is open."""
+    if state.pending or state.metadata_location is None:
+        return
+    move_pointers(store, models, state, ())

@@ -9,14 +9,12 @@ from collections.abc import Collection
 from attrs import define, field
 
 from icecore.engine.errors import CorruptLogError, ForeignCommitError, IcecoreError, RebuildError, StorageError
-from icecore.engine.events import CATALOG_STREAM, is_view_stream
+from icecore.engine.events import is_view_stream
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.read_models import dotted
-from icecore.engine.log.sqlite_file import run_script
-from icecore.engine.log.store import MODELS, SCHEMA, EventStore
+from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.repository import Repository
-from icecore.engine.sql_files import query
 from icecore.engine.state import TableState
 from icecore.engine.view_repository import ViewRepository
 
@@ -40,7 +38,7 @@ def rebuild(store: EventStore, repository: Repository, views: ViewRepository) ->
             _check_nothing_new(repository, {p.identifier for p in damaged})
             for stream in rebuilding.replay():
                 rebuilding.write(stream)
-            run_script(store.connection(), query(SCHEMA, "forget_read_models_aside"))
+            repository.models.end_replay()
     finally:
         repository.forget()
         views.forget()
@@ -85,20 +83,9 @@ class _Rebuilding:
     def replay(self) -> list[str]:
         """Makes the read models from the events; returns the streams of tables and views, in the order of the log."""
         self._damaged = _damaged(self.repository)
-        streams = []
-        connection = self.store.connection()
-        connection.execute("REINDEX")
-        for name in ("read_models", "set_read_models_aside", "read_models"):
-            run_script(connection, query(SCHEMA, name))
-        for name in ("clear_iceberg_tables", "clear_iceberg_namespaces"):
-            self.store.execute(MODELS, name, catalog=self.repository.models.catalog_name)
         self.repository.forget()
         self.views.forget()
-        for event in self.store.events():
-            self.repository.models.apply(event)
-            if event.stream != CATALOG_STREAM and event.stream_version == 1:
-                streams.append(event.stream)
-        return streams
+        return self.repository.models.replay()
 
     def write(self, stream: str) -> None:
         """Writes the files of a stream again; where that can't be, all that was published of it stays."""

@@ -11,13 +11,13 @@ import hashlib
 from pathlib import Path
 
 import orjson
-from attrs import astuple, define, frozen
+from attrs import astuple, define, evolve, frozen
 
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events import Event
 from icecore.engine.foreign_metadata import version_names
 from icecore.engine.log.store import EventStore
-from icecore.engine.storage import Storage
+from icecore.engine.storage import LocationMapping, Storage
 
 
 @frozen
@@ -45,6 +45,18 @@ class Claim:
             return cls(*orjson.loads(body))
         except (ValueError, LookupError, TypeError, AttributeError):
             return None
+
+
+def relocate_claims(folder: Path, mapping: LocationMapping) -> None:
+    """Lets claims that came along with a copied or moved warehouse be of the files in its new folder."""
+    storage = Storage()
+    for name in storage.list(str(folder)):
+        if name.endswith(".json"):
+            path = str(folder / name)
+            claim = Claim.from_bytes(storage.read_bytes(path))
+            if claim is not None:
+                moved = evolve(claim, target=mapping.resolve(claim.target))
+                storage.write_atomic(path, moved.to_bytes())
 
 
 @define

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -99,3 +100,9 @@ def adopted_copy(catalog: icecore.Catalog, table: icecore.Table, properties: dic
     there.parent.mkdir()
     there.write_text(json.dumps(metadata | copied))
     return catalog.register_table("ns.adopted", str(there))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """All files of a folder with their bytes, but for what SQLite keeps beside the log."""
+    found = (p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("icecore.db"))
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}

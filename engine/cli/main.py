@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from icecore.engine.cli import changing, dropping, log_commands, reading, table_commands, warehouse_commands
+from icecore.engine.cli import (
+    changing,
+    dropping,
+    folder_commands,
+    log_commands,
+    reading,
+    table_commands,
+    warehouse_commands,
+)
 from icecore.engine.cli.output import printable
 from icecore.engine.cli.settings import program_options
 from icecore.engine.errors import IcecoreError
@@ -67,6 +75,8 @@ for _command in (
     log_commands.archive,
     log_commands.forget,
     log_commands.import_,
+    folder_commands.move,
+    folder_commands.clone,
     warehouse_commands.demo,
 ):
     cli.add_command(_command)

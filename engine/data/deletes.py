@@ -6,7 +6,7 @@ Spec: Row-level Deletes (D2 to D5). Which delete files apply to a data file is t
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -168,6 +168,17 @@ def _blob(storage: Storage, d: ContentFile) -> bytes:
 
 def read_position_deletes(storage: Storage, d: ContentFile) -> dict[str, Positions]:
     """The deleted positions by data file, as `same_file` has its path. Raises MissingFileError, CorruptFileError."""
+    found: dict[str, list[Positions]] = {}
+    for paths, positions in position_delete_rows(storage, d):
+        _split_by_path(storage, paths, np.asarray(positions), found)
+    return {location: np.unique(np.concatenate(parts)) for location, parts in found.items()}
+
+
+def position_delete_rows(storage: Storage, d: ContentFile) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """The paths and positions that a position delete file holds, in its order, batch by batch.
+
+    Raises MissingFileError, CorruptFileError.
+    """
     source = open_source(storage, d.file_path, d.file_format)
     path = _delete_column(source, d, DELETE_PATH_ID, "file_path")
     pos = _delete_column(source, d, DELETE_POS_ID, "pos")
@@ -175,15 +186,13 @@ def read_position_deletes(storage: Storage, d: ContentFile) -> dict[str, Positio
         Leaf(path.name, path.first_leaf, StringType(), f"{d.file_path}: column 'file_path'"),
         Leaf(pos.name, pos.first_leaf, LongType(), f"{d.file_path}: column 'pos'"),
     )
-    found: dict[str, list[Positions]] = {}
     for batch in source.batches(frozenset(n.leaf for n in nodes), 0, TO_THE_END, BATCH_ROWS):
         paths, positions = (make(n, batch.columns, batch.first_position, batch.length) for n in nodes)
         if paths.null_count or positions.null_count:
             # Neither may be null, but Impala leaves such rows aside, and they name no row anyway.
             named = pc.and_(paths.is_valid(), positions.is_valid())
             paths, positions = paths.filter(named), positions.filter(named)
-        _split_by_path(storage, paths, np.asarray(positions), found)
-    return {location: np.unique(np.concatenate(parts)) for location, parts in found.items()}
+        yield paths, positions
 
 
 def _split_by_path(storage: Storage, paths: pa.Array, positions: Positions, found: dict[str, list[Positions]]) -> None:

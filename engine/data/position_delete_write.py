@@ -49,6 +49,7 @@ POSITION_DELETE_SCHEMA = Schema(
         NestedField(DELETE_POS_ID, "pos", LongType(), required=True, doc="Position of a deleted row in it"),
     )
 )
+POSITION_DELETE_ARROW = schema_to_arrow(POSITION_DELETE_SCHEMA)
 _ROWS_AT_ONCE = 256 * 1024
 
 
@@ -98,7 +99,7 @@ def write_position_deletes(
                 for rows in _rows(path, bitmaps[path]):
                     writer.add(rows)
             files.finish(writer)
-    return [_with_reference(f) for f in files.finished]
+    return [with_reference(f) for f in files.finished]
 
 
 def write_equality_deletes(
@@ -201,14 +202,14 @@ def _path(spec: PartitionSpec, partition: Sequence[Any], schema: Schema) -> str:
 
 
 def _rows(path: str, bitmap: pyroaring.BitMap64) -> Iterator[pa.Table]:
-    arrow = schema_to_arrow(POSITION_DELETE_SCHEMA)
     positions = np.asarray(bitmap.to_array(), dtype=np.int64)
     for start in range(0, len(positions), _ROWS_AT_ONCE):
         part = positions[start : start + _ROWS_AT_ONCE]
-        yield pa.table([pa.repeat(pa.scalar(path), len(part)), pa.array(part)], schema=arrow)
+        yield pa.table([pa.repeat(pa.scalar(path), len(part)), pa.array(part)], schema=POSITION_DELETE_ARROW)
 
 
-def _with_reference(file: ContentFile) -> ContentFile:
+def with_reference(file: ContentFile) -> ContentFile:
+    """The entry of a position delete file, which says of which data file it is where that is one (D3)."""
     lower, upper = (b[DELETE_PATH_ID] for b in (file.lower_bounds or {}, file.upper_bounds or {}))
     return evolve(file, referenced_data_file=lower.decode()) if lower == upper else file
 

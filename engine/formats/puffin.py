@@ -138,6 +138,12 @@ def write_puffin(
     return PuffinFile(b"".join((*parts, footer)), PuffinFooter(tuple(stored), all_properties, len(footer), size))
 
 
+def with_blobs(data: bytes, footer: PuffinFooter, blobs: Sequence[StoredBlob]) -> bytes:
+    """A Puffin file with the same bytes of blobs and a footer that describes them as given."""
+    compressed = bool(_TAIL.unpack_from(data, len(data) - _TAIL.size)[1] & _FOOTER_COMPRESSED)
+    return data[: -footer.footer_size_in_bytes] + _encode_footer(blobs, footer.properties, compressed)
+
+
 def read_footer(storage: Storage, location: str) -> PuffinFooter:
     """The footer of a Puffin file, of which only the end is read.
 

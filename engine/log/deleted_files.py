@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.events import Event
@@ -60,11 +60,13 @@ def encode_files(files: Iterable[DeletedFile]) -> bytes:
 
 
 def deleted_files(store: EventReader, event: Event) -> list[DeletedFile]:
-    """The files that an event says are deleted. Raises CorruptLogError, MissingArchiveError."""
+    """The files that an event says are deleted, where they lie now. Raises CorruptLogError, MissingArchiveError."""
     data = store.content(event.position)
     if data is None:
         raise CorruptLogError(f"position {event.position}: its list of files is missing")
-    return decode_files(data, event.position)
+    relocations = store.relocations.since(event.position)
+    found = decode_files(data, event.position)
+    return [evolve(f, location=relocations.location(f.location)) for f in found] if relocations else found
 
 
 def decode_files(data: bytes, position: int) -> list[DeletedFile]:

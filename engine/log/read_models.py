@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import array
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,8 +25,12 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
 )
 from icecore.engine.events import Event
-from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.log.sqlite_file import run_script
+from icecore.engine.log.store import MODELS, SCHEMA, EventStore
 from icecore.engine.manifest_changes import ListedManifest, changes_of
+from icecore.engine.relocated_manifests import RelocatedManifests, listing
+from icecore.engine.relocation import Relocation
+from icecore.engine.sql_files import query
 
 SEPARATOR = "."
 MINIMAL_PROPERTIES = {"exists": "true"}
@@ -67,12 +71,62 @@ class ReadModels:
             case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
                 self._put_name(event, tuple(payload["identifier"]))
                 self._share_again(event, tuple(payload["identifier"]))
+            case ev.WAREHOUSE_MOVED | ev.WAREHOUSE_CLONED:
+                self._store.relocate(relocation_of(event))
         if event.stream != ev.CATALOG_STREAM:
             self._advance(event, payload)
         if event.kind == ev.TABLE_PURGED:
             # It is at its location no more, and no file of it is to be there.
             self._run("forget_location", stream=event.stream)
             self._run("forget_files", stream=event.stream)
+        if event.kind == ev.TABLE_RELOCATED:
+            self._replace_manifests(event, RelocatedManifests.from_dict(payload, event.position))
+
+    def _replace_manifests(self, event: Event, relocated: RelocatedManifests) -> None:
+        """The lists of snapshots with the manifests that were written anew."""
+        new = [self._put_manifest(event, m) for m in relocated.manifests]
+        places, placed = relocated.places, set[int]()
+        for snapshot_id in relocated.lists:
+            if snapshot_id in relocated.whole:
+                ids = [new[i] for i in relocated.whole[snapshot_id]]
+            else:
+                rows = self._manifest_rows(event.stream, snapshot_id) or []
+                ids = [new[places[listing(m)]] if listing(m) in places else i for i, m in rows]
+            placed.update(ids)
+            self._put_list(event, snapshot_id, ids)
+        if not placed.issuperset(new):
+            raise CorruptLogError(f"position {event.position}: manifests that it writes anew are in no list")
+
+    def _put_list(self, event: Event, snapshot_id: int, ids: Sequence[int]) -> None:
+        packed = array.array("q", ids).tobytes()
+        self._run("put_snapshot_manifests", stream=event.stream, snapshot_id=_signed(snapshot_id), manifest_ids=packed)
+
+    def replay(self) -> list[str]:
+        """Makes the read models again of all events; inside of a write transaction, with `end_replay` after it.
+
+        What was published of each stream is set aside until then; what `iceberg_tables` holds of other catalogs stays.
+        Returns the streams of tables and views, in the order of the log.
+        """
+        connection = self._store.connection()
+        connection.execute("REINDEX")
+        for name in ("read_models", "set_read_models_aside", "read_models"):
+            run_script(connection, query(SCHEMA, name))
+        for name in ("clear_iceberg_tables", "clear_iceberg_namespaces"):
+            self._run(name, catalog=self.catalog_name)
+        for event in self._store.naming_events():
+            if event.kind in ev.RELOCATING:
+                # Events before it are read with what it says.
+                self._store.relocate(relocation_of(event))
+        streams = []
+        for event in self._store.events():
+            self.apply(event)
+            if event.stream != ev.CATALOG_STREAM and event.stream_version == 1:
+                streams.append(event.stream)
+        return streams
+
+    def end_replay(self) -> None:
+        """Drops what was set aside."""
+        run_script(self._store.connection(), query(SCHEMA, "forget_read_models_aside"))
 
     def _advance(self, event: Event, payload: Mapping[str, Any]) -> None:
         self._run(
@@ -89,13 +143,7 @@ class ReadModels:
                 parent = self._parent_rows(event, payload, snapshot_id)
             added = [self._put_manifest(event, m) for m in changes.added]
             kept = [i for i, m in parent if m.manifest.manifest_path not in changes.removed]
-            ids = array.array("q", [*added, *kept])
-            self._run(
-                "put_snapshot_manifests",
-                stream=event.stream,
-                snapshot_id=_signed(snapshot_id),
-                manifest_ids=ids.tobytes(),
-            )
+            self._put_list(event, snapshot_id, [*added, *kept])
 
     def _parent_rows(
         self, event: Event, payload: Mapping[str, Any], snapshot_id: int
@@ -334,6 +382,12 @@ class ReadModels:
 
     def _run(self, query_name: str, /, **parameters: Any) -> None:
         self._store.execute(MODELS, query_name, **parameters)
+
+
+def relocation_of(event: Event) -> Relocation:
+    """The relocation that an event of a move or clone tells of."""
+    payload = event.payload
+    return Relocation(event.position, payload["from"], payload["to"], payload.get("shares-data", False))
 
 
 @lru_cache(maxsize=20_000)

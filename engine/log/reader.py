@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
 
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.events import (
@@ -25,6 +27,10 @@ from icecore.engine.events import (
 )
 from icecore.engine.log.archives import Archives
 from icecore.engine.log.sqlite_file import SqliteFile
+from icecore.engine.relocation import NO_RELOCATIONS, Relocations
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EVENTS = "log/events.sql"
 LAST_POSITION = 2**62
@@ -41,6 +47,16 @@ class EventReader(SqliteFile):
         super().__init__(path, create=create, read_only=read_only, lock_timeout_s=lock_timeout_s, durable=durable)
         self.archives = Archives(self)
 
+    @property
+    def relocations(self) -> Relocations:
+        """How locations are read that the log has from former folders of its warehouse."""
+        return NO_RELOCATIONS
+
+    def _event(self, row: sqlite3.Row) -> Event:
+        event = Event.from_row(row)
+        since = self.relocations.since(event.position)
+        return evolve(event, relocations=since) if since else event
+
     def head(self) -> tuple[int, str, int]:
         """Position, hash and time (ms) of the last event; (0, zeros, 0) of an empty log."""
         found = self.row(EVENTS, "head")
@@ -49,12 +65,12 @@ class EventReader(SqliteFile):
     def events(self, after: int = 0, up_to: int | None = None) -> Iterator[Event]:
         """The events after one position up to another, in order. Raises MissingArchiveError."""
         limit = LAST_POSITION if up_to is None else up_to
-        yield from map(Event.from_row, self._iterate("all", after=after, up_to=limit))
+        yield from map(self._event, self._iterate("all", after=after, up_to=limit))
 
     def stream_events(self, stream: str, after_version: int = 0, up_to: int | None = None) -> Iterator[Event]:
         """The events of one stream after a stream version, up to a position. Raises MissingArchiveError."""
         limit = LAST_POSITION if up_to is None else up_to
-        yield from map(Event.from_row, self._stream_rows(stream, after_version, limit))
+        yield from map(self._event, self._stream_rows(stream, after_version, limit))
 
     def _stream_rows(self, stream: str, after: int, up_to: int) -> Iterator[sqlite3.Row]:
         """What the log has first, since another process may archive meanwhile: what it has not is archived then."""
@@ -74,9 +90,9 @@ class EventReader(SqliteFile):
     def naming_events(self, up_to: int | None = None) -> Iterator[Event]:
         """The events that are no commits to a table or view: those that give names, take them and shape namespaces."""
         limit = LAST_POSITION if up_to is None else up_to
-        own = [Event.from_row(row) for row in self._read("naming", up_to=limit)]
+        own = [self._event(row) for row in self._read("naming", up_to=limit)]
         first = own[0].position if own else LAST_POSITION
-        kept = map(Event.from_row, self.archives.kept("kept_naming", up_to=limit))
+        kept = map(self._event, self.archives.kept("kept_naming", up_to=limit))
         yield from (event for event in kept if event.position < first)
         yield from own
 
@@ -94,7 +110,7 @@ class EventReader(SqliteFile):
         since = parameters["since_ms"]
         if archived and since is not None and since > archived[-1].last_recorded_at_ms:
             parameters["after"] = max(parameters["after"], archived[-1].last_position)
-        yield from map(Event.from_row, self._iterate("filtered", **parameters))
+        yield from map(self._event, self._iterate("filtered", **parameters))
 
     def _iterate(self, query_name: str, /, **parameters: Any) -> Iterator[sqlite3.Row]:
         """The rows of a query by position: what the log has first, since another process may archive meanwhile."""
@@ -117,7 +133,7 @@ class EventReader(SqliteFile):
 
     def event_by_id(self, event_id: str) -> Event | None:
         found = self.row(EVENTS, "by_id", event_id=event_id) or self.archives.find("by_id", event_id=event_id)
-        return None if found is None else Event.from_row(found)
+        return None if found is None else self._event(found)
 
     def event_at(self, position: int) -> Event:
         """The event of a position. Raises CorruptLogError where there is none, MissingArchiveError."""
@@ -128,17 +144,17 @@ class EventReader(SqliteFile):
         )
         if found is None:
             raise CorruptLogError(f"there is no event at position {position}")
-        return Event.from_row(found)
+        return self._event(found)
 
     def event_by_idempotency_key(self, key: str) -> Event | None:
         found = self.row(EVENTS, "by_idempotency_key", idempotency_key=key)
         found = found or self.archives.kept_row("kept_by_key", idempotency_key=key)
-        return None if found is None else Event.from_row(found)
+        return None if found is None else self._event(found)
 
     def transaction_events(self, transaction_id: str) -> list[Event]:
-        own = [Event.from_row(r) for r in self.rows(EVENTS, "of_transaction", transaction_id=transaction_id)]
+        own = [self._event(r) for r in self.rows(EVENTS, "of_transaction", transaction_id=transaction_id)]
         parameters = {"transaction_id": transaction_id}
-        archived = map(Event.from_row, self.archives.events("of_transaction", 0, LAST_POSITION, **parameters))
+        archived = map(self._event, self.archives.events("of_transaction", 0, LAST_POSITION, **parameters))
         known = {e.position for e in own}
         return [*(e for e in archived if e.position not in known), *own]
 
@@ -146,6 +162,16 @@ class EventReader(SqliteFile):
         """The content file bytes beside an event. Raises MissingArchiveError."""
         found = self.content_row(position)
         return None if found is None else found["data"]
+
+    def entries(self, position: int) -> pa.Table | None:
+        """The canonical entries beside an event, with paths as they are now; None where it has none.
+
+        Raises MissingArchiveError, CorruptLogError.
+        """
+        from icecore.engine.log.content import decode_content
+
+        data = self.content(position)
+        return None if data is None else self.relocations.since(position).entries(decode_content(data, position))
 
     def content_row(self, position: int) -> sqlite3.Row | None:
         """The content files beside an event, `data` and `row_count`. Raises MissingArchiveError."""

@@ -18,6 +18,8 @@ class ReplayedModels(EventStore):
         """Replays the whole log of `source`. Raises CorruptLogError, and what a damaged payload raises."""
         self.path = source.path
         self.read_only = False
+        self.refusal = None
+        self._relocations = None
         self._lock_timeout_s = 0.0
         self._durable = False
         self._local = threading.local()

@@ -22,6 +22,7 @@ from icecore.engine.errors import (
     CommitFailedError,
     CorruptLogError,
     IcecoreError,
+    MovedWarehouseError,
     ReadOnlyError,
     StorageError,
     WarehouseLockedError,
@@ -41,6 +42,8 @@ class SqliteFile:
         """Opens nothing yet. Raises StorageError where the file is missing and may not be created."""
         self.path = Path(path)
         self.read_only = read_only
+        self.refusal: str | None = None
+        """Why nothing is written though the file could be."""
         self._lock_timeout_s = lock_timeout_s
         self._durable = durable
         self._local = threading.local()
@@ -53,6 +56,7 @@ class SqliteFile:
         if getattr(local, "pid", None) != os.getpid():
             forks.abandon(getattr(local, "connection", None))
             local.connection = self._connect()
+            local.file_id = self._file_id()
             local.pid = os.getpid()
         connection: sqlite3.Connection = local.connection
         return connection
@@ -72,6 +76,27 @@ class SqliteFile:
             # Several of them read the schema, and so meet the lock of whoever opens or closes the log right now.
             self._retrying(partial(connection.execute, f"PRAGMA {setting}"))
         return connection
+
+    def _file_id(self) -> tuple[int, int] | None:
+        """What tells the file at the path from another one that takes its place; None where there is none."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether it was opened for writing, and nothing speaks against it."""
+        return not self.read_only and self.refusal is None
+
+    def check_in_place(self) -> None:
+        """Raises MovedWarehouseError where this thread's connection is to a file that is not at its path any more."""
+        self.connection()
+        if self._file_id() != self._local.file_id:
+            raise MovedWarehouseError(
+                f"{self.path} is not the log that was opened: the warehouse was moved or replaced since; open it again"
+            )
 
     def _has_wal(self) -> bool:
         wal = self.path.with_name(self.path.name + "-wal")

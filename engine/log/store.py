@@ -14,11 +14,18 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from icecore.engine.errors import CommitStateUnknownError, CorruptLogError, IcecoreError, ReadOnlyError
+from icecore.engine.errors import (
+    CommitStateUnknownError,
+    CorruptLogError,
+    IcecoreError,
+    MovedWarehouseError,
+    ReadOnlyError,
+)
 from icecore.engine.events import SCHEMA_VERSION, Event, Provenance, canonical
 from icecore.engine.ids import now_ms
 from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader
 from icecore.engine.log.sqlite_file import DEFAULT_LOCK_TIMEOUT_S, run_script
+from icecore.engine.relocation import Relocation, Relocations
 from icecore.engine.sql_files import query
 
 MODELS = "log/read_models.sql"
@@ -28,6 +35,7 @@ LOG_FORMAT_VERSION = "1"
 ARCHIVED_FORMAT = "1-archived"
 FORGETTING = "forgetting"
 """The key in `warehouse` of what is still to be tidied up after something was forgotten."""
+RELOCATIONS = "relocations"
 
 
 class EventStore(EventReader):
@@ -48,6 +56,7 @@ class EventStore(EventReader):
         ReadOnlyError where it has to be written but can't be.
         """
         super().__init__(path, create=create, read_only=read_only, lock_timeout_s=lock_timeout_s, durable=durable)
+        self._relocations: Relocations | None = None
         with self._translated("open"):
             connection = self.connection()
             if not read_only:
@@ -77,6 +86,22 @@ class EventStore(EventReader):
         if version not in (LOG_FORMAT_VERSION, ARCHIVED_FORMAT):
             raise CorruptLogError(f"{self.path} has log format {version}; this release knows {LOG_FORMAT_VERSION}")
 
+    @property
+    def relocations(self) -> Relocations:
+        """How locations are read that the log has from former folders of its warehouse."""
+        if self._relocations is None:
+            self._relocations = Relocations.of(self.warehouse_value(RELOCATIONS))
+        return self._relocations
+
+    def relocate(self, step: Relocation) -> None:
+        """Notes a move or clone that the log tells of; inside of a write transaction."""
+        self._relocations = self.relocations.with_step(step)
+        self.execute(MODELS, "put_warehouse", key=RELOCATIONS, value=self._relocations.to_json())
+
+    def forget_relocations(self) -> None:
+        """Drops what is remembered of moves, as after a transaction that was rolled back."""
+        self._relocations = None
+
     def warehouse_value(self, key: str) -> str | None:
         found = self.row(MODELS, "get_warehouse", key=key)
         return None if found is None else found["value"]
@@ -103,16 +128,23 @@ class EventStore(EventReader):
         """A write transaction: all events that are appended in it become visible at once, or none does.
 
         Raises WarehouseLockedError where the lock can't be had in time, ReadOnlyError, StorageError (disk full), and
-        CommitStateUnknownError where it can't be learnt whether the events were stored.
+        CommitStateUnknownError where it can't be learnt whether the events were stored, and MovedWarehouseError.
         """
-        if self.read_only:
-            raise ReadOnlyError(f"the warehouse {self.path.parent} was opened read-only")
+        self.check_writable()
         events: list[Event] = []
         with self._translated("write"), self._locked(lambda error: self._check_stored(events, error)):
+            self.check_in_place()
             transaction = WriteTransaction(self, events)
             yield transaction
             for action in transaction.at_end:
                 action()
+
+    def check_writable(self) -> None:
+        """Raises ReadOnlyError where nothing may be written, MovedWarehouseError where that is for the folder."""
+        if self.refusal is not None:
+            raise MovedWarehouseError(self.refusal)
+        if self.read_only:
+            raise ReadOnlyError(f"the warehouse {self.path.parent} was opened read-only")
 
     def _check_stored(self, events: Sequence[Event], error: sqlite3.Error) -> None:
         """Learns what became of a COMMIT that failed: nothing is retried, the events are looked up by id."""

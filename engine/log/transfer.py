@@ -13,7 +13,7 @@ import orjson
 from attrs import frozen
 
 from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError, ValidationError
-from icecore.engine.events import GENESIS_HASH, Event
+from icecore.engine.events import GENESIS_HASH, RELOCATING, Event
 from icecore.engine.log.content import decode_table
 from icecore.engine.log.export import (
     FORMATS,
@@ -88,25 +88,31 @@ def import_records(store: EventStore, models: ReadModels, source: PathOrFile) ->
     with _opened(source) as (file, where), store.write():
         if store.head()[0]:
             raise ValidationError(f"the log {store.path} is not empty: it has {store.head()[0]} events")
-        count, head = 0, GENESIS_HASH
+        count, head, moved = 0, GENESIS_HASH, False
         # What was forgotten of an event is told by a later one, so the file is read twice.
         redactions = Redactions(record.event for record in _read(file, where))
         for record in verified(_read(file, where), redactions):
-            _append(store, models, record)
+            moved = moved or record.event.kind in RELOCATING
+            # Events before a move are read with what it says.
+            _append(store, None if moved else models, record)
             count, head = count + 1, record.event.hash
+        if moved:
+            models.replay()
+            models.end_replay()
         if not count:
             raise ValidationError(f"{where} holds no events")
     return ImportedLog(count, head)
 
 
-def _append(store: EventStore, models: ReadModels, record: Record) -> None:
+def _append(store: EventStore, models: ReadModels | None, record: Record) -> None:
     event = record.event
     store.execute(EVENTS, "insert", **event.to_row())
     if record.content is not None:
         rows = decode_table(record.content, event.position).num_rows
         store.execute(EVENTS, "insert_content", position=event.position, row_count=rows, data=record.content)
     try:
-        models.apply(event)
+        if models is not None:
+            models.apply(event)
     except IcecoreError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, orjson.JSONDecodeError) as e:

@@ -130,7 +130,7 @@ SELECT * FROM event
 WHERE position <= $up_to AND (
     kind NOT IN (
         'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'table.files-deleted',
-        'view.committed', 'view.adopted'
+        'table.relocated', 'view.committed', 'view.adopted', 'view.relocated'
     )
     OR idempotency_key IS NOT NULL
     OR position IN (SELECT max(position) FROM event WHERE position <= $up_to GROUP BY stream)
@@ -187,11 +187,14 @@ SELECT * FROM kept_event ORDER BY position;
 SELECT * FROM kept_event
 WHERE stream = $stream AND stream_version > $after AND position <= $up_to ORDER BY stream_version;
 
+-- name: put_state
+UPDATE archived_stream SET state = $state WHERE stream = $stream AND stream_version = $stream_version;
+
 -- name: kept_naming
 SELECT * FROM kept_event
 WHERE position <= $up_to AND kind NOT IN (
     'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'table.files-deleted',
-    'view.committed', 'view.adopted'
+    'table.relocated', 'view.committed', 'view.adopted', 'view.relocated'
 )
 ORDER BY position;
 

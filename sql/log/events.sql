@@ -47,7 +47,7 @@ SELECT * FROM event WHERE position > $after AND position <= $up_to ORDER BY posi
 SELECT * FROM event
 WHERE position <= $up_to AND kind NOT IN (
     'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'table.files-deleted',
-    'view.committed', 'view.adopted'
+    'table.relocated', 'view.committed', 'view.adopted', 'view.relocated'
 )
 ORDER BY position;
 

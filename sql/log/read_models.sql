@@ -6,6 +6,9 @@ SELECT value FROM warehouse WHERE key = $key;
 -- name: set_warehouse
 INSERT INTO warehouse (key, value) VALUES ($key, $value) ON CONFLICT (key) DO NOTHING;
 
+-- name: put_warehouse
+INSERT INTO warehouse (key, value) VALUES ($key, $value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
 -- name: put_namespace
 INSERT INTO namespace (name, properties) VALUES ($name, $properties)
 ON CONFLICT (name) DO UPDATE SET properties = excluded.properties;
@@ -108,7 +111,8 @@ SELECT manifest_id, position, record FROM manifest
 WHERE stream = $stream AND manifest_path = $manifest_path ORDER BY manifest_id DESC LIMIT 1;
 
 -- name: put_snapshot_manifests
-INSERT INTO snapshot_manifests (stream, snapshot_id, manifest_ids) VALUES ($stream, $snapshot_id, $manifest_ids);
+INSERT INTO snapshot_manifests (stream, snapshot_id, manifest_ids) VALUES ($stream, $snapshot_id, $manifest_ids)
+ON CONFLICT (stream, snapshot_id) DO UPDATE SET manifest_ids = excluded.manifest_ids;
 
 -- name: get_snapshot_manifests
 SELECT manifest_ids FROM snapshot_manifests WHERE stream = $stream AND snapshot_id = $snapshot_id;

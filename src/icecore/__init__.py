@@ -13,14 +13,18 @@ from icecore.engine.spec.sort import SortField, SortOrder
 from icecore.engine.table import Table
 
 if TYPE_CHECKING:
+    from icecore.engine.clone_warehouse import clone_warehouse
     from icecore.engine.import_log import import_log
+    from icecore.engine.move_warehouse import move_warehouse
     from icecore.engine.spec.view import ViewMetadata
     from icecore.engine.view import View
 else:
     _LATER = {
         "View": "icecore.engine.view",
         "ViewMetadata": "icecore.engine.spec.view",
+        "clone_warehouse": "icecore.engine.clone_warehouse",
         "import_log": "icecore.engine.import_log",
+        "move_warehouse": "icecore.engine.move_warehouse",
     }
 
     def __getattr__(name):
@@ -45,6 +49,8 @@ __all__ = [
     "TableMetadata",
     "View",
     "ViewMetadata",
+    "clone_warehouse",
     "import_log",
+    "move_warehouse",
     "open",
 ]

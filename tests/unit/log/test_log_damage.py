@@ -42,7 +42,7 @@ def problems(catalog: icecore.Catalog) -> str:
         found = reader.verify()
         assert not found.ok
         assert found.problems
-        assert str(found).startswith(f"{len(found.problems)} problems")
+        assert str(found).startswith(("1 problem in", f"{len(found.problems)} problems"))
         return "\n".join(found.problems)
 
 

@@ -1,0 +1,178 @@
+"""A warehouse that was copied or moved is read where it lies, and nothing of its original is touched."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from core_tables import digests
+
+import icecore
+from icecore.engine.errors import MovedWarehouseError, StorageError
+from icecore.engine.warehouse_folder import MovedWarehouseWarning
+
+ROWS = [{"id": n, "city": f"c{n}"} for n in range(10)]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A warehouse with a table that has deletes of each kind, two snapshots of data, and a view."""
+    folder = tmp_path / "lake"
+    with icecore.open(folder, actor="ann") as catalog:
+        catalog.create_namespace("s")
+        schema = pa.schema([("id", pa.int64()), ("city", pa.string())])
+        for version in (1, 2, 3):
+            properties = {} if version == 1 else {"write.delete.mode": "merge-on-read"}
+            table = catalog.create_table(f"s.v{version}", schema, format_version=version, properties=properties)
+            table.append(ROWS)
+            table.append([{"id": 10, "city": "late"}])
+            table.delete("id = 3")
+        catalog.create_view("s.few", "SELECT id FROM v2 WHERE id < 2")
+    return folder
+
+
+@pytest.fixture
+def copy(lake: Path) -> Iterator[icecore.Catalog]:
+    """A copy of the warehouse, made with cp -r, with the original beside it."""
+    shutil.copytree(lake, lake.with_name("copy"))
+    with pytest.warns(MovedWarehouseWarning, match="icecore move.*icecore clone"):
+        opened = icecore.open(lake.with_name("copy"), actor="bob")
+    yield opened
+    opened.close()
+
+
+def test_copy_is_read_by_translation_without_its_original(lake: Path, copy: icecore.Catalog) -> None:
+    lake.rename(lake.with_name("hidden"))
+    for version in (1, 2, 3):
+        found = copy.load_table(f"s.v{version}").scan().to_arrow()["id"].to_pylist()
+        assert sorted(found) == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
+    assert copy.load_view("s.few").to_arrow()["id"].to_pylist() == [0, 1]
+    assert copy.at(4).load_table("s.v1").scan().count() == 11
+    assert copy.sql("SELECT count(*) AS n FROM files WHERE name = 'v3'")["n"].to_pylist() == [3]
+
+
+CHANGES: list[Callable[[icecore.Catalog], object]] = [
+    lambda c: c.load_table("s.v2").append(ROWS),
+    lambda c: c.load_table("s.v2").overwrite(ROWS),
+    lambda c: c.load_table("s.v2").delete("id = 1"),
+    lambda c: c.load_table("s.v2").delete("id = 1", dry_run=True),
+    lambda c: c.load_table("s.v2").upsert(ROWS, ["id"]),
+    lambda c: c.load_table("s.v2").rewrite_data_files(options={"rewrite-all": "true"}),
+    lambda c: c.load_table("s.v2").maintenance.expire_snapshots().older_than(dt.datetime.now()).retain_last(1).commit(),
+    lambda c: c.load_table("s.v2").maintenance.remove_orphan_files(allow_recent=True),
+    lambda c: c.load_table("s.v2").update_schema().add_column("x", "int").commit(),
+    lambda c: c.drop_table("s.v2"),
+    lambda c: c.rename_table("s.v2", "s.other"),
+    lambda c: c.create_namespace("t"),
+    lambda c: c.create_table("s.new", pa.schema([("id", pa.int64())])),
+    lambda c: c.load_view("s.few").replace("SELECT 1 AS id"),
+    lambda c: c.revert(c.position),
+    lambda c: c.rebuild(),
+    lambda c: c.rebuild("s.v2"),
+    lambda c: c.archive(before=3),
+    lambda c: c.transaction().__enter__(),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_change_of_a_copy_is_refused_in_one_line_and_touches_neither_folder(
+    lake: Path, copy: icecore.Catalog, change: Callable[[icecore.Catalog], object]
+) -> None:
+    before, position = (digests(lake), digests(copy.path)), copy.position
+    with pytest.raises(MovedWarehouseError, match=r"copied or moved from .*icecore move.*icecore clone") as error:
+        change(copy)
+    assert "\n" not in str(error.value)
+    assert copy.position == position
+    after = digests(copy.path)
+    assert digests(lake) == before[0]
+    assert {k: v for k, v in after.items() if not k.startswith(".icecore")} == {
+        k: v for k, v in before[1].items() if not k.startswith(".icecore")
+    }
+
+
+def test_original_goes_on_beside_its_copy(lake: Path, copy: icecore.Catalog) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with icecore.open(lake) as original:
+            original.load_table("s.v2").append([{"id": 11, "city": "new"}])
+            assert original.load_table("s.v2").scan().count() == 11
+    assert copy.load_table("s.v2").scan().count() == 10
+
+
+def test_folder_reached_by_another_path_is_the_same_folder(lake: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(lake)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with icecore.open(tmp_path / "link") as catalog:
+            catalog.load_table("s.v2").append([{"id": 11, "city": "new"}])
+    with icecore.open(lake) as catalog:
+        assert catalog.load_table("s.v2").scan().count() == 11
+
+
+def test_backup_put_back_in_its_place_is_at_home(lake: Path) -> None:
+    shutil.copytree(lake, lake.with_name("backup"))
+    shutil.rmtree(lake)
+    lake.with_name("backup").rename(lake)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with icecore.open(lake) as catalog:
+            catalog.load_table("s.v2").append([{"id": 11, "city": "new"}])
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_log_of_an_earlier_release_is_known_by_its_tables(lake: Path, left: bool) -> None:
+    with sqlite3.connect(lake / "icecore.db") as log:
+        log.execute("DELETE FROM warehouse WHERE key = 'root'")
+    log.close()
+    other = lake.with_name("other")
+    shutil.copytree(lake, other) if left else lake.rename(other)
+    with pytest.warns(MovedWarehouseWarning), icecore.open(other) as catalog:
+        assert catalog.load_table("s.v2").scan().count() == 10
+        with pytest.raises(MovedWarehouseError):
+            catalog.load_table("s.v2").append(ROWS)
+
+
+def test_log_of_an_earlier_release_whose_tables_were_given_a_place_is_at_home(tmp_path: Path) -> None:
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("s")
+        catalog.create_table("s.t", pa.schema([("id", pa.int64())]), location=str(tmp_path / "tables" / "s" / "t"))
+    with sqlite3.connect(tmp_path / "lake" / "icecore.db") as log:
+        log.execute("DELETE FROM warehouse WHERE key = 'root'")
+    log.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with icecore.open(tmp_path / "lake") as catalog:
+            catalog.load_table("s.t").append([{"id": 1}])
+
+
+def test_warehouse_moved_while_it_is_open_takes_no_commit(lake: Path) -> None:
+    with icecore.open(lake) as catalog:
+        table = catalog.load_table("s.v2")
+        position = catalog.position
+        lake.rename(lake.with_name("away"))
+        with pytest.raises(MovedWarehouseError, match="moved or replaced"):
+            table.append([{"id": 11, "city": "new"}])
+    with pytest.warns(MovedWarehouseWarning), icecore.open(lake.with_name("away")) as moved:
+        assert moved.position == position
+
+
+@pytest.mark.parametrize(
+    "place", ["s3://bucket/lake", "gs://bucket/lake", "abfss://c@a/lake", "https://host/lake", "s3:/x"]
+)
+def test_log_on_an_object_store_is_refused(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StorageError, match="can't live at"):
+        icecore.open(place)
+    assert os.listdir(tmp_path) == []
+
+
+def test_folder_may_be_given_as_a_file_location(tmp_path: Path) -> None:
+    with icecore.open(f"file://{tmp_path}/lake") as catalog:
+        assert catalog.path == tmp_path / "lake"
