@@ -129,7 +129,7 @@ def _check_main(world: World, table: icecore.Table, where: Filter | None) -> Non
     found = world.java("read", **({"filter": theirs.java()} if theirs else {}))
     same(f"{said}, Java", whole, _java_rows(found))
     ids = [[f.field_id, f.name, _type_name(f.field_type)] for f in table.schema().fields]
-    same("field ids, Java", ids, [[i, n, t] for i, n, t in found["columns"]])
+    same("field ids, Java", ids, [[i, n, _type_name(t)] for i, n, t in found["columns"]])
     same("references, Java", {n: r.snapshot_id for n, r in table.refs().items()}, found["refs"])
     _same_if_readable(f"{said}, PyIceberg", whole, lambda: _peer_rows(world, theirs))
 
@@ -180,7 +180,11 @@ def _java_rows(answer: Any) -> Found:
 
 
 def _type_name(field_type: Any) -> str:
-    return re.sub(r"\((\d+),\s*(\d+)\)", r"(\1, \2)", str(field_type))
+    return (
+        "struct"
+        if str(field_type).startswith("struct")
+        else re.sub(r"\((\d+),\s*(\d+)\)", r"(\1, \2)", str(field_type))
+    )
 
 
 def same(what: str, expected: Any, found: Any) -> None:

@@ -25,6 +25,7 @@ def check_deeper(world: World) -> None:
         _moment,
         _appended,
         _changelog,
+        _deep_verify,
     )
     world.dice.choice(checks)(world, table)
 
@@ -34,7 +35,7 @@ def _aggregates(world: World, table: icecore.Table) -> None:
     ref = world.dice.choice(world.model.branches)
     if ref not in world.model.refs:
         return
-    columns = [c for c in world.model.columns if not c.is_float]
+    columns = [c for c in world.model.plain if not c.is_float]
     column = world.dice.choice(columns)
     name = '"' + column.name.replace('"', '""') + '"'
     values = [v for v in (column.of(r) for r in world.model.rows(ref)) if v is not None]
@@ -113,3 +114,8 @@ def _changelog(world: World, table: icecore.Table) -> None:
             left.remove(row)
     key: Callable[[Any], Any] = repr
     same(f"changes of {back} snapshots", sorted(seen(world.model.columns, head.rows), key=key), sorted(left, key=key))
+
+
+def _deep_verify(world: World, table: icecore.Table) -> None:
+    """Footers, rows, manifests and deletion vectors of all engines are as what lists them says."""
+    same("verify, deep", (), world.dice.choice(world.catalogs).verify(deep=True).problems)

@@ -147,7 +147,7 @@ def change_schema(world: World) -> Act | None:
     column = world.dice.choice(columns)
     match world.dice.choice(("add", "rename", "swap", "drop", "promote", "first")):
         case "add" if len(columns) < 10:
-            new = world.new_column()
+            new = world.new_column(of_structs=False)
             edits = [{"do": "add", "name": new.name, "type": new.type}]
             return _schema(world, edits, lambda m, _: m.add_column(new))
         case "rename":

@@ -24,6 +24,11 @@ class Column:
     def is_float(self) -> bool:
         return self.type in ("float", "double")
 
+    @property
+    def is_struct(self) -> bool:
+        """Whether nothing is compared with it, sorted by it or deleted by it here."""
+        return self.type == "struct"
+
     def of(self, row: Row) -> Any:
         """The value in a row; rows from before the column was added have its default."""
         return row.get(self.key, self.default)
@@ -61,6 +66,10 @@ class Model:
     equality_keys: set[int] = field(factory=set)
     next_key: int = 100
     next_id: int = 1
+
+    @property
+    def plain(self) -> list[Column]:
+        return [c for c in self.columns if not c.is_struct]
 
     @property
     def droppable(self) -> list[Column]:

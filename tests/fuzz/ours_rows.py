@@ -137,8 +137,7 @@ def delete_keys(world: World) -> Act | None:
     if not here or world.model.format_version < 2:
         return None
     more = world.dice.sample(world.model.columns, min(2, len(world.model.columns)))
-    floats = {c.key for c in world.model.columns if c.is_float}
-    columns = [c for c in world.model.columns if c.key == ID or (c in more and c.key not in floats)]
+    columns = [c for c in world.model.plain if c.key == ID or (c in more and not c.is_float)]
     gone = [[c.of(r) for c in columns] for r in world.some(here)]
     keys = world.arrow([dict(zip((c.key for c in columns), k, strict=True)) for k in gone], columns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import icecore
 
 from .model import Column, Model
 from .partitions import random_term
-from .values import PROMOTIONS, random_value
+from .values import ARROW, PROMOTIONS, python_value, random_value
 from .verbs import Act, nothing, verb
 from .world import ID, NAME, World
 
@@ -21,15 +22,13 @@ def add_column(world: World) -> Act | None:
     table, column = world.ours(), world.new_column()
     if world.model.format_version >= 3 and world.dice.random() < 0.4:
         default = random_value(world.dice, column.type)
-        column = column if default == "NaN" else evolve(column, default=default)
+        column = column if default == "NaN" or column.is_struct else evolve(column, default=default)
     if len(world.model.columns) > 9:
         return None
 
     def run() -> None:
-        from .values import python_value
-
         default = python_value(column.type, column.default)
-        table.update_schema().add_column((column.name,), column.type, default_value=default).commit()
+        table.update_schema().add_column((column.name,), ARROW[column.type], default_value=default).commit()
 
     return Act(f"add column {column}", run, lambda m, _: m.add_column(column))
 
@@ -126,7 +125,7 @@ def change_spec(world: World) -> Act | None:
 
 @verb(1)
 def change_sort_order(world: World) -> Act | None:
-    table, column = world.ours(), world.dice.choice(world.model.columns)
+    table, column = world.ours(), world.dice.choice(world.model.plain)
 
     def run() -> None:
         table.update_sort_order().asc(column.name).commit()
@@ -207,7 +206,7 @@ def compact(world: World) -> Act | None:
 
 @verb(1)
 def sort_data(world: World) -> Act | None:
-    table, column = world.ours(), world.dice.choice(world.model.columns)
+    table, column = world.ours(), world.dice.choice(world.model.plain)
     options = {"rewrite-all": True}
     return _same_rows(
         world,
@@ -276,8 +275,11 @@ def replace_table(world: World) -> Act | None:
         {current.schema().name_of(f.source_id) for f in current.spec().fields} if current.format_version < 2 else set()
     )
     droppable = [c for c in world.model.droppable if c.key != ID and c.name not in needed]
-    gone = [c for c in droppable if world.dice.random() < 0.4]
+    # A column keeps its id, but not its default: whether old rows have the value then depends on who wrote them again.
+    gone = [c for c in droppable if c.default is not None or world.dice.random() < 0.4]
     kept = [c for c in world.model.columns if c not in gone]
+    if any(c.default is not None for c in kept):
+        return None
     made = [*kept, evolve(world.new_column(), name=f"x{world.model.next_key}")]
     schema = world.arrow([], made).schema
 
@@ -298,6 +300,13 @@ def statistics(world: World) -> Act | None:
 
 
 @verb(1)
+def forget(world: World) -> Act | None:
+    """Bounds of what is deleted go; no plan may miss them."""
+    table, column = world.ours(), world.dice.choice(world.model.columns)
+    return Act(f"forget {column.name!r}", lambda: table.forget(columns=[column.name]), nothing, may_refuse="partition")
+
+
+@verb(1)
 def checkpoint(world: World) -> Act | None:
     catalog = world.dice.choice(world.catalogs)
     return Act("checkpoint", catalog.checkpoint, nothing)
@@ -307,6 +316,20 @@ def checkpoint(world: World) -> Act | None:
 def reopen(world: World) -> Act | None:
     which = world.dice.randrange(len(world.catalogs))
     return Act(f"reopen catalog {which}", lambda: world.reopen(which), nothing)
+
+
+@verb(1)
+def lose_cache(world: World) -> Act | None:
+    """Nobody remembers anything: all is expanded again from the log and from files."""
+
+    def run() -> None:
+        for catalog in world.catalogs:
+            catalog.close()
+        shutil.rmtree(world.folder / ".icecore", ignore_errors=True)
+        for which in range(len(world.catalogs)):
+            world.reopen(which)
+
+    return Act("lose the cache", run, nothing)
 
 
 @verb(1)

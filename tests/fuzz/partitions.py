@@ -41,7 +41,7 @@ def random_term(dice: random.Random, columns: Sequence[Column]) -> PartitionTerm
             kinds = ["month", "year", "day", "bucket[3]"]
         case "boolean":
             kinds = ["identity"]
-        case "float" | "double":
+        case "float" | "double" | "struct":
             return None
         case _:
             kinds = ["bucket[3]", "truncate[10]", "identity"]

@@ -103,12 +103,14 @@ def upsert(world: World) -> Act | None:
         f"upsert {len(rows)} rows",
         lambda: world.theirs().upsert(world.arrow(rows), [name]),
         lambda m, _: m.replace("main", lambda r: r[ID] in ids, rows),
+        # Nor does it compare structs with rows from before a column was added.
+        f"{_CANT}|Target schema's field names are not matching",
     )
 
 
 @verb(1)
 def change_schema(world: World) -> Act | None:
-    column, new = world.dice.choice(world.model.columns), world.new_column()
+    column, new = world.dice.choice(world.model.columns), world.new_column(of_structs=False)
     if world.dice.random() < 0.5 and len(world.model.columns) < 10:
 
         def add() -> None:

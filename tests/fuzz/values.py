@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-TYPES = ("int", "long", "float", "double", "string", "date", "timestamp", "decimal(9, 2)", "boolean")
+TYPES = ("int", "long", "float", "double", "string", "date", "timestamp", "decimal(9, 2)", "boolean", "struct")
 PROMOTIONS = {"int": "long", "float": "double", "decimal(9, 2)": "decimal(12, 2)"}
 ARROW = {
     "int": pa.int32(),
@@ -27,6 +27,7 @@ ARROW = {
     "decimal(9, 2)": pa.decimal128(9, 2),
     "decimal(12, 2)": pa.decimal128(12, 2),
     "boolean": pa.bool_(),
+    "struct": pa.struct([("a", pa.int32()), ("b", pa.string())]),
 }
 _TEXTS = ("", "a", "Oslo", "Rome", "it's", "a long name that is cut short in bounds", "Ünï", "😀😀", "x/y=z &?")
 _DAYS = ("1969-12-31", "1970-01-01", "2024-01-05", "2024-02-09", "2024-12-31", "1500-02-28")
@@ -54,6 +55,8 @@ def random_value(dice: random.Random, type_name: str) -> Any:
             return dice.choice(_TIMES)
         case "boolean":
             return dice.random() < 0.5
+        case "struct":
+            return [random_value(dice, "int"), random_value(dice, "string")]
     return dice.choice(("-9999000.99", "-0.01", "0.00", "12.50", "9999999.99"))
 
 
@@ -66,6 +69,8 @@ def canonical(value: Any) -> Any:
             return value.isoformat()
         case Decimal():
             return str(value)
+        case dict():
+            return list(value.values())
         case float() if math.isnan(value):
             return "NaN"
     return value
@@ -93,6 +98,8 @@ def python_value(type_name: str, value: Any) -> Any:
             return dt.datetime.fromisoformat(value)
         case "float" | "double":
             return float(value)
+        case "struct":
+            return {"a": value[0], "b": value[1]}
     return Decimal(value) if type_name.startswith("decimal") else value
 
 

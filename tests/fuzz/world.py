@@ -109,14 +109,15 @@ class World:
         return self.dice.sample(list(rows), min(len(rows), self.dice.randint(1, most)))
 
     def filter(self, branch: str = "main", *, of_floats: bool = True) -> Filter:
-        columns = [c for c in self.model.columns if of_floats or not c.is_float]
+        columns = [c for c in self.model.plain if of_floats or not c.is_float]
         return random_filter(self.dice, columns, self.model.at(branch))
 
-    def new_column(self) -> Column:
+    def new_column(self, *, of_structs: bool = True) -> Column:
         """A column that could be added."""
         taken = {c.name for c in self.model.columns}
         name = self.dice.choice([n for n in _NAMES if n not in taken] or [f"x{self.model.next_key}"])
-        return Column(self.model.next_key, name, self.dice.choice(TYPES))
+        types = [t for t in TYPES if of_structs or t != "struct"]
+        return Column(self.model.next_key, name, self.dice.choice(types))
 
     def arrow(self, rows: Sequence[Row], columns: Sequence[Column] | None = None) -> Any:
         columns = self.model.columns if columns is None else columns
