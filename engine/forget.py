@@ -136,11 +136,13 @@ class Forgetter:
     def _settled(self, stream: str) -> Iterator[WriteTransaction]:
         """A write transaction in which no other engine's commit to the table is still to be taken in."""
         for left in reversed(range(FOREIGN_ATTEMPTS)):
-            self.repository.foreign.settle(stream)
+            if not self.repository.state(stream).dropped:
+                self.repository.foreign.settle(stream)
             with contextlib.ExitStack() as stack:
                 transaction = stack.enter_context(self.repository.store.write())
                 try:
-                    self.repository.check_pointer(self.repository.live_state(stream))
+                    if not (state := self.repository.state(stream)).dropped:
+                        self.repository.check_pointer(state)
                 except ForeignCommitError:
                     if not left:
                         raise
@@ -150,10 +152,11 @@ class Forgetter:
 
     def _states(self, stream: str) -> Iterator[TableState]:
         """The latest state, and that which other engines see where it is another."""
-        state = self.repository.live_state(stream)
+        state = self.repository.state(stream)
         yield state
         head = self.repository.store.row(MODELS, "get_head", stream=stream)
-        if head is not None and 0 < head["materialized_version"] < state.stream_version:
+        is_behind = head is not None and 0 < head["materialized_version"] < state.stream_version
+        if head is not None and is_behind and state.purged_at is None:
             written = self.repository.states.state_at_version(stream, head["materialized_version"])
             if written is not None:
                 yield written

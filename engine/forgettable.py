@@ -53,7 +53,7 @@ def forgettable_bounds(
     or file that the table never had, a column that it is partitioned by, and a file that a snapshot holds.
     """
     ids = None if columns is None else column_ids(states[0], columns)
-    held = _Held.of(repository, states)
+    held = _Held.of(repository, [s for s in states if s.purged_at is None])
     wanted = None if files is None else frozenset(files)
     if wanted is not None:
         held.check(states[0], wanted)

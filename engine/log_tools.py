@@ -205,6 +205,34 @@ class CatalogLogTools(ABC):
         who = provenance(self.actor, message=message, author=author)
         return revert(self._repository, self._views, position, who).position
 
+    def forget(
+        self,
+        identifier: IdentifierLike,
+        *,
+        position: int | None = None,
+        columns: Sequence[str] | None = None,
+        files: Sequence[str] | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """As `Table.forget`, of the table of a name or, where there is none, of the one last dropped under it.
+
+        `position` is that of the drop where several were dropped. Of a table that was purged, no snapshot holds a file.
+        Raises NoSuchTableError besides.
+        """
+        from icecore.engine.forget import Forgetter
+        from icecore.engine.undrop import drop_to_purge
+
+        self._repository.check_writable()
+        name = identifier_tuple(identifier)
+        if position is None and self._repository.models.find(name) is not None:
+            stream = self._repository.foreign.stream_of(name, self._repository.models.table_stream)
+        else:
+            stream = drop_to_purge(self._repository, name, position).stream
+        who = provenance(self.actor, message=message, author=author)
+        return Forgetter(self._repository, self._planner).bounds(stream, columns, files, who, dry_run=dry_run)
+
     def forget_text(
         self,
         text: str,

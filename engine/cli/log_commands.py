@@ -86,8 +86,8 @@ def forget(
 ) -> None:
     """Take values that are no longer in force out of the log, for good.
 
-    Of a TABLE they are bounds of columns, of content files that no snapshot holds any more. The log still verifies, and
-    an event of it says what was forgotten.
+    Of a TABLE, a dropped one too, they are bounds of columns, of content files that no snapshot holds any more. The log
+    still verifies, and an event of it says what was forgotten.
     """
     if (table is None) == (text is None):
         raise click.UsageError("Give a TABLE or --text.")
@@ -97,8 +97,8 @@ def forget(
         def run(dry: bool) -> Forgotten:
             if table is None:
                 return catalog.forget_text(str(text), message=message, author=author, dry_run=dry)
-            handle, chosen = catalog.load_table(table), {"columns": columns or None, "files": files or None}
-            return handle.forget(**chosen, message=message, author=author, dry_run=dry)
+            chosen, gone = columns or None, files or None
+            return catalog.forget(table, columns=chosen, files=gone, message=message, author=author, dry_run=dry)
 
         found = run(True)
         if found.events and not dry_run:

@@ -129,7 +129,8 @@ def past_is_planned(catalog: icecore.Catalog) -> None:
             for task in there:
                 if task.file.file_path not in planned:
                     path = local(task.file.file_path)
-                    assert duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE {where}").fetchall() == [(0,)]
+                    found = duckdb.execute(f"SELECT count(*) FROM '{path}' WHERE {where}").fetchall()
+                    assert found == [(0,)]
 
 
 def tampering_is_found(catalog: icecore.Catalog, hit: int) -> None:

@@ -19,7 +19,7 @@ from traces import traces_of
 
 import icecore
 from icecore.engine.cli.main import cli
-from icecore.engine.errors import CorruptLogError, ReadOnlyError, ValidationError
+from icecore.engine.errors import CorruptLogError, NoSuchTableError, ReadOnlyError, ValidationError
 from icecore.engine.log.content import decode_content
 from icecore.engine.log.store import EventStore
 
@@ -287,8 +287,24 @@ def test_a_reader_in_the_way_puts_the_rest_off(
     assert traces_of(catalog.path, SECRET) == []
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_purged_table_is_forgotten(catalog: icecore.Catalog, archived: bool) -> None:
+    """Its snapshots hold nothing any more; those of a table that is only dropped do, as it may come back."""
+    table: icecore.Table = catalog.create_table(("ns", "users"), SCHEMA)
+    table.append([row(1, SECRET)])
+    table.append([row(2, "bob@x.org")])
+    catalog.drop_table("ns.users")
+    assert catalog.forget("ns.users").files == 0
+    catalog.purge_table("ns.users")
+    if archived:
+        catalog.archive(before=catalog.position)
+    assert catalog.forget("ns.users", columns=["email", "who"], author="dpo").files == 2
+    assert traces_of(catalog.path, SECRET) == []
+    assert catalog.verify().problems == ()
+    catalog.rebuild()
+    assert catalog.verify().problems == ()
+    with pytest.raises(NoSuchTableError):
+        catalog.forget("ns.nothing")
 
 
 def test_the_command(catalog: icecore.Catalog) -> None:

@@ -80,6 +80,7 @@ ALONE: Mapping[tuple[type, str], str] = {
     (Catalog, "transaction"): "is the larger commit",
     (Catalog, "create_or_replace_table"): "is create_table or replace_table, as the caller finds",
     (Catalog, "revert"): "is about one commit that was made",
+    (Catalog, "forget"): "changes the log, and nothing of the table",
     (Catalog, "forget_text"): "changes the log, and nothing that it is about",
     (Catalog, "purge_table"): "deletes files, which no commit can take back",
     (Catalog, "resolve"): "settles with another engine what the log holds, before anything else can be committed",
@@ -283,6 +284,7 @@ CASES: dict[tuple[type, str], list[Call]] = {
         revert_of("view.committed"),
         revert_of("view.dropped"),
     ],
+    (Catalog, "forget"): [lambda c, d: c.forget("ns.old", columns=["id"], dry_run=d)],
     (Catalog, "forget_text"): [lambda c, d: c.forget_text("zoe", dry_run=d)],
     (Catalog, "transaction"): [transaction],
     (Table, "append"): [
