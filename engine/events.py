@@ -32,6 +32,7 @@ Kinds and payloads (all JSON objects):
     warehouse.moved               from, to: folders; events before it are read with the one for the other
     warehouse.cloned              from, to, warehouse-uuid, cloned-from (the uuid), shares-data
 
+`deleted-metadata` of a `table.committed` or `table.materialized` event names the metadata files that go after it.
 `updates` are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned. `snapshots` says for
 each snapshot id which manifests its list has beyond those of its parent: see `manifest_changes.py`.
 

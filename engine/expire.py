@@ -27,6 +27,7 @@ from icecore.engine.repository import Repository
 from icecore.engine.retention import Expiry, expiring_updates
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import TableState, fold
+from icecore.projections.forgotten_metadata import let_go
 
 # How often what goes is worked out again outside of the lock, before writers have to wait for it.
 _OUTSIDE = 3
@@ -131,7 +132,8 @@ class _Plan:
 
     def _write_out(self, transaction: WriteTransaction, state: TableState, why: Provenance) -> TableState:
         """Readers of the older metadata of a table that is written by hand would miss what goes."""
-        event = self._repository.append_inside(transaction, state.stream, ev.TABLE_MATERIALIZED, {}, why)
+        payload = let_go(self._repository.store, state)
+        event = self._repository.append_inside(transaction, state.stream, ev.TABLE_MATERIALIZED, payload, why)
         after = fold(state, [event])
         assert after is not None, "a fold of one event has a state"
         transaction.at_end.append(lambda: self._repository.files.publish(after, event, state))

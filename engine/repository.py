@@ -37,6 +37,7 @@ from icecore.engine.states import States
 from icecore.engine.storage import Storage
 from icecore.engine.table_states import TABLES, TableStates
 from icecore.engine.view_state import ViewState
+from icecore.projections.forgotten_metadata import let_go
 from icecore.projections.manifest_entries import ManifestEntries
 from icecore.projections.materialize import Materializer
 
@@ -331,6 +332,8 @@ class Repository:
         payload = decision.to_payload()
         if is_manual(state.metadata) and not writes_again(decision.updates):
             payload["materialize"] = False
+        else:
+            payload |= let_go(self.store, state, decision.updates)
         content = decision.content
         event = transaction.append(
             state.stream,
@@ -427,7 +430,9 @@ class Repository:
                 state = self.states.forward(state)
                 self.foreign.check(state)
                 if state.pending:
-                    event = self._append(transaction, stream, ev.TABLE_MATERIALIZED, {}, provenance)
+                    event = self._append(
+                        transaction, stream, ev.TABLE_MATERIALIZED, let_go(self.store, state), provenance
+                    )
                     after = fold(state, [event])
                     assert after is not None, "a fold of one event has a state"
                     self.files.publish(after, event, state)

@@ -76,6 +76,12 @@ def metadata_file_name(version: int, event_id: str, properties: Mapping[str, str
     return f"{version:05d}-{event_id}{gz}.metadata.json"
 
 
+def previous_versions_max(properties: Mapping[str, str]) -> int:
+    """How many earlier metadata files the metadata log names at most, at least one (MD2)."""
+    keep = properties.get(PREVIOUS_VERSIONS_MAX, "")
+    return max(1, int(keep) if keep.isdecimal() else DEFAULT_PREVIOUS_VERSIONS_MAX)
+
+
 class TableFold:
     """Folds the events of one table, one after another."""
 
@@ -237,8 +243,7 @@ class TableFold:
     def _log_previous(self, state: TableState) -> None:
         if state.metadata_location is None:
             return
-        keep = self._builder.properties.get(PREVIOUS_VERSIONS_MAX, "")
-        limit = int(keep) if keep.isdecimal() else DEFAULT_PREVIOUS_VERSIONS_MAX
+        limit = previous_versions_max(self._builder.properties)
         self._builder.log_previous_metadata(self._builder.last_updated_ms, state.metadata_location, limit)
 
     def _materialized(self, event: Event, state: TableState) -> TableState:

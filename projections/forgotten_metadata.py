@@ -1,6 +1,7 @@
 """Metadata files that fell out of the metadata log and are deleted after a commit, where the table asks for it (MD2).
 
-Which ones follows from the log, so a rebuild doesn't write them again and `verify` doesn't miss them. A note in
+Which ones the commit says, so a rebuild doesn't write them again and `verify` doesn't miss them; of events of schema
+version 1 it follows from the metadata log. A note in
 `written_file` comes with the pointer that no longer leads to the file; the file is deleted after that, at once or,
 after a crash, at the next open or commit. Only files that this log wrote are ever deleted.
 """
@@ -8,7 +9,8 @@ after a crash, at the next open or commit. Only files that this log wrote are ev
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from attrs import frozen
 
@@ -16,9 +18,12 @@ from icecore.engine.errors import IcecoreError
 from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, Event
 from icecore.engine.known_properties import flag
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.state import TableFold, TableState
+from icecore.engine.state import TableFold, TableState, previous_versions_max
 from icecore.engine.storage import Storage
 
+# Where an event names the files that go with it, and the schema version from which on it does.
+DELETED_METADATA = "deleted-metadata"
+NAMING_VERSION = 2
 DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 # In `written_file`: to be deleted, and deleted.
 FORGOTTEN = "metadata-forgotten"
@@ -43,7 +48,9 @@ class Forgotten:
         for event in events:
             folding.apply(event)
             after = folding.metadata_log
-            if flag(folding.properties, DELETE_AFTER_COMMIT):
+            if event.schema_version >= NAMING_VERSION:
+                gone |= set(event.payload.get(DELETED_METADATA, ()))
+            elif flag(folding.properties, DELETE_AFTER_COMMIT):
                 gone |= set(before) - set(after)
             before = after
             if event.kind not in (TABLE_REGISTERED, TABLE_ADOPTED) and folding.metadata_location is not None:
@@ -54,6 +61,33 @@ class Forgotten:
         if not gone or _is_shared(store, events[-1].stream, folding.location):
             return cls()
         return cls(frozenset(gone - registered), frozenset((gone & made) - registered))
+
+
+def let_go(store: EventStore, state: TableState, updates: Sequence[Mapping[str, Any]] = ()) -> dict[str, list[str]]:
+    """What a commit's payload says of the metadata files that it takes out of the metadata log and that go after it.
+
+    Empty where none does, as where the table does not ask for it, or the file is not one that this log wrote.
+    """
+    properties, location = dict(state.metadata.properties), state.metadata.location
+    for update in updates:
+        match update["action"]:
+            case "set-properties":
+                properties |= update["updates"]
+            case "remove-properties":
+                properties = {k: v for k, v in properties.items() if k not in update["removals"]}
+            case "set-location":
+                location = update["location"]
+    if (
+        state.metadata_location is None
+        or not flag(properties, DELETE_AFTER_COMMIT)
+        or _is_shared(store, state.stream, location)
+    ):
+        return {}
+    log = [*(e.metadata_file for e in state.metadata.metadata_log), state.metadata_location]
+    # The number of entries is what the table says before the commit (MD2).
+    cut = len(log) - previous_versions_max(state.metadata.properties)
+    own = [f for f in log[: max(0, cut)] if store.row(MODELS, "own_metadata", location=f, stream=state.stream)]
+    return {DELETED_METADATA: own} if own else {}
 
 
 def _is_shared(store: EventStore, stream: str, location: str) -> bool:

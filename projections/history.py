@@ -140,6 +140,8 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
             for update in payload["updates"]:
                 if text := describe_update(update):
                     yield text
+            if gone := payload.get("deleted-metadata"):
+                yield f"delete {len(gone)} metadata file{'s' if len(gone) > 1 else ''}"
         case _:
             yield kind.partition(".")[2].replace("-", " ")
 

@@ -150,6 +150,9 @@ SELECT length, sha256 FROM written_file WHERE location = $location;
 SELECT location, kind, length, sha256, position FROM written_file
 WHERE stream = $stream AND kind NOT IN ('metadata-forgotten', 'metadata-deleted') ORDER BY position, location;
 
+-- name: own_metadata
+SELECT 1 FROM written_file WHERE location = $location AND stream = $stream AND kind = 'metadata';
+
 -- name: all_files_of
 SELECT location FROM written_file WHERE stream = $stream ORDER BY position, location;
 

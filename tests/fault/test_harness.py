@@ -57,6 +57,14 @@ def test_killed_at_steps_of_forgetting(place: Path, counts: Counts, setting: Set
     check(counts, 4)
 
 
+@pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM, BY_HAND], ids=str)
+@pytest.mark.parametrize("operation", ["expire snapshots", "remove orphan files", "drop and purge table"])
+def test_killed_at_steps_of_a_deletion(place: Path, counts: Counts, setting: Setting, operation: str) -> None:
+    """The event is there or not; where it is, the next open deletes what is left, and nothing that is needed."""
+    kills.kill_at_each_step(place, counts, setting, every=9, first=4, names=(operation,))
+    check(counts, 1)
+
+
 @pytest.mark.parametrize("setting", [FILE_SYSTEM, BY_HAND], ids=str)
 def test_killed_at_random(place: Path, counts: Counts, setting: Setting) -> None:
     """A history in which each process dies at a random moment, step or byte."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -51,7 +52,7 @@ def rows(*ids: int) -> pa.Table:
 def set_up(folder: str, setting: Setting) -> Model:
     """Makes a warehouse: `t` is partitioned and copies on write, `v` is a view.
 
-    `u` merges on read where it can, and keeps few of its metadata files.
+    `u` merges on read where it can, and keeps few of its metadata files; `x` is one that may be renamed and dropped.
     """
     common = {"icecore.commit-scheme": setting.scheme, "icecore.materialize": setting.mode}
     version = setting.version
@@ -67,10 +68,11 @@ def set_up(folder: str, setting: Setting) -> Model:
         t.append(rows(4, 5, 6))
         t.overwrite(rows(1, 2, 3), "id < 4")
         u.append(rows(1, 2, 3, 4, 5, 6))
+        catalog.create_table("ns.x", SCHEMA, properties=common, format_version=version).append(rows(7, 8))
         catalog.create_view("ns.v", "SELECT id FROM t", schema=pa.schema([("id", pa.int64())]))
         catalog.materialize()
     table = TableModel(tuple(range(1, 7)))
-    return Model((("t", table), ("u", table)), (("v", "SELECT id FROM t"),))
+    return Model((("t", table), ("u", table), ("x", TableModel((7, 8)))), (("v", "SELECT id FROM t"),))
 
 
 def _append(model: Model, number: int, key: str, name: str = "t") -> Operation:
@@ -199,6 +201,35 @@ def _forget(model: Model, number: int, key: str) -> Operation:
     return Operation("forget", run, model, (0, 1, 2, 3, 4))
 
 
+def _orphans(model: Model, number: int, key: str) -> Operation:
+    """The operation leaves them itself: what is made again finds none where they are gone."""
+
+    def run(catalog: icecore.Catalog) -> None:
+        table = catalog.load_table("ns.t")
+        folder = Path(table.location().removeprefix("file://")) / "data"
+        folder.mkdir(exist_ok=True)
+        for name in "abc":
+            (folder / f"{number}-{name}.parquet").write_bytes(b"PAR1")
+        when = int(time.time() * 1000) + 10_000
+        table.maintenance.remove_orphan_files(when, allow_recent=True)
+
+    return Operation("remove orphan files", run, model, (0, 1, 2))
+
+
+def _purge(model: Model, number: int, key: str) -> Operation:
+    extras = _extras(model)
+    if not extras:
+        return _create(model, number, key)
+    name = extras[0]
+    return Operation("drop and purge table", lambda c: _purged(c, ("ns", name)), model.put(name, None), (2,))
+
+
+def _purged(catalog: icecore.Catalog, name: tuple[str, ...]) -> None:
+    catalog.drop_table(name, purge=True)
+    namespace, table = name
+    assert not list((catalog.path / namespace / table).rglob("*.parquet"))
+
+
 def _rewrite(model: Model, number: int, key: str) -> Operation:
     return Operation("rewrite manifests", lambda c: c.load_table("ns.t").rewrite_manifests(), model, (0, 1))
 
@@ -295,6 +326,8 @@ MAKERS: tuple[Maker, ...] = (
     _drop,
     _rename,
     _expire,
+    _orphans,
+    _purge,
     _forget,
     _rewrite,
     _statistics,
@@ -307,7 +340,7 @@ MAKERS: tuple[Maker, ...] = (
     _rebuild,
 )
 # Most of what is done to a warehouse is appends and deletes; those that only follow the log are rare.
-WEIGHTS = (6, 3, 3, 2, 2, 1, 1, 3, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 2, 1, 1)
+WEIGHTS = (6, 3, 3, 2, 2, 1, 1, 3, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 1, 1)
 APPEND = MAKERS[0]
 
 

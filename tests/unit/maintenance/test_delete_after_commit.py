@@ -53,6 +53,25 @@ def test_MD2_files_that_fall_out_of_the_log_are_deleted(
     assert found.ok, found
 
 
+@SCHEMES
+@pytest.mark.parametrize("manual", [False, True])
+def test_the_commit_says_which_go(catalog: icecore.Catalog, scheme: str, manual: bool) -> None:
+    """With who and why: every file that is gone is named by an event, and all that are named are gone."""
+    by_hand = {"icecore.materialize": "manual"} if manual else {}
+    table = make_table(catalog, properties={**KEEP_TWO, "icecore.commit-scheme": scheme, **by_hand})
+    seen = set[str]()
+    for number in range(6):
+        table.append(rows(number), author="eve", message="once more")
+        catalog.materialize("ns.t", author="eve", message="once more")
+        table.refresh()
+        seen |= files_of(table)
+    told = [e for e in store_of(catalog).events() if "deleted-metadata" in e.payload]
+    assert {(e.provenance.actor, e.provenance.message) for e in told} == {("eve", "once more")}
+    assert {f for e in told for f in e.payload["deleted-metadata"]} == seen - files_of(table) != set()
+    if not manual:
+        assert catalog.log().to_pylist()[-1]["changes"].endswith("delete 1 metadata file")
+
+
 def test_what_is_still_named_stays_and_a_lost_file_is_still_a_problem(catalog: icecore.Catalog) -> None:
     table = make_table(catalog, properties=KEEP_TWO)
     for number in range(4):
