@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,21 @@ def test_named_plans_and_incremental_scans_are_read_by_spark(spark: Any, catalog
     assert sorted(r.id for r in plan.to_spark(spark).collect()) == [3, 4, 6, 7, 8, 9, 20]
     appended = table.incremental_append_scan(from_snapshot_id_exclusive=first)
     assert sorted((r.id, r.name) for r in appended.to_spark(spark).collect()) == [(1, None), (20, "new")]
+
+
+def test_object_storage_and_the_least_values(spark: Any, catalog: icecore.Catalog) -> None:
+    """Spark's tasks name files by hash bits too, and truncate the least int as everybody else (PT5)."""
+    df = spark.createDataFrame([(1, 5), (2, -(2**31))], "id bigint, k int")
+    table = catalog.create_table(
+        "ns.t",
+        spark_to_schema(df.schema),
+        partition_spec=["truncate(10, k)"],
+        properties={"write.object-storage.enabled": "true"},
+    )
+    table.append(df)
+    files = {task.file.partition: task.file.file_path for task in table.scan().plan_files()}
+    assert sorted(files) == [(0,), (2**31 - 2,)]
+    for path in files.values():
+        assert re.search(r"/data/[01]{4}/[01]{4}/[01]{4}/[01]{8}/k_trunc_10=\d+/[^/]+$", path)
+    assert same_in_spark(spark, table) == 2
+    assert same_in_spark(spark, table, "k < 0") == 1

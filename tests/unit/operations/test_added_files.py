@@ -110,6 +110,11 @@ def test_m2_what_no_manifest_can_hold_is_refused_by_every_verb(
     assert catalog.verify().ok
 
 
+def only_the_file_is_missed(catalog: icecore.Catalog) -> bool:
+    """The file is described only, but all metadata that names it is there."""
+    return all("elsewhere" in problem for problem in catalog.verify().problems)
+
+
 PARTITIONS: list[tuple[pa.DataType, str, Any]] = [
     (pa.int64(), "bucket(4, c)", 4),
     (pa.int64(), "bucket(4, c)", -1),
@@ -150,7 +155,7 @@ def test_pt1_partition_values_that_the_transform_never_gives_are_refused(
         table.append_files([evolve(FILE, partition=(value,))])
     assert catalog.position == position
     table.append_files([evolve(FILE, partition=(None,))])
-    assert catalog.verify().ok
+    assert only_the_file_is_missed(catalog)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -176,7 +181,7 @@ def test_rl3_files_of_a_v3_table_are_taken_without_its_row_ids(
 def test_m5_metrics_that_a_writer_did_not_know_are_taken(catalog: icecore.Catalog) -> None:
     table = catalog.create_table("ns.t", SCHEMA)
     table.append_files([evolve(FILE, null_value_counts={1: -1}, lower_bounds={1: LONG, 99: b"?"}, split_offsets=())])
-    assert catalog.verify().ok
+    assert only_the_file_is_missed(catalog)
 
 
 def test_nothing_foreign_leaves_for_paths_that_no_storage_has(catalog: icecore.Catalog) -> None:
