@@ -82,8 +82,8 @@ def row_delta(world: World) -> Act | None:
         f"row delta in {branch} with {len(rows)} rows: {where.sql()}",
         lambda: world.java("row_delta", rows=world.lists(rows), filter=where.java(), branch=branch),
         lambda m, _: m.replace(branch, where.holds, rows),
-        # It can't validate a commit that makes its branch where older snapshots are expired.
-        may_refuse=None if branch in world.model.refs else "Cannot determine history",
+        # It can't validate a commit that makes its branch: all of main is taken for concurrent.
+        may_refuse=None if branch in world.model.refs else "Cannot determine history|concurrently added DV",
     )
 
 
