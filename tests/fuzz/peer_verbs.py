@@ -8,6 +8,7 @@ from typing import Any
 from pyiceberg import types as pyice
 
 from .checks import PEER_CANT
+from .filters import Filter
 from .model import Model
 from .partitions import partitioner
 from .verbs import Act, nothing, verb
@@ -39,6 +40,11 @@ def _act(
     return None if world.model.format_version > 2 or world.is_file_system else Act(text, run, after, may_refuse)
 
 
+def _filter(world: World) -> Filter:
+    """One that it deletes by rightly: an `IN` takes rows with NaN too, an `OR` leaves rows with a null."""
+    return world.filter(of_floats=False, depth=0)
+
+
 @verb(4)
 def append(world: World) -> Act | None:
     branch, rows = world.branch(), world.rows()
@@ -56,7 +62,7 @@ def append(world: World) -> Act | None:
 def delete(world: World) -> Act | None:
     if world.model.equality_keys:
         return None  # it leaves out delete files by their bounds, and rows come back in what it writes again
-    where = world.filter(of_floats=False)  # it deletes rows with NaN that an `IN` does not select
+    where = _filter(world)
     return _act(
         world,
         f"delete: {where.sql()}",
@@ -69,7 +75,7 @@ def delete(world: World) -> Act | None:
 def overwrite(world: World) -> Act | None:
     if world.model.equality_keys:
         return None
-    where, rows = world.filter(of_floats=False), world.rows()
+    where, rows = _filter(world), world.rows()
     return _act(
         world,
         f"overwrite with {len(rows)} rows: {where.sql()}",

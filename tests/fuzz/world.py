@@ -108,9 +108,9 @@ class World:
         """A few of them."""
         return self.dice.sample(list(rows), min(len(rows), self.dice.randint(1, most)))
 
-    def filter(self, branch: str = "main", *, of_floats: bool = True) -> Filter:
+    def filter(self, branch: str = "main", *, of_floats: bool = True, depth: int = 1) -> Filter:
         columns = [c for c in self.model.plain if of_floats or not c.is_float]
-        return random_filter(self.dice, columns, self.model.at(branch))
+        return random_filter(self.dice, columns, self.model.at(branch), depth)
 
     def new_column(self, *, of_structs: bool = True) -> Column:
         """A column that could be added."""
