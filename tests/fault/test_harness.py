@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import clocks, crowds, damage, io_errors, kills, permissions, torn
+from harness import clocks, crowds, damage, folders, io_errors, kills, permissions, torn
 from harness.counts import Counts
 from harness.operations import Setting
 from harness.writers import race
@@ -48,6 +48,13 @@ def test_killed_at_steps_of_a_commit(place: Path, counts: Counts, setting: Setti
     check(counts, 4)
     hit = {what for _, what, _ in counts.rounds}
     assert any(what.startswith("SQL") for what in hit) and hit & {"write", "half a write", "replace", "link", "fsync"}
+
+
+@pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)
+def test_killed_at_steps_of_moving_and_cloning(place: Path, counts: Counts, setting: Setting) -> None:
+    """SIGKILL at steps of each way to take a warehouse elsewhere: made again it is whole, its original untouched."""
+    folders.take_elsewhere(place, counts, setting, every=41)
+    check(counts, 10)
 
 
 @pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)

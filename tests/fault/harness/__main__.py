@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from rich.console import Console
 
-from . import clocks, crowds, damage, io_errors, kills, permissions, torn
+from . import clocks, crowds, damage, folders, io_errors, kills, permissions, torn
 from .children import FAILED, Child, Say
 from .counts import Counts
 from .operations import MODES, SCHEMES, VERSIONS, Setting
@@ -86,6 +86,7 @@ def _of_setting(s: Setting, seed: str, every: int, turn: int, first: int) -> Ite
     yield f"projections {s}", lambda root, c: damage.damage_projections(root, c, s, seed, 15)
     yield f"log {s}", lambda root, c: damage.damage_log(root, c, s, seed, 25)
     yield f"data {s}", lambda root, c: damage.damage_data(root, c, s, seed, 10)
+    yield f"folders {s}", lambda root, c: folders.take_elsewhere(root, c, s, every=2 * every, first=first + turn)
     yield f"clock {s}", lambda root, c: clocks.jump(root, c, s, seed, 2)
 
 

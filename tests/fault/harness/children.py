@@ -17,7 +17,9 @@ import pyiceberg.io.pyarrow
 import pyiceberg.table.puffin
 from attrs import frozen
 
+import icecore.engine.clone_warehouse
 import icecore.engine.forget
+import icecore.engine.move_warehouse
 import icecore.projections.audit
 import icecore.projections.partition_stats
 import icecore.projections.rebuild
@@ -27,7 +29,9 @@ import icecore.projections.verify
 PRELOADED = (
     pyiceberg.io.pyarrow,
     pyiceberg.table.puffin,
+    icecore.engine.clone_warehouse,
     icecore.engine.forget,
+    icecore.engine.move_warehouse,
     icecore.projections.audit,
     icecore.projections.partition_stats,
     icecore.projections.rebuild,

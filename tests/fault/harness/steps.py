@@ -17,13 +17,15 @@ from typing import Any
 
 import pyarrow as pa
 
+import icecore.engine.clone_warehouse as clone_module
 import icecore.engine.log.forgetting as forgetting_module
+import icecore.engine.move_warehouse as move_module
 import icecore.engine.scratch as scratch_module
 import icecore.engine.storage as storage_module
 from icecore.engine.storage import Storage
 
 Act = Callable[[str], None]
-CHANGING = ("replace", "link", "unlink", "mkdir", "fsync")
+CHANGING = ("replace", "link", "unlink", "mkdir", "fsync", "rename")
 READING = ("SELECT", "PRAGMA", "WITH", "EXPLAIN", "ROLLBACK")
 
 
@@ -47,7 +49,7 @@ class Steps:
 
     def install(self) -> Steps:
         """Puts itself under the storage and under SQLite, for the rest of this process."""
-        for module in (storage_module, scratch_module, forgetting_module):
+        for module in (storage_module, scratch_module, forgetting_module, clone_module, move_module):
             patched: Any = module
             patched.os = _Os(self)
             patched.open = self._open

@@ -1,0 +1,108 @@
+"""Moves and clones that die at each of their steps: made again they are whole, and a clone's original is as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import icecore
+
+from .bench import Bench
+from .children import FAILED, Child, Outcome, Say, in_child
+from .counts import Counts
+from .model import Model, difference, observe
+from .operations import Setting
+from .steps import Steps, kill
+
+KIND = "killed while moving or cloning"
+TAKEN = "taken"
+
+Way = Callable[[str, str], object]
+BY_HAND = ("move by hand", "clone of a copy")
+WAYS: dict[str, Way] = {
+    "move": lambda folder, to: icecore.move_warehouse(folder, to),
+    "move by hand": lambda folder, to: icecore.move_warehouse(to),
+    "clone": lambda folder, to: icecore.clone_warehouse(folder, to),
+    "clone of metadata": lambda folder, to: icecore.clone_warehouse(folder, to, metadata_only=True),
+    "clone of a copy": lambda folder, to: icecore.clone_warehouse(to),
+}
+
+
+def take_elsewhere(root: Path, counts: Counts, setting: Setting, *, every: int = 1, first: int = 0) -> None:
+    """For each way: learns its steps, then dies at each so many-th of them, beginning with `first`."""
+    bench = Bench(root)
+    base = bench.start(setting)
+    to = os.fspath(root / TAKEN)
+    for name, way in WAYS.items():
+        _lay_out(bench, name, to)
+        learnt = _taking(way, bench.folder, to, Steps(kill)).wait()
+        steps = learnt.get("steps")
+        if steps is None:
+            counts.violation(KIND, f"{setting}, {name}: {learnt.get(FAILED)}")
+            continue
+        for number in range(first % every, len(steps), every):
+            _lay_out(bench, name, to)
+            context = f"{setting}, {name}, step {number} of {len(steps)} ({steps[number]})"
+            outcome = _taking(way, bench.folder, to, Steps(kill, number)).wait()
+            if not outcome.was_killed:
+                counts.violation(KIND, f"{context}: it did not die")
+            found = _examined(way, base, bench, to, is_clone=name.startswith("clone"))
+            for problem in found.get("problems") or [f"can't be examined: {found.get(FAILED)}"] * (not _said(found)):
+                counts.violation(KIND, f"{context}: {problem}")
+            counts.add(KIND, name, "made again, whole")
+    bench.remove()
+
+
+def _said(found: Outcome) -> bool:
+    return found.get("problems") is not None
+
+
+def _lay_out(bench: Bench, name: str, to: str) -> None:
+    shutil.rmtree(to, ignore_errors=True)
+    bench.put_back()
+    if name in BY_HAND:
+        shutil.copytree(bench.folder, to)
+    if name == "move by hand":
+        shutil.rmtree(bench.folder)
+
+
+def _taking(way: Way, folder: str, to: str, steps: Steps) -> Child:
+    def work(say: Say) -> None:
+        steps.install().active = True
+        way(folder, to)
+        steps.active = False
+        say("steps", steps.names)
+
+    return Child(work)
+
+
+def _examined(way: Way, base: Model, bench: Bench, to: str, *, is_clone: bool) -> Outcome:
+    """Makes the call again where it has something left to do, and compares what is there then."""
+
+    def work(say: Say) -> None:
+        problems = []
+        try:
+            way(bench.folder, to)
+        except icecore.IcecoreError as e:
+            if not any(text in str(e) for text in ("nothing to move", "name a new folder", "not empty")):
+                problems.append(f"made again: {type(e).__name__} {e}")
+        with icecore.open(to, actor="examiner") as catalog:
+            problems += difference(base, observe(catalog))
+            problems += [f"verify: {p}" for p in catalog.verify(deep=True).problems]
+        if is_clone and _digests(Path(bench.folder)) != _digests(bench._kept):
+            problems.append("the original was changed")
+        say("problems", problems)
+
+    return in_child(work)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    found = (p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("icecore.db"))
+    return {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in found
+        if ".icecore" not in p.relative_to(folder).parts
+    }
