@@ -24,7 +24,7 @@ ROOT = "root"
 UUID = "warehouse-uuid"
 SHARED = "shared"
 """What is known of a warehouse: its folder, its identity, and locations of other ones that a clone reads only."""
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class MovedWarehouseWarning(UserWarning):

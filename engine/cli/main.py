@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import click
@@ -84,4 +85,10 @@ for _command in (
 
 def main() -> None:
     """The entry point of the command `icecore`. Where a pipe is closed early it ends without a word."""
+    warnings.showwarning = _show_warning
     cli(prog_name="icecore")
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """What the library warns of, as one line on standard error."""
+    click.echo(f"warning: {printable(' '.join(str(message).split()))}", err=True)

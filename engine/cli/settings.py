@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ import icecore
 from icecore.engine.catalog import Catalog
 from icecore.engine.errors import NamespaceAlreadyExistsError
 from icecore.engine.identifiers import identifier_tuple
+from icecore.engine.warehouse_folder import MovedWarehouseWarning
 
 WAREHOUSE_VARIABLE = "ICECORE_WAREHOUSE"
 OUTPUT_VARIABLE = "ICECORE_OUTPUT"
@@ -46,7 +48,10 @@ class Settings:
 
     def write(self) -> Catalog:
         """The warehouse, which must be there, for commands that commit."""
-        return icecore.open(self.path, create=False)
+        with warnings.catch_warnings():
+            # The commit is refused in the same words.
+            warnings.simplefilter("ignore", MovedWarehouseWarning)
+            return icecore.open(self.path, create=False)
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)

@@ -6,6 +6,8 @@ import datetime as dt
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,3 +178,16 @@ def test_log_on_an_object_store_is_refused(place: str, tmp_path: Path, monkeypat
 def test_folder_may_be_given_as_a_file_location(tmp_path: Path) -> None:
     with icecore.open(f"file://{tmp_path}/lake") as catalog:
         assert catalog.path == tmp_path / "lake"
+
+
+def test_shell_says_it_in_one_line(lake: Path) -> None:
+    """A reading command warns, a changing one is refused, and neither says it twice."""
+    lake.rename(lake.with_name("new"))
+    shell = [sys.executable, "-m", "icecore", "-w", str(lake.with_name("new"))]
+    read, change = (
+        subprocess.run([*shell, *words], capture_output=True, text=True) for words in (["ls"], ["drop", "s.v2"])
+    )
+    assert (read.returncode, change.returncode) == (0, 1)
+    for done, begins in ((read, "warning: "), (change, "error: ")):
+        [line] = done.stderr.splitlines()
+        assert line.startswith(begins) and "icecore move" in line
