@@ -22,7 +22,7 @@ from icecore.engine.manifest_changes import OWN_EVENT, ListedManifest
 from icecore.engine.relocated_manifests import Listing, RelocatedManifests, listing
 from icecore.engine.relocation import Relocation, moved_entries
 from icecore.engine.repository import Repository
-from icecore.engine.spec.content_file import DataFileContent, ManifestContent
+from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
 from icecore.engine.state import TableState, metadata_folder
 from icecore.engine.storage import LocationMapping, Storage
 
@@ -60,7 +60,9 @@ class RelocatedTable:
 def needs_of(repository: Repository, state: TableState, step: Relocation) -> Needs:
     """Looks through the snapshots of a table. Raises StorageError, CorruptFileError."""
     moved = step.mapping().resolve
-    if all(moved(x) == x for x in (state.metadata.location, state.metadata_location or "")):
+    if state.purged_at is not None or all(
+        moved(x) == x for x in (state.metadata.location, state.metadata_location or "")
+    ):
         return Needs({}, {}, (), False)
     looking = _Looking(repository, state, step)
     needed: dict[Listing, ListedManifest] = {}
@@ -157,11 +159,8 @@ class _Making:
     def folder(self) -> str:
         """Where the table's metadata goes now."""
         metadata = self.state.metadata
-        moved = self.step_value(dict(metadata.properties))
-        return metadata_folder(self.mapping.resolve(metadata.location), moved)
-
-    def step_value(self, properties: dict[str, str]) -> dict[str, str]:
-        return {k: self.mapping.resolve(v) for k, v in properties.items()}
+        properties = {k: self.mapping.resolve(v) for k, v in metadata.properties.items()}
+        return metadata_folder(self.mapping.resolve(metadata.location), properties)
 
     def now(self, key: Listing) -> Listing:
         """A manifest as it is listed when the log is read with the new folder."""
@@ -193,7 +192,7 @@ class _Making:
         rows = moved.to_pylist()
         for row, old in zip(rows, entries.to_pylist(), strict=True):
             # A file that is gone from the table may be gone from its folder.
-            if old["content"] == int(DataFileContent.POSITION_DELETES) and old["status"] != 2:
+            if old["content"] == int(DataFileContent.POSITION_DELETES) and old["status"] != ManifestEntryStatus.DELETED:
                 row.update(self._rewritten(old))
         return pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA)
 

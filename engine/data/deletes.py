@@ -22,11 +22,10 @@ from icecore.engine.data.table_columns import ColumnReader, Identification, colu
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.forks import Lock
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
+from icecore.engine.spec.reserved import DELETE_PATH_ID, DELETE_POS_ID
 from icecore.engine.spec.types import LongType, StringType
 from icecore.engine.storage import Storage, local_path
 
-DELETE_PATH_ID = 2147483546
-DELETE_POS_ID = 2147483545
 MAX_COMBINED_KEYS = 16
 _POSITION_DELETES = DataFileContent.POSITION_DELETES
 _PUFFIN_MAGIC = b"PFA1"

@@ -18,7 +18,6 @@ from attrs import evolve, field, frozen
 from icecore.engine.data.arrow_schema import schema_to_arrow
 from icecore.engine.data.conform import conform
 from icecore.engine.data.data_file_writer import DataFileWriter, FileKind, RollingWriter, file_kind
-from icecore.engine.data.deletes import DELETE_PATH_ID, DELETE_POS_ID
 from icecore.engine.data.deletion_vector import Positions, bitmap_of
 from icecore.engine.data.file_options import delete_file_options
 from icecore.engine.data.locations import DataLocations
@@ -27,6 +26,7 @@ from icecore.engine.data.sorting import sort_table
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.reserved import DELETE_PATH_ID, DELETE_POS_ID
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.types import (

@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from icecore.engine.data.data_file_writer import DataFileWriter, file_kind
-from icecore.engine.data.deletes import DELETE_PATH_ID, DELETE_POS_ID, position_delete_rows
+from icecore.engine.data.deletes import position_delete_rows
 from icecore.engine.data.file_options import delete_file_options
 from icecore.engine.data.metrics_mode import Full
 from icecore.engine.data.position_delete_write import POSITION_DELETE_ARROW, POSITION_DELETE_SCHEMA, with_reference
 from icecore.engine.formats.puffin import StoredBlob, decode_footer, with_blobs
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
+from icecore.engine.spec.reserved import DELETE_PATH_ID, DELETE_POS_ID
 from icecore.engine.storage import LocationMapping, Storage
 
 REFERENCED_DATA_FILE = "referenced-data-file"

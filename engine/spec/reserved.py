@@ -6,6 +6,10 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import IntegerType, LongType, NestedField, StringType
 
+# The columns of position delete files (D3).
+DELETE_PATH_ID = 2147483546
+DELETE_POS_ID = 2147483545
+
 FILE = NestedField(2147483646, "_file", StringType(), required=True)
 POS = NestedField(2147483645, "_pos", LongType(), required=True)
 SPEC_ID = NestedField(2147483643, "_spec_id", IntegerType(), required=True)

@@ -356,3 +356,15 @@ def test_a_deletion_that_was_not_finished_is_not_finished_in_the_original(
     with icecore.open(lake.with_name("new")) as copy:
         assert copy.verify().problems == ()
         assert len(list((copy.path / "s" / "plain" / "data").rglob("*.parquet"))) == 1
+
+
+def test_dropped_tables_come_along_and_purged_ones_need_nothing(lake: Path) -> None:
+    with icecore.open(lake) as catalog:
+        for name in ("v2", "v3"):
+            catalog.drop_table(f"s.{name}")
+        catalog.purge_table("s.v2")
+    new = lake.with_name("new")
+    assert icecore.move_warehouse(lake, new).problems == ()
+    with icecore.open(new) as catalog:
+        assert ids(catalog.undrop_table("s.v3")) == KEPT
+        assert catalog.verify().problems == ()
