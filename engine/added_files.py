@@ -19,7 +19,8 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.formats.binary_columns import list_positions, select
 from icecore.engine.formats.entry_arrow import BOUNDS, COUNTS_OF_FIELDS, ENTRY_SCHEMA, files_to_arrow
 from icecore.engine.formats.typed_values import typed_values
-from icecore.engine.properties import is_unicode
+from icecore.engine.location import path_fault
+from icecore.engine.some_of import is_unicode
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
@@ -49,7 +50,6 @@ from icecore.engine.spec.types import (
     UUIDType,
     VariantType,
 )
-from icecore.engine.storage import path_fault
 
 UNKNOWN_COUNT = -1
 """What some writers leave for a count that they don't know."""

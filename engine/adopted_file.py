@@ -11,10 +11,11 @@ from typing import Any
 
 from attrs import evolve
 
+from icecore.engine.compressed_json import decompress
 from icecore.engine.errors import CorruptLogError, ValidationError
-from icecore.engine.formats.metadata_json import WHERE, decompress, table_metadata_from_dict
 from icecore.engine.spec.json_reader import loads
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.metadata_json import WHERE
 
 
 def kept_file(data: bytes) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def adopted_metadata(payload: Mapping[str, Any], table_uuid: str | None) -> Tabl
     Early events have it beside the file. Raises CorruptLogError where it can't be read.
     """
     try:
-        metadata = table_metadata_from_dict(payload["metadata"] if "metadata" in payload else adopted_dict(payload))
+        metadata = TableMetadata.from_dict(payload["metadata"] if "metadata" in payload else adopted_dict(payload))
     except ValidationError as e:
         raise CorruptLogError(f"the log's copy of {payload['metadata-location']} can't be read: {e}") from e
     return metadata if metadata.table_uuid is not None else evolve(metadata, table_uuid=table_uuid)

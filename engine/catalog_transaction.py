@@ -29,6 +29,7 @@ from icecore.engine.joint_commit import (
     dry_run_jointly,
     provisional_state,
 )
+from icecore.engine.location import to_uri
 from icecore.engine.log.read_models import dotted
 from icecore.engine.names_so_far import NamesSoFar
 from icecore.engine.properties import string_properties
@@ -42,7 +43,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.view import DUCKDB
 from icecore.engine.state import TableState
-from icecore.engine.storage import Storage, to_uri
+from icecore.engine.storage import Storage
 from icecore.engine.table import Table
 from icecore.engine.transaction import REFUSED, Transaction
 from icecore.engine.transaction_names import TransactionNames

@@ -12,7 +12,8 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.properties import table_properties
 from icecore.engine.schema_update import SchemaOp, evolve_schema
 from icecore.engine.sort_update import evolve_sort_order
-from icecore.engine.spec.metadata import SUPPORTED_FORMAT_VERSIONS, TableMetadata
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
 from icecore.engine.spec.name_mapping import DEFAULT_NAME_MAPPING, NameMapping, updated_mapping
 from icecore.engine.spec.schema import Schema, check_format_version
 from icecore.engine.spec_update import SpecOp, evolve_spec

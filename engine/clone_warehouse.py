@@ -17,10 +17,10 @@ from icecore.engine.assembly import CACHE_FOLDER
 from icecore.engine.catalog import CLONE_NOTE, LOG_FILE, Catalog
 from icecore.engine.errors import StorageError, ValidationError
 from icecore.engine.events import Provenance
+from icecore.engine.location import to_uri
 from icecore.engine.log.store import EventStore
 from icecore.engine.provenance import provenance
 from icecore.engine.relocate_warehouse import Progress, RelocatedWarehouse, Relocating, no_progress
-from icecore.engine.storage import to_uri
 from icecore.engine.warehouse_folder import UUID, WarehouseFolder, local_folder
 from icecore.engine.warehouse_mapping import storage_of
 

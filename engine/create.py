@@ -11,7 +11,8 @@ from attrs import evolve
 from icecore.engine.data.arrow_schema import arrow_to_schema, assign_fresh_ids
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
 from icecore.engine.properties import table_properties
-from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION, SUPPORTED_FORMAT_VERSIONS
+from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
+from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema, check_format_version
 from icecore.engine.spec.sort import SortField, SortOrder

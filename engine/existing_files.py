@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from icecore.engine.data.add_files import describe_files
 from icecore.engine.data.deletes import same_file
 from icecore.engine.errors import ValidationError
+from icecore.engine.location import local_path, path_fault, to_uri
 from icecore.engine.name_mapping import table_name_mapping
 from icecore.engine.repository import Repository
 from icecore.engine.some_of import some_of
@@ -18,7 +19,7 @@ from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.state import TableState
-from icecore.engine.storage import Storage, local_path, path_fault, to_uri
+from icecore.engine.storage import Storage
 
 
 def describe_existing_files(

@@ -18,13 +18,13 @@ from icecore.engine.decide import ProduceSnapshot
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.location import path_fault
 from icecore.engine.removal import Effects, Target, produce
 from icecore.engine.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation
 from icecore.engine.state import TableState
-from icecore.engine.storage import path_fault
 from icecore.engine.written_before import FileKey
 from icecore.projections.planner import Planner
 

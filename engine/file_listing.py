@@ -10,7 +10,8 @@ from urllib.parse import unquote
 import pyarrow.fs
 from attrs import field, frozen
 
-from icecore.engine.storage import Storage, local_path, to_uri, translated
+from icecore.engine.location import local_path, to_uri
+from icecore.engine.storage import Storage, translated
 
 FILE = "file"
 # What Java's clients hold to be the same store.

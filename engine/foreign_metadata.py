@@ -15,12 +15,13 @@ from icecore.engine.errors import (
     ValidationError,
 )
 from icecore.engine.events import Provenance
+from icecore.engine.location import to_uri
 from icecore.engine.metadata_difference import metadata_difference
 from icecore.engine.register import metadata_version, parse_metadata_file
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.view import ViewMetadata
 from icecore.engine.state import TableState, is_file_system
-from icecore.engine.storage import Storage, to_uri
+from icecore.engine.storage import Storage
 from icecore.engine.view_state import ViewState
 
 UNKNOWN_ENGINE = "another engine"

@@ -13,6 +13,7 @@ from icecore.engine.candidates import Candidates, is_within
 from icecore.engine.data.locations import data_folder
 from icecore.engine.errors import CommitConflictError, IcecoreError
 from icecore.engine.events import Event
+from icecore.engine.location import to_uri
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.manifest_changes import changes_of
@@ -21,7 +22,7 @@ from icecore.engine.register import parse_metadata_file
 from icecore.engine.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.state import TableState, is_file_system, metadata_folder
-from icecore.engine.storage import Storage, to_uri
+from icecore.engine.storage import Storage
 from icecore.projections.forgotten_metadata import DELETED, FORGOTTEN
 from icecore.projections.version_hint import VERSION_HINT
 

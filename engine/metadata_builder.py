@@ -11,7 +11,8 @@ from typing import Any
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.json_reader import get, get_list, get_str_map
-from icecore.engine.spec.metadata import SUPPORTED_FORMAT_VERSIONS, TableMetadata
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
 from icecore.engine.spec.partition import (
     INITIAL_SPEC_ID,
     PARTITION_FIELD_ID_START,

@@ -10,10 +10,10 @@ from pathlib import Path
 from icecore.engine import events as ev
 from icecore.engine.catalog import LOG_FILE, Catalog
 from icecore.engine.errors import IcecoreError, StorageError, ValidationError
+from icecore.engine.location import local_path, to_uri
 from icecore.engine.log.store import EventStore
 from icecore.engine.provenance import provenance
 from icecore.engine.relocate_warehouse import Progress, RelocatedWarehouse, Relocating, no_progress
-from icecore.engine.storage import local_path, to_uri
 from icecore.engine.warehouse_folder import UUID, WarehouseFolder, local_folder
 from icecore.engine.warehouse_mapping import storage_of
 

@@ -18,15 +18,6 @@ def string_properties(properties: Mapping[str, str] | None, what: str = "propert
     return dict(properties or {})
 
 
-def is_unicode(text: str) -> bool:
-    """Whether it can be written as UTF-8, which lone surrogates can't."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 FORMAT_VERSION = "format-version"
 """Given as a property of a table, it is the table's format version, as in Java and PyIceberg."""
 

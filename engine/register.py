@@ -11,10 +11,10 @@ from typing import Any
 from attrs import evolve
 
 from icecore.engine.errors import CorruptFileError, UnsupportedFormatVersionError, ValidationError
-from icecore.engine.formats.metadata_json import table_metadata_to_dict
+from icecore.engine.location import LocationMapping, to_uri
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.view import ViewMetadata
-from icecore.engine.storage import LocationMapping, Storage, to_uri
+from icecore.engine.storage import Storage
 from icecore.engine.view_builder import metadata_codec
 
 _VERSION = re.compile(r"^(?:v(\d+)|(\d+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
@@ -40,7 +40,7 @@ def registration_payload(
         "identifier": list(identifier),
         "metadata-location": to_uri(metadata_location),
         "metadata-version": metadata_version(metadata_location),
-        "metadata": table_metadata_to_dict(metadata),
+        "metadata": metadata.to_dict(),
         "metadata-sha256": hashlib.sha256(data).hexdigest(),
         "metadata-length": len(data),
         "location-mapping": mapping.to_dict(),

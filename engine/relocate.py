@@ -16,6 +16,7 @@ from icecore.engine import events as ev
 from icecore.engine.data.relocated_deletes import relocated_delete
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, files_to_arrow, row_to_file
 from icecore.engine.ids import new_event_id
+from icecore.engine.location import LocationMapping
 from icecore.engine.log.content import encode_content
 from icecore.engine.log.store import EventStore
 from icecore.engine.manifest_changes import OWN_EVENT, ListedManifest
@@ -24,7 +25,7 @@ from icecore.engine.relocation import Relocation, moved_entries
 from icecore.engine.repository import Repository
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
 from icecore.engine.state import TableState, metadata_folder
-from icecore.engine.storage import LocationMapping, Storage
+from icecore.engine.storage import Storage
 
 _WITHOUT_FILES = frozenset(
     f"{what}.{done}" for what in ("table", "view") for done in ("renamed", "dropped", "undropped")

@@ -21,6 +21,7 @@ from icecore.engine.assembly import assemble
 from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError
 from icecore.engine.events import Provenance
 from icecore.engine.ids import new_event_id
+from icecore.engine.location import is_inside
 from icecore.engine.log.archives import ARCHIVE
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
@@ -29,7 +30,7 @@ from icecore.engine.relocation import Relocation, Relocations
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableState
 from icecore.engine.states import from_bytes, to_bytes
-from icecore.engine.storage import Storage, is_inside
+from icecore.engine.storage import Storage
 from icecore.engine.view_repository import ViewRepository
 from icecore.engine.view_state import ViewState
 from icecore.engine.warehouse_folder import ROOT, SHARED, UUID, WarehouseFolder

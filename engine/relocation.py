@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.location import LocationMapping, local_path
 from icecore.engine.spec.content_file import DataFileContent
 from icecore.engine.spec.reserved import DELETE_PATH_ID
-from icecore.engine.storage import LocationMapping, local_path
 
 # Keys of JSON that name files which follow from no event, and stay where data is shared.
 _STATISTICS = frozenset({"statistics-path"})

@@ -15,7 +15,6 @@ from icecore.engine.errors import ForeignCommitError, IcecoreError, MissingFileE
 from icecore.engine.events import Provenance, is_view_stream
 from icecore.engine.foreign_commits import is_same_table, next_version_file
 from icecore.engine.foreign_metadata import Chain, ForeignFile, chain_from, read_foreign
-from icecore.engine.formats.metadata_json import table_metadata_to_dict
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.repository import Repository
@@ -89,7 +88,7 @@ class _Resolution:
         if theirs.chain is not None:
             before = self._adopt(theirs.chain)
             self._repository.files.advance(before)
-        payload: dict[str, Any] = {"metadata": table_metadata_to_dict(self._merged(before.metadata))}
+        payload: dict[str, Any] = {"metadata": self._merged(before.metadata).to_dict()}
         if theirs.chain is None:
             payload["over"] = self._record(theirs.location)
             self._take_row_back(theirs)

@@ -1,4 +1,4 @@
-"""Lists in messages: as much as a reader takes in, and how much more there is."""
+"""Text: lists as messages show them, and what can be written as UTF-8."""
 
 from __future__ import annotations
 
@@ -14,3 +14,12 @@ def some_of(names: Iterable[object], most: int = MOST) -> str:
     shown = ", ".join(str(n) for n in islice(rest, most))
     more = sum(1 for _ in rest)
     return f"{shown} and {more} more" if more else shown or "none"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it can be written as UTF-8, which lone surrogates can't."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -15,11 +15,10 @@ from icecore.engine.adopted_file import adopted_metadata
 from icecore.engine.data.locations import folder_at
 from icecore.engine.errors import CorruptLogError, IcecoreError, ValidationError
 from icecore.engine.events import Event
-from icecore.engine.formats.metadata_json import table_metadata_from_dict, table_metadata_to_dict
 from icecore.engine.known_properties import check_values
+from icecore.engine.location import LocationMapping
 from icecore.engine.metadata_builder import MetadataBuilder
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.storage import LocationMapping
 
 Identifier = tuple[str, ...]
 
@@ -184,7 +183,7 @@ class TableFold:
         return 1 if self._builder.properties.get(COMMIT_SCHEME) == FILE_SYSTEM else 0
 
     def _registered(self, event: Event, payload: Mapping[str, Any]) -> TableState:
-        metadata = table_metadata_from_dict(payload["metadata"])
+        metadata = TableMetadata.from_dict(payload["metadata"])
         self._builder = MetadataBuilder(metadata)
         return TableState(
             event.stream,
@@ -221,7 +220,7 @@ class TableFold:
         """The log's own metadata again; its next file follows the other engine's, and says so (MD2, MD3)."""
         self._log_previous(state)
         metadata = evolve(
-            table_metadata_from_dict(payload["metadata"]),
+            TableMetadata.from_dict(payload["metadata"]),
             metadata_log=self._builder.build().metadata_log,
             last_updated_ms=event.recorded_at_ms,
         )
@@ -272,7 +271,7 @@ def state_to_dict(state: TableState) -> dict[str, Any]:
         "position": state.position,
         "event-hash": state.event_hash,
         "identifier": list(state.identifier),
-        "metadata": table_metadata_to_dict(state.metadata),
+        "metadata": state.metadata.to_dict(),
         "metadata-location": state.metadata_location,
         "metadata-version": state.metadata_version,
         "location-mapping": state.location_mapping.to_dict(),
@@ -290,7 +289,7 @@ def state_from_dict(obj: Mapping[str, Any]) -> TableState:
         obj["position"],
         obj["event-hash"],
         tuple(obj["identifier"]),
-        table_metadata_from_dict(obj["metadata"]),
+        TableMetadata.from_dict(obj["metadata"]),
         obj["metadata-location"],
         obj["metadata-version"],
         LocationMapping.of(obj["location-mapping"]),

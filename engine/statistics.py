@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from icecore.engine.data.partition_arrow import nested_column
+from icecore.engine.data.puffin_file import read_blob, read_footer
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
-from icecore.engine.formats.puffin import Blob, StoredBlob, read_blob, read_footer, write_puffin
+from icecore.engine.formats.puffin import Blob, StoredBlob, write_puffin
 from icecore.engine.scan import DataScan
 from icecore.engine.sketches import THETA_BLOB_TYPE, ThetaSketch, estimate_of
 from icecore.engine.spec.metadata import TableMetadata

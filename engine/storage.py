@@ -1,21 +1,17 @@
-"""Files by URI: local paths directly, all else through pyarrow's file systems.
-
-A location is taken as it is written, as Java and PyIceberg do: nothing in it is percent-decoded. A *location mapping*
-(`s3://old/prefix` -> `/new/prefix`) lets a table that was copied be read where it lies, without rewriting its metadata.
-"""
+"""Files by URI: local paths directly, all else through pyarrow's file systems."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs
-from attrs import define, field, frozen
+from attrs import define, field
 
 from icecore.engine.errors import (
     FileExistsInStorageError,
@@ -26,62 +22,8 @@ from icecore.engine.errors import (
     StorageError,
     ValidationError,
 )
-from icecore.engine.properties import is_unicode
+from icecore.engine.location import LocationMapping, is_inside, local_path
 from icecore.engine.scratch import put_file
-
-
-@frozen
-class LocationMapping:
-    """Prefix replacement on whole path segments, the longest prefix first."""
-
-    prefixes: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def of(cls, mapping: Mapping[str, str] | None) -> LocationMapping:
-        pairs = ((old.rstrip("/"), new.rstrip("/")) for old, new in (mapping or {}).items())
-        return cls(tuple(sorted(pairs, key=lambda p: -len(p[0]))))
-
-    def resolve(self, location: str) -> str:
-        """Where the bytes of `location` lie."""
-        for old, new in self.prefixes:
-            if location == old or location.startswith(old + "/"):
-                return new + location[len(old) :]
-        return location
-
-    def then(self, other: LocationMapping) -> LocationMapping:
-        """This mapping, and where it says nothing the other; what this one gives is mapped by the other again."""
-        own = {old: other.resolve(new) for old, new in self.prefixes}
-        return LocationMapping.of({**other.to_dict(), **own})
-
-    def to_dict(self) -> dict[str, str]:
-        return dict(self.prefixes)
-
-
-def local_path(location: str) -> str | None:
-    """The path of a local location (`file:///a`, `file:/a`, `/a`, `a`), or None for another scheme."""
-    if location.startswith("file:"):
-        rest = location[len("file:") :]
-        return "/" + rest.lstrip("/") if rest.startswith("/") else rest
-    return None if "://" in location else location
-
-
-def to_uri(path: str | os.PathLike[str]) -> str:
-    """The `file://` location of a local path, absolute; a location with a scheme stays as it is.
-
-    Raises ValidationError for what is no path: blank, or with a NUL or a lone surrogate inside.
-    """
-    text = os.fspath(path)
-    if fault := path_fault(text):
-        raise ValidationError(f"a location {fault}")
-    local = local_path(text)
-    return text if local is None else "file://" + os.path.abspath(local)
-
-
-def is_inside(location: str, folder: str) -> bool:
-    """Whether a location lies in a folder, however both are written."""
-    paths = [local_path(x) for x in (location, folder)]
-    one, other = (x if p is None else os.path.normpath(p) for x, p in zip((location, folder), paths, strict=True))
-    return f"{one}/".startswith(f"{other.rstrip('/')}/")
 
 
 @contextlib.contextmanager
@@ -104,15 +46,6 @@ def translated(location: str, doing: str) -> Iterator[None]:
     except ValueError as e:
         # Text that no file system takes as a path, as with a NUL or a lone surrogate inside.
         raise ValidationError(f"can't {doing} {location!r}: it is no location: {e}") from e
-
-
-def path_fault(path: object) -> str | None:
-    """What is wrong with the path of a file, as the end of a sentence; None where it is one."""
-    if not isinstance(path, str):
-        return f"must be text, found {path!r:.100}"
-    if not path.strip() or "\0" in path:
-        return f"must not be blank or hold a NUL, found {path!r}"
-    return None if is_unicode(path) else f"must be Unicode text, found a lone surrogate in {path!r}"
 
 
 @define

@@ -12,6 +12,7 @@ import pyarrow as pa
 from icecore.engine import events as ev
 from icecore.engine.errors import IcecoreError
 from icecore.engine.identifiers import Identifier, IdentifierLike, folder_name, identifier_tuple, namespace_tuple
+from icecore.engine.location import to_uri
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.properties import string_properties
 from icecore.engine.provenance import provenance
@@ -22,7 +23,7 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.state import TableState
-from icecore.engine.storage import Storage, to_uri
+from icecore.engine.storage import Storage
 from icecore.engine.table import Table
 from icecore.engine.tryable import tryable
 from icecore.projections.planner import Planner

@@ -13,6 +13,7 @@ from icecore.engine.candidates import is_within
 from icecore.engine.errors import IcecoreError
 from icecore.engine.file_listing import FoundFile, Place, Places, list_files
 from icecore.engine.file_names import hidden_in, is_table_file
+from icecore.engine.location import to_uri
 from icecore.engine.log.deleted_files import DeletedFile, deleted_files
 from icecore.engine.log.store import MODELS
 from icecore.engine.marking import folders_of
@@ -20,7 +21,7 @@ from icecore.engine.reachable import needed_files
 from icecore.engine.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.state import TableState
-from icecore.engine.storage import Storage, to_uri
+from icecore.engine.storage import Storage
 
 
 @frozen

@@ -10,11 +10,11 @@ from attrs import evolve, frozen
 from icecore.engine.data.arrow_schema import arrow_to_schema
 from icecore.engine.errors import ValidationError
 from icecore.engine.identifiers import Identifier
+from icecore.engine.location import to_uri
 from icecore.engine.log.read_models import dotted
 from icecore.engine.properties import string_properties
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB, ViewVersion
-from icecore.engine.storage import to_uri
 from icecore.engine.version import engine_version
 from icecore.engine.view_builder import LAST_ADDED, Update
 from icecore.engine.view_dialects import representations_of, sql_for

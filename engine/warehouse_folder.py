@@ -15,10 +15,10 @@ from attrs import frozen
 from icecore.engine.errors import StorageError
 from icecore.engine.events import TABLE_CREATED, VIEW_CREATED, Event
 from icecore.engine.identifiers import folder_name
+from icecore.engine.location import LocationMapping, local_path, to_uri
 from icecore.engine.log.reader import EventReader
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.relocation import moved_prefixes
-from icecore.engine.storage import LocationMapping, local_path, to_uri
 
 ROOT = "root"
 UUID = "warehouse-uuid"

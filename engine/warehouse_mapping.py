@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import orjson
 
 from icecore.engine.errors import CorruptLogError, ValidationError
+from icecore.engine.location import LocationMapping, to_uri
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.storage import LocationMapping, Storage, to_uri
+from icecore.engine.storage import Storage
 from icecore.engine.warehouse_folder import SHARED, WarehouseFolder
 
 KEY = "location-mapping"

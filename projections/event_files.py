@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import orjson
 from attrs import define, field, frozen
 
+from icecore.engine.compressed_json import compress, decompress
 from icecore.engine.errors import (
     FileExistsInStorageError,
     ForeignCommitError,
@@ -21,7 +22,6 @@ from icecore.engine.errors import (
 )
 from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, TABLE_RELOCATED, Event
 from icecore.engine.formats.manifest_list_avro import write_manifest_list
-from icecore.engine.formats.metadata_json import compress, decompress, table_metadata_to_json
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.manifest_changes import ListedManifest, changes_of
@@ -236,7 +236,7 @@ def foreign_file(event: Event) -> WrittenFile:
 def metadata_bytes(state: TableState) -> bytes:
     """The bytes of the state's metadata file."""
     codec = state.metadata.properties.get(METADATA_COMPRESSION, "none").lower()
-    return compress(table_metadata_to_json(state.metadata), codec)
+    return compress(state.metadata.to_json(), codec)
 
 
 def sync_marker(event: Event, location: str) -> bytes:

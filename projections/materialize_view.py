@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from icecore.engine.adopted_file import original_bytes
+from icecore.engine.compressed_json import compress
 from icecore.engine.events import VIEW_ADOPTED, VIEW_COMMITTED, VIEW_CREATED, VIEW_RELOCATED, Event
-from icecore.engine.formats.metadata_json import compress
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.storage import Storage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
+from icecore.engine.compressed_json import compress
 from icecore.engine.events import TABLE_ADOPTED, TABLE_REGISTERED, VIEW_COMMITTED, VIEW_CREATED, is_view_stream
-from icecore.engine.formats.metadata_json import compress
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.repository import Repository
 from icecore.engine.state import TableFold

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.data.deletion_vector import BLOB_TYPE, decode_deletion_vector
+from icecore.engine.data.puffin_file import read_footer
 from icecore.engine.data.sources import BATCH_ROWS, TO_THE_END, decoding, open_source
 from icecore.engine.errors import IcecoreError, MissingFileError, StorageError
 from icecore.engine.formats.avro_blocks import read_blocks, read_header
-from icecore.engine.formats.puffin import PuffinFooter, read_footer
+from icecore.engine.formats.puffin import PuffinFooter
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus
 from icecore.engine.storage import Storage

@@ -13,7 +13,8 @@ import pyarrow.fs
 from attrs import define, field, frozen
 
 from icecore.engine.errors import IcecoreError
-from icecore.engine.storage import Storage, local_path, to_uri, translated
+from icecore.engine.location import local_path, to_uri
+from icecore.engine.storage import Storage, translated
 from icecore.projections.verification import Cause
 from icecore.projections.verify_tally import Tally
 

@@ -16,8 +16,9 @@ from attrs import astuple, define, evolve, frozen
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events import Event
 from icecore.engine.foreign_metadata import version_names
+from icecore.engine.location import LocationMapping
 from icecore.engine.log.store import EventStore
-from icecore.engine.storage import LocationMapping, Storage
+from icecore.engine.storage import Storage
 
 
 @frozen

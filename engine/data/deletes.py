@@ -21,10 +21,11 @@ from icecore.engine.data.sources import BATCH_ROWS, TO_THE_END, Source, decoding
 from icecore.engine.data.table_columns import ColumnReader, Identification, column_readers
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.forks import Lock
+from icecore.engine.location import local_path
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.reserved import DELETE_PATH_ID, DELETE_POS_ID
 from icecore.engine.spec.types import LongType, StringType
-from icecore.engine.storage import Storage, local_path
+from icecore.engine.storage import Storage
 
 MAX_COMBINED_KEYS = 16
 _POSITION_DELETES = DataFileContent.POSITION_DELETES

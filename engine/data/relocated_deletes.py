@@ -18,9 +18,10 @@ from icecore.engine.data.file_options import delete_file_options
 from icecore.engine.data.metrics_mode import Full
 from icecore.engine.data.position_delete_write import POSITION_DELETE_ARROW, POSITION_DELETE_SCHEMA, with_reference
 from icecore.engine.formats.puffin import StoredBlob, decode_footer, with_blobs
+from icecore.engine.location import LocationMapping
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.reserved import DELETE_PATH_ID, DELETE_POS_ID
-from icecore.engine.storage import LocationMapping, Storage
+from icecore.engine.storage import Storage
 
 REFERENCED_DATA_FILE = "referenced-data-file"
 _ROWS_AT_ONCE = 256 * 1024

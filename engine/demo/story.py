@@ -22,10 +22,10 @@ from icecore.engine.cli.plan_text import plan_steps
 from icecore.engine.demo import flights as data
 from icecore.engine.demo.tools import headline, print_commit, progress_bar, short, spark_session
 from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.location import local_path
 from icecore.engine.scan import DataScan
 from icecore.engine.spec.types import DoubleType
 from icecore.engine.sql_files import query
-from icecore.engine.storage import local_path
 from icecore.engine.table import Table
 from icecore.projections import duck
 

@@ -16,7 +16,6 @@ from attrs import field, frozen
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.formats.frames import LZ4, ZSTD, compress, decompress
 from icecore.engine.spec.json_reader import get, get_list, get_str_map, loads, unknown
-from icecore.engine.storage import Storage, translated
 from icecore.engine.version import engine_version
 
 MAGIC = b"PFA1"
@@ -144,30 +143,14 @@ def with_blobs(data: bytes, footer: PuffinFooter, blobs: Sequence[StoredBlob]) -
     return data[: -footer.footer_size_in_bytes] + _encode_footer(blobs, footer.properties, compressed)
 
 
-def read_footer(storage: Storage, location: str) -> PuffinFooter:
-    """The footer of a Puffin file, of which only the end is read.
-
-    Raises MissingFileError, StorageError, or CorruptFileError naming the file.
-    """
-    with translated(location, "read"), storage.open_input(location) as f:
-        size = int(f.size())
-        return _read_footer(size, lambda start, length: bytes(f.read_at(length, start)), location)
-
-
 def decode_footer(data: bytes, where: str) -> PuffinFooter:
     """The footer of a Puffin file whose bytes are all there. Raises CorruptFileError naming `where`."""
-    return _read_footer(len(data), lambda start, length: data[start : start + length], where)
-
-
-def read_blob(storage: Storage, location: str, blob: StoredBlob) -> bytes:
-    """The uncompressed bytes of a blob. Raises MissingFileError, StorageError, or CorruptFileError naming the file."""
-    with translated(location, "read"), storage.open_input(location) as f:
-        return _read_blob(lambda start, length: bytes(f.read_at(length, start)), blob, location)
+    return footer_by_ranges(len(data), lambda start, length: data[start : start + length], where)
 
 
 def decode_blob(data: bytes, blob: StoredBlob, where: str) -> bytes:
     """The uncompressed bytes of a blob of a Puffin file whose bytes are all there. Raises CorruptFileError."""
-    return _read_blob(lambda start, length: data[start : start + length], blob, where)
+    return blob_by_ranges(lambda start, length: data[start : start + length], blob, where)
 
 
 def _stored(blob: Blob, offset: int, length: int) -> StoredBlob:
@@ -192,7 +175,8 @@ def _encode_footer(blobs: Sequence[StoredBlob], properties: Mapping[str, str], c
     return MAGIC + payload + _TAIL.pack(len(payload), _FOOTER_COMPRESSED if compressed else 0, MAGIC)
 
 
-def _read_footer(file_size: int, read: ReadRange, where: str) -> PuffinFooter:
+def footer_by_ranges(file_size: int, read: ReadRange, where: str) -> PuffinFooter:
+    """The footer of a file of which `read(start, length)` gives any part. Raises CorruptFileError naming `where`."""
     if file_size < len(MAGIC) + _MIN_FOOTER_SIZE:
         raise CorruptFileError(f"{where}: a Puffin file has at least 20 bytes, found {file_size}")
     end = read(max(0, file_size - _GUESSED_FOOTER_SIZE), min(file_size, _GUESSED_FOOTER_SIZE))
@@ -229,7 +213,8 @@ def _check_range(blob: StoredBlob, footer_start: int, where: str) -> None:
         )
 
 
-def _read_blob(read: ReadRange, blob: StoredBlob, where: str) -> bytes:
+def blob_by_ranges(read: ReadRange, blob: StoredBlob, where: str) -> bytes:
+    """The uncompressed bytes of a blob, by the same `read`. Raises CorruptFileError naming `where`."""
     data = read(blob.offset, blob.length)
     if len(data) != blob.length:
         raise CorruptFileError(f"{where}: the {blob.type} blob should have {blob.length} bytes, found {len(data)}")

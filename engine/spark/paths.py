@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import unicodedata
 
-from icecore.engine.storage import Storage, local_path
+from icecore.engine.location import local_path
+from icecore.engine.storage import Storage
 
 # What java.net.URI leaves alone in a path; percent signs are not among them.
 _URI_PATH = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*,;:$&+=@/")

@@ -1,6 +1,6 @@
 """Table metadata, v1 to v3, as a value with lookups.
 
-Spec: Table Metadata (MD1 to MD8), Refs (R1). JSON is in `formats/metadata_json.py`.
+Spec: Table Metadata (MD1 to MD8), Refs (R1). How its JSON is read is in `metadata_json.py`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,14 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+import orjson
 from attrs import define, field
 
+from icecore.engine.compressed_json import decompress
 from icecore.engine.errors import NoSuchSnapshotError, UnsupportedFormatVersionError, ValidationError
+from icecore.engine.formats.joined_json import JoinedJson
+from icecore.engine.spec.json_reader import loads
+from icecore.engine.spec.metadata_json import NO_SNAPSHOT, SUPPORTED_FORMAT_VERSIONS, WHERE, metadata_fields
 from icecore.engine.spec.partition import PARTITION_FIELD_ID_START, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import (
@@ -29,7 +34,10 @@ from icecore.engine.spec.sort import UNSORTED, SortOrder
 from icecore.engine.spec.types import NestedField, walk
 
 DEFAULT_FORMAT_VERSION = 2
-SUPPORTED_FORMAT_VERSIONS = (1, 2, 3)
+
+_SNAPSHOTS_OF_V1: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(False))
+_SNAPSHOTS: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(True))
+_SNAPSHOT_LOGS: JoinedJson[SnapshotLogEntry] = JoinedJson(lambda e: e.json)
 
 
 @define(frozen=True, slots=False)
@@ -200,13 +208,71 @@ class TableMetadata:
 
     @classmethod
     def from_json(cls, data: bytes | str) -> TableMetadata:
-        """Parses a metadata file, gzip-compressed or not. Raises ValidationError."""
-        from icecore.engine.formats import metadata_json
+        """Parses a metadata file, gzip-compressed or not.
 
-        return metadata_json.table_metadata_from_json(data)
+        Raises UnsupportedFormatVersionError for a version above 3, ValidationError for anything else that is wrong.
+        """
+        return cls.from_dict(loads(decompress(data), WHERE))
+
+    @classmethod
+    def from_dict(cls, obj: dict[str, Any]) -> TableMetadata:
+        """The metadata that a metadata file's JSON object says. Raises as `from_json` does."""
+        return cls(**metadata_fields(obj))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of a metadata file, in the version's own form (MD8)."""
+        snapshots = [s.to_dict(self.format_version) for s in self.snapshots]
+        return self._to_dict(snapshots, [e.to_dict() for e in self.snapshot_log])
 
     def to_json(self) -> bytes:
-        """The bytes of a metadata file, uncompressed."""
-        from icecore.engine.formats import metadata_json
+        """The bytes of a metadata file, uncompressed; the same value gives the same bytes.
 
-        return metadata_json.table_metadata_to_json(self)
+        A long history is nearly all of it, and each snapshot's part never changes: it is put into JSON once, and what
+        was joined for the last metadata file of a table is kept for its next. Raises ValidationError.
+        """
+        try:
+            joined = _SNAPSHOTS_OF_V1 if self.format_version == 1 else _SNAPSHOTS
+            snapshots = joined.of(self.table_uuid, self.snapshots)
+            snapshot_log = _SNAPSHOT_LOGS.of(self.table_uuid, self.snapshot_log)
+            return orjson.dumps(self._to_dict(orjson.Fragment(snapshots), orjson.Fragment(snapshot_log)))
+        except orjson.JSONEncodeError as e:
+            raise ValidationError(f"{WHERE} can't be written as JSON: {e}") from e
+
+    def _to_dict(self, snapshots: Any, snapshot_log: Any) -> dict[str, Any]:
+        """The object, around its two lists that may be in JSON already."""
+        v = self.format_version
+        out: dict[str, Any] = {"format-version": v}
+        if self.table_uuid is not None:
+            out["table-uuid"] = self.table_uuid
+        out["location"] = self.location
+        if v >= 2:
+            out["last-sequence-number"] = self.last_sequence_number
+        out["last-updated-ms"] = self.last_updated_ms
+        out["last-column-id"] = self.last_column_id
+        if v == 1:
+            out["schema"] = self.schema().to_dict()
+        out["current-schema-id"] = self.current_schema_id
+        out["schemas"] = [s.to_dict() for s in self.schemas]
+        if v == 1:
+            out["partition-spec"] = self.spec().fields_to_list()
+        out["default-spec-id"] = self.default_spec_id
+        out["partition-specs"] = [s.to_dict() for s in self.partition_specs]
+        out["last-partition-id"] = self.last_partition_id
+        out["default-sort-order-id"] = self.default_sort_order_id
+        out["sort-orders"] = [o.to_dict() for o in self.sort_orders]
+        out["properties"] = dict(self.properties)
+        if self.current_snapshot_id is not None:
+            out["current-snapshot-id"] = self.current_snapshot_id
+        elif v < 3:
+            out["current-snapshot-id"] = NO_SNAPSHOT
+        if self.next_row_id is not None:
+            out["next-row-id"] = self.next_row_id
+        if self.encryption_keys:
+            out["encryption-keys"] = [k.to_dict() for k in self.encryption_keys]
+        out["refs"] = {name: ref.to_dict() for name, ref in self.refs.items()}
+        out["snapshots"] = snapshots
+        out["statistics"] = [s.to_dict() for s in self.statistics]
+        out["partition-statistics"] = [s.to_dict() for s in self.partition_statistics]
+        out["snapshot-log"] = snapshot_log
+        out["metadata-log"] = [e.to_dict() for e in self.metadata_log]
+        return out | dict(self.extra)

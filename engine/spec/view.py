@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from attrs import define, field, frozen
 
+from icecore.engine.compressed_json import decompress
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
 from icecore.engine.spec.json_reader import get, get_list, get_str_map, loads, unknown
 from icecore.engine.spec.schema import Schema
@@ -191,9 +192,7 @@ class ViewMetadata:
     @classmethod
     def from_json(cls, data: bytes | str) -> ViewMetadata:
         """Parses a view metadata file, gzip-compressed or not. Raises ValidationError."""
-        from icecore.engine.formats.metadata_json import decompress
-
-        return cls.from_dict(loads(decompress(data), WHERE))
+        return cls.from_dict(loads(decompress(data, WHERE), WHERE))
 
     @classmethod
     def from_dict(cls, obj: dict[str, Any]) -> ViewMetadata:

@@ -23,7 +23,6 @@ import icecore
 from icecore.engine import gathering
 from icecore.engine import repository as repository_module
 from icecore.engine.events import GENESIS_HASH, Event, canonical
-from icecore.engine.formats.metadata_json import table_metadata_to_json
 from icecore.engine.log import store as store_module
 from icecore.engine.log.content import decode_content
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
@@ -89,7 +88,7 @@ def scenario(folder: Path, version: int) -> tuple[list[Event], bytes, list[bytes
         stream = table.state.stream
         root = str(folder)
         events = list(store_of(catalog).stream_events(stream))
-        metadata = table_metadata_to_json(repository_of(catalog).state(stream).metadata)
+        metadata = repository_of(catalog).state(stream).metadata.to_json()
         assert local(catalog.load_table("ns.u").metadata_location).read_bytes() == metadata
         contents = [store_of(catalog).content(e.position) for e in events]
     changed = [_without(e, root) for e in events]
@@ -147,7 +146,7 @@ def test_stored_events_fold_to_stored_metadata(version: int, folder: Path, schem
     state = fold(None, events)
     assert state is not None
     stored: dict[str, Any] = json.loads((HERE / f"metadata_v{version}.json").read_text())
-    assert json.loads(table_metadata_to_json(state.metadata)) == stored
+    assert json.loads(state.metadata.to_json()) == stored
     assert state.identifier == ("ns", "u")
     assert state.metadata_version == 6
     assert set(state.metadata.refs) == {"main", "dev", "v1"}

@@ -536,7 +536,7 @@ def make_version(table: icecore.Table, name: str) -> None:
     """What another engine's file system catalog would write after the table's last version."""
     from attrs import evolve
 
-    from icecore.engine.formats.metadata_json import compress
+    from icecore.engine.compressed_json import compress
     from icecore.engine.spec.snapshot import MetadataLogEntry
 
     m = table.metadata

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import icecore
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.location import LocationMapping
 from icecore.engine.relocation import Relocation, Relocations, moved_entries, moved_prefixes
 from icecore.engine.spec.reserved import DELETE_PATH_ID
-from icecore.engine.storage import LocationMapping
 
 NAMES = ("a", "b", "a b", "a%20b", "ä", "lake", "lake2")
 FOLDERS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(lambda parts: "file:///" + "/".join(parts))

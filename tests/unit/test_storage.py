@@ -16,7 +16,8 @@ from icecore.engine.errors import (
     ReadOnlyError,
     StorageError,
 )
-from icecore.engine.storage import LocationMapping, Storage, local_path, to_uri, translated
+from icecore.engine.location import LocationMapping, local_path, to_uri
+from icecore.engine.storage import Storage, translated
 
 
 @pytest.mark.parametrize(

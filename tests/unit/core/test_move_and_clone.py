@@ -14,8 +14,8 @@ from core_tables import digests, pyiceberg_catalog
 
 import icecore
 from icecore.engine.errors import IcecoreError, MovedWarehouseError, StorageError, ValidationError
+from icecore.engine.location import local_path
 from icecore.engine.relocate_warehouse import Relocating
-from icecore.engine.storage import local_path
 from icecore.projections.event_files import EventFiles
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])

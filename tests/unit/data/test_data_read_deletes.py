@@ -18,12 +18,13 @@ from icecore.engine.data.conform import conform
 from icecore.engine.data.deletes import DeleteCache, same_file
 from icecore.engine.data.sources import open_source
 from icecore.engine.errors import CorruptFileError, MissingFileError
+from icecore.engine.location import LocationMapping
 from icecore.engine.spec.content_file import DataFileContent
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import IdentityTransform
 from icecore.engine.spec.types import IntegerType, LongType, NestedField, StringType, StructType, UUIDType
-from icecore.engine.storage import LocationMapping, Storage
+from icecore.engine.storage import Storage
 
 from .reading import (
     content_file,

@@ -22,8 +22,8 @@ from icecore.engine.data.deletes import DeleteCache
 from icecore.engine.data.deletion_vector import decode_deletion_vector, encode_deletion_vector
 from icecore.engine.data.deletion_vector_write import DeletedRows, write_deletion_vectors
 from icecore.engine.data.position_delete_write import write_equality_deletes, write_position_deletes
+from icecore.engine.data.puffin_file import read_footer
 from icecore.engine.errors import CorruptFileError, FileExistsInStorageError, StorageError, ValidationError
-from icecore.engine.formats.puffin import read_footer
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema

@@ -11,7 +11,6 @@ from core_tables import make_table, rows
 import icecore
 from icecore.engine.adopted_file import adopted_metadata, kept_file, original_bytes
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.formats.metadata_json import table_metadata_to_dict
 from icecore.engine.spec.metadata import TableMetadata
 
 
@@ -38,12 +37,12 @@ def test_the_bytes_and_what_they_say_come_back(metadata: TableMetadata) -> None:
 
 
 def test_early_events_have_the_metadata_beside_the_file(metadata: TableMetadata) -> None:
-    early = {**payload_of(b"not looked at"), "metadata": table_metadata_to_dict(metadata)}
+    early = {**payload_of(b"not looked at"), "metadata": metadata.to_dict()}
     assert adopted_metadata(early, "another") == metadata
 
 
 def test_g1_a_v1_file_without_uuid_is_of_the_table(metadata: TableMetadata) -> None:
-    obj = table_metadata_to_dict(metadata) | {"format-version": 1, "schema": metadata.schema().to_dict()}
+    obj = metadata.to_dict() | {"format-version": 1, "schema": metadata.schema().to_dict()}
     obj |= {"partition-spec": []}
     del obj["table-uuid"]
     assert adopted_metadata(payload_of(orjson.dumps(obj)), "the-table").table_uuid == "the-table"

@@ -13,7 +13,7 @@ from core_tables import ids_of, local, make_table, peer_ids, rows
 
 import icecore
 from icecore.engine.errors import ValidationError
-from icecore.engine.storage import LocationMapping
+from icecore.engine.location import LocationMapping
 
 MANUAL = {"icecore.materialize": "manual"}
 

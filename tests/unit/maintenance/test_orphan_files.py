@@ -19,9 +19,10 @@ from icecore.engine import orphans
 from icecore.engine.candidates import Candidates, PrefixMismatchMode
 from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.file_listing import Places
+from icecore.engine.location import LocationMapping
 from icecore.engine.marking import Marking
 from icecore.engine.orphans import OrphanFiles
-from icecore.engine.storage import LocationMapping, Storage
+from icecore.engine.storage import Storage
 
 
 def age_all(folder: Path) -> None:

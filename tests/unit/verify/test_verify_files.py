@@ -11,7 +11,7 @@ from core_tables import SCHEMA, local, make_table, metadata_files, repository_of
 
 import icecore
 from icecore.engine.errors import NoSuchTableError
-from icecore.engine.storage import LocationMapping
+from icecore.engine.location import LocationMapping
 from icecore.projections.verification import Cause, Finding
 from icecore.projections.verify_presence import Looked, Looker
 

@@ -1,18 +1,15 @@
-"""Table metadata to and from JSON. Spec: Appendix C Table Metadata and Snapshots (MD1, MD7, MD8, G1, G5)."""
+"""The JSON of table metadata, read: defaults, checks and the old forms of v1.
+
+Spec: Appendix C Table Metadata and Snapshots (MD1, MD7, MD8, G1, G5).
+"""
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import orjson
-
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
-from icecore.engine.formats.joined_json import JoinedJson
-from icecore.engine.spec.json_reader import get, get_list, get_str_map, loads, unknown
-from icecore.engine.spec.metadata import SUPPORTED_FORMAT_VERSIONS, TableMetadata
+from icecore.engine.spec.json_reader import get, get_list, get_str_map, unknown
 from icecore.engine.spec.partition import INITIAL_SPEC_ID, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import (
@@ -29,8 +26,8 @@ from icecore.engine.spec.snapshot import (
 from icecore.engine.spec.sort import UNSORTED, SortOrder
 
 WHERE = "table metadata"
-GZIP_MAGIC = b"\x1f\x8b"
 NO_SNAPSHOT = -1
+SUPPORTED_FORMAT_VERSIONS = (1, 2, 3)
 
 _KNOWN = frozenset(
     {
@@ -62,32 +59,14 @@ _KNOWN = frozenset(
     }
 )
 
-_SNAPSHOTS_OF_V1: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(False))
-_SNAPSHOTS: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(True))
-_SNAPSHOT_LOGS: JoinedJson[SnapshotLogEntry] = JoinedJson(lambda e: e.json)
-
 T = TypeVar("T")
 
 
-def table_metadata_from_json(data: bytes | str) -> TableMetadata:
-    """Parses a metadata file, gzip-compressed or not.
+def metadata_fields(obj: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `TableMetadata` that a metadata file's JSON object says.
 
     Raises UnsupportedFormatVersionError for a version above 3, ValidationError for anything else that is wrong.
     """
-    return table_metadata_from_dict(loads(decompress(data), WHERE))
-
-
-def decompress(data: bytes | str) -> bytes | str:
-    """The JSON text of a metadata file, whichever way its name says that it is stored."""
-    if not isinstance(data, bytes) or not data.startswith(GZIP_MAGIC):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as e:
-        raise ValidationError(f"{WHERE} is not valid gzip: {e}") from e
-
-
-def table_metadata_from_dict(obj: dict[str, Any]) -> TableMetadata:
     version = get(obj, "format-version", int, WHERE)
     if version not in SUPPORTED_FORMAT_VERSIONS:
         raise UnsupportedFormatVersionError(f"{WHERE} has format version {version}; supported are 1, 2 and 3")
@@ -101,33 +80,33 @@ def table_metadata_from_dict(obj: dict[str, Any]) -> TableMetadata:
     current = get(obj, "current-snapshot-id", int, WHERE, None)
     current = None if current == NO_SNAPSHOT else current
     highest_partition_id = max(s.last_assigned_field_id for s in specs)
-    return TableMetadata(
-        format_version=version,
-        table_uuid=_required_from(2, version, obj, "table-uuid", str),
-        location=get(obj, "location", str, WHERE).rstrip("/"),
-        last_updated_ms=get(obj, "last-updated-ms", int, WHERE),
-        last_column_id=get(obj, "last-column-id", int, WHERE),
-        schemas=schemas,
-        current_schema_id=current_schema_id,
-        partition_specs=specs,
-        default_spec_id=default_spec_id,
-        last_partition_id=_required_from(2, version, obj, "last-partition-id", int, highest_partition_id),
-        sort_orders=orders,
-        default_sort_order_id=default_order_id,
-        last_sequence_number=last_sequence_number,
-        properties=get_str_map(obj, "properties", WHERE, {}),
-        current_snapshot_id=current,
-        snapshots=snapshots,
-        snapshot_log=_each(obj, "snapshot-log", SnapshotLogEntry.from_dict),
-        metadata_log=_each(obj, "metadata-log", MetadataLogEntry.from_dict),
-        refs=_refs(obj, current),
-        statistics=_each(obj, "statistics", StatisticsFile.from_dict),
-        partition_statistics=_each(obj, "partition-statistics", PartitionStatisticsFile.from_dict),
+    return {
+        "format_version": version,
+        "table_uuid": _required_from(2, version, obj, "table-uuid", str),
+        "location": get(obj, "location", str, WHERE).rstrip("/"),
+        "last_updated_ms": get(obj, "last-updated-ms", int, WHERE),
+        "last_column_id": get(obj, "last-column-id", int, WHERE),
+        "schemas": schemas,
+        "current_schema_id": current_schema_id,
+        "partition_specs": specs,
+        "default_spec_id": default_spec_id,
+        "last_partition_id": _required_from(2, version, obj, "last-partition-id", int, highest_partition_id),
+        "sort_orders": orders,
+        "default_sort_order_id": default_order_id,
+        "last_sequence_number": last_sequence_number,
+        "properties": get_str_map(obj, "properties", WHERE, {}),
+        "current_snapshot_id": current,
+        "snapshots": snapshots,
+        "snapshot_log": _each(obj, "snapshot-log", SnapshotLogEntry.from_dict),
+        "metadata_log": _each(obj, "metadata-log", MetadataLogEntry.from_dict),
+        "refs": _refs(obj, current),
+        "statistics": _each(obj, "statistics", StatisticsFile.from_dict),
+        "partition_statistics": _each(obj, "partition-statistics", PartitionStatisticsFile.from_dict),
         # Early v3 writers left next-row-id out; an upgrade starts with 0 (RL7), and no id is given twice (RL4).
-        next_row_id=get(obj, "next-row-id", int, WHERE, _rows_numbered(snapshots)) if version >= 3 else None,
-        encryption_keys=_each(obj, "encryption-keys", EncryptedKey.from_dict),
-        extra=unknown(obj, _KNOWN),
-    )
+        "next_row_id": get(obj, "next-row-id", int, WHERE, _rows_numbered(snapshots)) if version >= 3 else None,
+        "encryption_keys": _each(obj, "encryption-keys", EncryptedKey.from_dict),
+        "extra": unknown(obj, _KNOWN),
+    }
 
 
 def _required_from(since: int, version: int, obj: dict[str, Any], key: str, kind: type[T], default: Any = None) -> Any:
@@ -215,75 +194,3 @@ def _refs(obj: dict[str, Any], current: int | None) -> dict[str, SnapshotRef]:
     if current is not None and MAIN_BRANCH not in refs:
         refs[MAIN_BRANCH] = SnapshotRef(current, SnapshotRefType.BRANCH)
     return refs
-
-
-def table_metadata_to_dict(metadata: TableMetadata) -> dict[str, Any]:
-    """The JSON object of a metadata file, in the version's own form (MD8)."""
-    snapshots = [s.to_dict(metadata.format_version) for s in metadata.snapshots]
-    return _to_dict(metadata, snapshots, [e.to_dict() for e in metadata.snapshot_log])
-
-
-def _to_dict(metadata: TableMetadata, snapshots: Any, snapshot_log: Any) -> dict[str, Any]:
-    """The object, around its two lists that may be in JSON already."""
-    v = metadata.format_version
-    out: dict[str, Any] = {"format-version": v}
-    if metadata.table_uuid is not None:
-        out["table-uuid"] = metadata.table_uuid
-    out["location"] = metadata.location
-    if v >= 2:
-        out["last-sequence-number"] = metadata.last_sequence_number
-    out["last-updated-ms"] = metadata.last_updated_ms
-    out["last-column-id"] = metadata.last_column_id
-    if v == 1:
-        out["schema"] = metadata.schema().to_dict()
-    out["current-schema-id"] = metadata.current_schema_id
-    out["schemas"] = [s.to_dict() for s in metadata.schemas]
-    if v == 1:
-        out["partition-spec"] = metadata.spec().fields_to_list()
-    out["default-spec-id"] = metadata.default_spec_id
-    out["partition-specs"] = [s.to_dict() for s in metadata.partition_specs]
-    out["last-partition-id"] = metadata.last_partition_id
-    out["default-sort-order-id"] = metadata.default_sort_order_id
-    out["sort-orders"] = [o.to_dict() for o in metadata.sort_orders]
-    out["properties"] = dict(metadata.properties)
-    if metadata.current_snapshot_id is not None:
-        out["current-snapshot-id"] = metadata.current_snapshot_id
-    elif v < 3:
-        out["current-snapshot-id"] = NO_SNAPSHOT
-    if metadata.next_row_id is not None:
-        out["next-row-id"] = metadata.next_row_id
-    if metadata.encryption_keys:
-        out["encryption-keys"] = [k.to_dict() for k in metadata.encryption_keys]
-    out["refs"] = {name: ref.to_dict() for name, ref in metadata.refs.items()}
-    out["snapshots"] = snapshots
-    out["statistics"] = [s.to_dict() for s in metadata.statistics]
-    out["partition-statistics"] = [s.to_dict() for s in metadata.partition_statistics]
-    out["snapshot-log"] = snapshot_log
-    out["metadata-log"] = [e.to_dict() for e in metadata.metadata_log]
-    return out | dict(metadata.extra)
-
-
-def table_metadata_to_json(metadata: TableMetadata) -> bytes:
-    """The bytes of a metadata file; the same value gives the same bytes.
-
-    A long history is nearly all of it, and each snapshot's part never changes: it is put into JSON once, and what was
-    joined for the last metadata file of a table is kept for its next.
-    """
-    try:
-        joined = _SNAPSHOTS_OF_V1 if metadata.format_version == 1 else _SNAPSHOTS
-        snapshots = joined.of(metadata.table_uuid, metadata.snapshots)
-        snapshot_log = _SNAPSHOT_LOGS.of(metadata.table_uuid, metadata.snapshot_log)
-        return orjson.dumps(_to_dict(metadata, orjson.Fragment(snapshots), orjson.Fragment(snapshot_log)))
-    except orjson.JSONEncodeError as e:
-        raise ValidationError(f"{WHERE} can't be written as JSON: {e}") from e
-
-
-def compress(data: bytes, codec: str) -> bytes:
-    """Metadata bytes by `write.metadata.compression-codec`: `none` or `gzip`; the same input gives the same bytes."""
-    match codec:
-        case "none":
-            return data
-        case "gzip":
-            return gzip.compress(data, compresslevel=6, mtime=0)
-        case _:
-            raise ValidationError(f"write.metadata.compression-codec must be none or gzip, found {codec!r}")

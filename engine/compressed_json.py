@@ -1,0 +1,31 @@
+"""Metadata files as they are stored: JSON, plain or compressed with gzip."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+from icecore.engine.errors import ValidationError
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def decompress(data: bytes | str, where: str = "table metadata") -> bytes | str:
+    """The JSON text of a metadata file, compressed or not. Raises ValidationError for gzip that is not whole."""
+    if not isinstance(data, bytes) or not data.startswith(GZIP_MAGIC):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as e:
+        raise ValidationError(f"{where} is not valid gzip: {e}") from e
+
+
+def compress(data: bytes, codec: str) -> bytes:
+    """Metadata bytes by `write.metadata.compression-codec`: `none` or `gzip`; the same input gives the same bytes."""
+    match codec:
+        case "none":
+            return data
+        case "gzip":
+            return gzip.compress(data, compresslevel=6, mtime=0)
+        case _:
+            raise ValidationError(f"write.metadata.compression-codec must be none or gzip, found {codec!r}")
