@@ -17,13 +17,12 @@ from icecore.engine.adoption import Adoption, Problem
 from icecore.engine.errors import ForeignCommitError, IcecoreError
 from icecore.engine.events import CATALOG_STREAM, is_view_stream
 from icecore.engine.file_follower import FileFollower
-from icecore.engine.foreign_metadata import version_names
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.foreign import ForeignRows
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore
 from icecore.engine.register import metadata_version
-from icecore.engine.state import TableState, is_file_system
+from icecore.engine.state import TableState, is_file_system, version_names
 from icecore.engine.states import States
 from icecore.engine.storage import Storage
 from icecore.engine.table_states import TableStates

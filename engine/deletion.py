@@ -20,8 +20,9 @@ from icecore.engine.candidates import Candidates
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events import Event, Provenance
 from icecore.engine.file_listing import Places, modified_ms
+from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile, deletion_payload, encode_files
 from icecore.engine.ids import new_event_id
-from icecore.engine.log.deleted_files import DeletedBy, DeletedFile, deleted_files, deletion_payload, encode_files
+from icecore.engine.log.deleted_files import deleted_files
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.marking import Marking, folders_of
 from icecore.engine.repository import Repository

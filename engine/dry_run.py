@@ -12,8 +12,8 @@ from attrs import field, frozen
 from icecore.engine.decide import Decision
 from icecore.engine.errors import CommitConflictError, ConflictingCommitsError
 from icecore.engine.events import DELETIONS, Event
+from icecore.engine.formats.deleted_files import decode_files
 from icecore.engine.log.content import decode_content
-from icecore.engine.log.deleted_files import decode_files
 from icecore.engine.metadata_builder import MetadataBuilder
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata

@@ -15,7 +15,7 @@ Kinds and payloads (all JSON objects):
     table.adopted                 a commit of another engine: metadata-location, metadata-file (its bytes),
                                   metadata-sha256, updates (what it changed, in words of ours), skipped, set-aside
     table.restored                metadata: the log's state goes on over what another engine committed
-    table.files-deleted           operation, count, bytes; the files are its content: see `log/deleted_files.py`
+    table.files-deleted           operation, count, bytes; the files are its content: see `formats/deleted_files.py`
     table.purged                  the same of a dropped table, all of whose files go
     table.relocated               after a move or clone: manifest-lists, lists and manifests that only files had or that
                                   name files whose paths changed, see `relocated_manifests.py`

@@ -18,8 +18,9 @@ from icecore.engine.decide import ChangeMetadata, Command, StaleRemovals
 from icecore.engine.deletion import Deletion
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events import Event, Provenance
+from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.ids import now_ms
-from icecore.engine.log.deleted_files import DeletedBy, DeletedFile, deleted_files
+from icecore.engine.log.deleted_files import deleted_files
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata_builder import MetadataBuilder
 from icecore.engine.reachable import files_of_expired, shares_location

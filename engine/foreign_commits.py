@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from icecore.engine.adoption import Adoption
-from icecore.engine.foreign_metadata import ForeignFile, chain_from, is_same_file, read_foreign, version_names
+from icecore.engine.foreign_metadata import ForeignFile, chain_from, is_same_file, read_foreign
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.foreign import Difference
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.state import TableState, metadata_folder
+from icecore.engine.state import TableState, metadata_folder, version_names
 from icecore.engine.storage import Storage
 
 RESOLVE = "resolve() with keep='log' or keep='foreign' says which of the two goes on"

@@ -156,11 +156,6 @@ def next_version(state: TableState, location: str) -> int:
     return found if found > state.metadata_version else state.metadata_version + 1
 
 
-def version_names(version: int) -> tuple[str, ...]:
-    """The names under which a version of a file system table may lie (MD7)."""
-    return (f"v{version}.metadata.json", f"v{version}.gz.metadata.json", f"v{version}.metadata.json.gz")
-
-
 def engine_of(before: TableMetadata, after: TableMetadata) -> str:
     """What the summaries of the new snapshots say of the engine that made them."""
     known = {s.snapshot_id for s in before.snapshots}

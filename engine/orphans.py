@@ -18,9 +18,10 @@ from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.events import TABLE_FILES_DELETED, Event, Provenance
 from icecore.engine.file_listing import EQUAL_SCHEMES, FoundFile, Places, list_files
 from icecore.engine.file_names import hidden_in, is_table_file
+from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.ids import now_ms
 from icecore.engine.location import to_uri
-from icecore.engine.log.deleted_files import DeletedBy, DeletedFile, deleted_files
+from icecore.engine.log.deleted_files import deleted_files
 from icecore.engine.marking import METADATA_ENDINGS, Marking, folders_of
 from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.repository import Repository

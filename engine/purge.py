@@ -19,8 +19,8 @@ from icecore.engine.deletion import Deletion
 from icecore.engine.errors import NoSuchTableError
 from icecore.engine.events import Event, Provenance
 from icecore.engine.file_listing import Places
+from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.identifiers import Identifier
-from icecore.engine.log.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.marking import METADATA_ENDINGS, Marking

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from attrs import evolve
 
 from icecore.engine.errors import IcecoreError
-from icecore.engine.log.deleted_files import DeletedFile
+from icecore.engine.formats.deleted_files import DeletedFile
 from icecore.engine.log.store import MODELS
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.repository import Repository

@@ -302,3 +302,8 @@ def state_from_dict(obj: Mapping[str, Any]) -> TableState:
 def is_file_system(state: TableState) -> bool:
     """Whether a table's versions are told by the names of its metadata files, as `HadoopCatalog` has it (MD7)."""
     return state.metadata.properties.get(COMMIT_SCHEME) == FILE_SYSTEM
+
+
+def version_names(version: int) -> tuple[str, ...]:
+    """The names under which a version of a file system table may lie (MD7)."""
+    return (f"v{version}.metadata.json", f"v{version}.gz.metadata.json", f"v{version}.metadata.json.gz")

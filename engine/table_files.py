@@ -13,8 +13,9 @@ from icecore.engine.candidates import is_within
 from icecore.engine.errors import IcecoreError
 from icecore.engine.file_listing import FoundFile, Place, Places, list_files
 from icecore.engine.file_names import hidden_in, is_table_file
+from icecore.engine.formats.deleted_files import DeletedFile
 from icecore.engine.location import to_uri
-from icecore.engine.log.deleted_files import DeletedFile, deleted_files
+from icecore.engine.log.deleted_files import deleted_files
 from icecore.engine.log.store import MODELS
 from icecore.engine.marking import folders_of
 from icecore.engine.reachable import needed_files

@@ -23,7 +23,7 @@ from icecore.engine.spec.types import (
     parse_primitive,
 )
 from icecore.engine.sql_files import quote
-from icecore.projections.metrics_predicate import raw_type
+from icecore.projections.duckdb_types import raw_type
 
 METRIC_PREFIXES = ("lower", "upper", "nulls", "nans", "values")
 """Those of the columns of metrics; there is a column only where some entry has the metric."""

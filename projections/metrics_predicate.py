@@ -22,50 +22,17 @@ from icecore.engine.expression.strings import like_prefix, string_successor
 from icecore.engine.expression.to_sql import COMPARISONS, INLINE_LITERALS, add_parameter
 from icecore.engine.spec.types import (
     FLOATING_TYPES,
-    TIMESTAMP_TYPES,
-    BinaryType,
-    BooleanType,
-    DateType,
     DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimeType,
     Type,
     UUIDType,
 )
+from icecore.projections.duckdb_types import raw_type
 
 MAX_RANGES = 32
 """IN is checked against bounds as so many ranges at most: 32 cost 40 ms over a million files, 1000 literals 2.5 s."""
 _FEW_RANGES = 4
 
 _Op = Operation
-
-
-def raw_type(iceberg_type: Type) -> str | None:
-    """The DuckDB type of raw values in planning tables; None for types that have no order here."""
-    match iceberg_type:
-        case BooleanType():
-            return "BOOLEAN"
-        case IntegerType() | DateType():
-            return "INTEGER"
-        case LongType() | TimeType():
-            return "BIGINT"
-        case FloatType():
-            return "FLOAT"
-        case DoubleType():
-            return "DOUBLE"
-        case DecimalType(precision=precision, scale=scale):
-            return f"DECIMAL({precision},{scale})"
-        case StringType():
-            return "VARCHAR"
-        case UUIDType() | FixedType() | BinaryType():
-            return "BLOB"
-        case _:
-            return "BIGINT" if isinstance(iceberg_type, TIMESTAMP_TYPES) else None
 
 
 def stored_as(columns: Mapping[str, str], name: str, iceberg_type: Type) -> bool:

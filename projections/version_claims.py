@@ -15,9 +15,9 @@ from attrs import astuple, define, evolve, frozen
 
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events import Event
-from icecore.engine.foreign_metadata import version_names
 from icecore.engine.location import LocationMapping
 from icecore.engine.log.store import EventStore
+from icecore.engine.state import version_names
 from icecore.engine.storage import Storage
 
 

@@ -29,7 +29,7 @@ from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileF
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.transform import parse_transform
 from icecore.engine.spec.types import FLOATING_TYPES, PrimitiveType, StringType, UUIDType
-from icecore.projections.metrics_predicate import raw_type
+from icecore.projections.duckdb_types import raw_type
 from icecore.projections.predicate import manifest_predicate, plan_predicate, residual
 from icecore.projections.splits import Splitting, combine, split_tasks
 

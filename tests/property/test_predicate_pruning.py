@@ -21,7 +21,7 @@ from icecore.engine.expression.to_sql import to_sql
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, NestedField, PrimitiveType
-from icecore.projections.metrics_predicate import raw_type
+from icecore.projections.duckdb_types import raw_type
 from icecore.projections.predicate import manifest_predicate, plan_predicate, residual
 
 STATISTICS = ("lower", "upper", "nulls", "nans", "values")

@@ -15,7 +15,7 @@ from icecore.engine.deletion import UnfinishedDeletionWarning
 from icecore.engine.errors import CommitConflictError, StorageError, ValidationError
 from icecore.engine.events import Event
 from icecore.engine.file_names import is_table_file
-from icecore.engine.log.deleted_files import DeletedFile, decode_files
+from icecore.engine.formats.deleted_files import DeletedFile, decode_files
 from icecore.engine.log.store import MODELS
 from icecore.engine.repository import Repository
 from icecore.engine.storage import Storage

@@ -1,0 +1,62 @@
+"""The files of a deletion: what lies beside a `table.files-deleted` or `table.purged` event, a row for each file.
+
+`size_in_bytes` is null where nobody knew it. `modified_ms` is when the file was last written, of files that were found
+by listing a folder: one that was written again since is another file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.log.content import decode_table, encode_table
+
+SCHEMA = pa.schema(
+    [
+        pa.field("location", pa.string(), nullable=False),
+        ("size_in_bytes", pa.int64()),
+        ("modified_ms", pa.int64()),
+    ]
+)
+
+
+class DeletedBy(StrEnum):
+    """The operation that let files go."""
+
+    EXPIRE_SNAPSHOTS = "expire-snapshots"
+    REMOVE_ORPHAN_FILES = "remove-orphan-files"
+    PURGE = "purge"
+
+
+@frozen
+class DeletedFile:
+    """A file that goes, as the log names it."""
+
+    location: str
+    size_in_bytes: int | None = None
+    modified_ms: int | None = None
+
+
+def deletion_payload(operation: DeletedBy, files: Sequence[DeletedFile]) -> dict[str, Any]:
+    """The payload of the event: how many files go, and their size where it is known of all."""
+    sizes = [f.size_in_bytes for f in files]
+    known = [s for s in sizes if s is not None]
+    payload: dict[str, Any] = {"operation": str(operation), "count": len(files)}
+    return {**payload, "bytes": sum(known)} if len(known) == len(sizes) else payload
+
+
+def encode_files(files: Iterable[DeletedFile]) -> bytes:
+    """The content of the event."""
+    rows = list(files)
+    columns = {name: [getattr(f, name) for f in rows] for name in SCHEMA.names}
+    return encode_table(pa.table(columns, schema=SCHEMA))
+
+
+def decode_files(data: bytes, position: int) -> list[DeletedFile]:
+    """The files of an event's content. Raises CorruptLogError naming the position."""
+    table = decode_table(data, position, SCHEMA)
+    return [DeletedFile(*row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
