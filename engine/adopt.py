@@ -13,10 +13,14 @@ from collections.abc import Callable, Collection, Iterable
 
 from attrs import define, field
 
-from icecore.engine.adoption import Adoption, Problem
+from icecore.engine.adoption import Adoption, AdoptionContext, Problem
 from icecore.engine.errors import ForeignCommitError, IcecoreError
 from icecore.engine.events import CATALOG_STREAM, is_view_stream
 from icecore.engine.file_follower import FileFollower
+from icecore.engine.foreign_commits import next_version_file, take_in_versions
+from icecore.engine.foreign_differences import true_differences, true_namespaces
+from icecore.engine.foreign_names import take_in_names
+from icecore.engine.foreign_namespaces import take_in_gone, take_in_made
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.foreign import ForeignRows
 from icecore.engine.log.read_models import ReadModels, dotted
@@ -27,7 +31,7 @@ from icecore.engine.states import States
 from icecore.engine.storage import Storage
 from icecore.engine.table_states import TableStates
 from icecore.engine.view_state import ViewState
-from icecore.engine.view_states import VIEWS, ViewStates
+from icecore.engine.view_states import VIEWS
 
 MAX_ROUNDS = 50
 
@@ -40,21 +44,28 @@ class ForeignCommitWarning(UserWarning):
 class Adopter:
     """Takes in what other engines did. Safe to use from several threads and processes."""
 
-    store: EventStore
-    models: ReadModels
-    states: TableStates
-    files: FileFollower
-    storage: Storage
-    storage_of: Callable[[TableState], Storage]
-    rows: ForeignRows = field(init=False)
-    views: ViewStates = field(init=False)
+    context: AdoptionContext
     _seen: threading.local = field(factory=threading.local, repr=False)
     _warned: set[str] = field(factory=set)
 
-    def __attrs_post_init__(self) -> None:
-        self.rows = ForeignRows(self.store, self.models.catalog_name)
-        # Replays only: what is looked at inside of a transaction must not be cached.
-        self.views = States(VIEWS, self.store)
+    @classmethod
+    def of(
+        cls,
+        store: EventStore,
+        models: ReadModels,
+        states: TableStates,
+        files: FileFollower,
+        storage: Storage,
+        storage_of: Callable[[TableState], Storage],
+    ) -> Adopter:
+        """An adopter for a warehouse of these parts."""
+        rows, views = ForeignRows(store, models.catalog_name), States(VIEWS, store)
+        return cls(AdoptionContext(store, models, states, views, rows, files, storage, storage_of))
+
+    @property
+    def rows(self) -> ForeignRows:
+        """The rows of `iceberg_tables` and of namespaces that differ from the log."""
+        return self.context.rows
 
     # Looking
 
@@ -64,7 +75,7 @@ class Adopter:
         suspects = tuple(self._suspects())
         problems: tuple[Problem, ...] = ()
         if suspects or self.rows.differences() or self.rows.namespaces():
-            problems = self._adopt(suspects) if self.store.is_writable else self._read_only()
+            problems = self._adopt(suspects) if self.context.store.is_writable else self._read_only()
         self._seen.version = version
         self._warn(problems)
         return problems
@@ -88,7 +99,7 @@ class Adopter:
 
     def look_for(self, identifier: Identifier) -> None:
         """Takes in what stands under a name, or did, before the name is looked up; warns where it can't be."""
-        found = self.models.find(identifier)
+        found = self.context.models.find(identifier)
         if found is not None:
             self.look(found[1])
         elif self.rows.of_name(identifier) is not None:
@@ -106,7 +117,7 @@ class Adopter:
         if not self._differs(stream):
             return
         suspects = () if is_view_stream(stream) else (stream,)
-        problems = self._adopt(suspects) if self.store.is_writable else self._read_only()
+        problems = self._adopt(suspects) if self.context.store.is_writable else self._read_only()
         for problem in problems:
             if problem.stream == stream:
                 raise ForeignCommitError(problem.text)
@@ -117,16 +128,14 @@ class Adopter:
         Outside of the write lock, as a dry run asks, a version that a commit of ours is about to make is none.
         """
 
-        from icecore.engine.foreign_commits import next_version_file
-
         self.check_row(state.stream)
         name = dotted(state.identifier)
         if isinstance(state, TableState) and is_file_system(state) and not state.dropped:
-            if self.store.connection().in_transaction:
-                self.files.materializer.settle_claim(state.stream)
-            elif self.files.materializer.is_claimed(state.stream):
+            if self.context.store.connection().in_transaction:
+                self.context.files.materializer.settle_claim(state.stream)
+            elif self.context.files.materializer.is_claimed(state.stream):
                 return
-            if (made := next_version_file(state, self.storage_of(state))) is not None:
+            if (made := next_version_file(state, self.context.storage_of(state))) is not None:
                 raise ForeignCommitError(f"{name}: another writer made {made} meanwhile")
 
     def check_row(self, stream: str) -> None:
@@ -145,14 +154,12 @@ class Adopter:
     def _differs(self, stream: str) -> bool:
         if self.rows.of_stream(stream) is not None:
             return True
-        return not is_view_stream(stream) and self._has_next_version(self.states.state(stream))
+        return not is_view_stream(stream) and self._has_next_version(self.context.states.state(stream))
 
     def _has_next_version(self, state: TableState) -> bool:
-        from icecore.engine.foreign_commits import next_version_file
-
         if state.dropped or not is_file_system(state):
             return False
-        return next_version_file(state, self.storage_of(state)) is not None
+        return next_version_file(state, self.context.storage_of(state)) is not None
 
     def _suspects(self) -> Iterable[str]:
         """File system tables whose folder holds a version after the published one; may be commits under way."""
@@ -160,7 +167,7 @@ class Adopter:
             folder, name = head.known.rsplit("/", 1)
             after = metadata_version(name) + 1
             try:
-                if any(self.storage.exists(f"{folder}/{n}") for n in version_names(after)):
+                if any(self.context.storage.exists(f"{folder}/{n}") for n in version_names(after)):
                     yield head.stream
             except IcecoreError:
                 # A folder that can't be looked at now: loading the table says so.
@@ -172,9 +179,9 @@ class Adopter:
         """One transaction takes in all that can be; what fails is left out, and the rest is tried again."""
         failed: list[Problem] = []
         for _ in range(MAX_ROUNDS):
-            adoption = Adoption(self)
+            adoption = Adoption(self.context)
             try:
-                with self.store.write() as transaction:
+                with self.context.store.write() as transaction:
                     adoption.begin(transaction)
                     _take_in(adoption, suspects, {p.identifier for p in failed})
             except IcecoreError as e:
@@ -208,12 +215,6 @@ def _take_in(adoption: Adoption, suspects: Iterable[str], left_out: Collection[I
     `suspects` are streams of file system tables whose folder may hold a new version. Raises what stands in the way of
     the adoption's `current`.
     """
-
-    from icecore.engine.foreign_commits import take_in_versions
-    from icecore.engine.foreign_differences import true_differences, true_namespaces
-    from icecore.engine.foreign_names import take_in_names
-    from icecore.engine.foreign_namespaces import take_in_gone, take_in_made
-
     namespaces = true_namespaces(adoption)
     for namespace in namespaces:
         take_in_made(adoption, namespace)

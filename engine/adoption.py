@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from attrs import define, field, frozen
 
 from icecore.engine import events as ev
 from icecore.engine.events import Event, Provenance
+from icecore.engine.file_follower import FileFollower
 from icecore.engine.foreign_metadata import UNKNOWN_ENGINE, ForeignFile, adopted_by, adoption_payload
 from icecore.engine.identifiers import Identifier
 from icecore.engine.ids import new_event_id
-from icecore.engine.log.read_models import dotted
-from icecore.engine.log.store import WriteTransaction
+from icecore.engine.log.foreign import ForeignRows
+from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import TableState, fold
+from icecore.engine.storage import Storage
+from icecore.engine.table_states import TableStates
+from icecore.engine.view_states import ViewStates
 
 _FIRST = (ev.TABLE_REGISTERED,)
 
-if TYPE_CHECKING:
-    from icecore.engine.adopt import Adopter
+
+@frozen
+class AdoptionContext:
+    """The log and what follows from it, beside the rows and files that it shares with other engines.
+
+    `views` replays only: what is looked at inside of a transaction must not be cached.
+    """
+
+    store: EventStore
+    models: ReadModels
+    states: TableStates
+    views: ViewStates
+    rows: ForeignRows
+    files: FileFollower
+    storage: Storage
+    storage_of: Callable[[TableState], Storage]
 
 
 @frozen
@@ -41,7 +60,7 @@ class Adoption:
     `current` is what was being taken in when an error was raised.
     """
 
-    adopter: Adopter
+    context: AdoptionContext
     problems: list[Problem] = field(factory=list)
     current: Identifier | None = None
     current_stream: str | None = None
@@ -56,13 +75,13 @@ class Adoption:
         """Moves what follows from the events, once all are appended."""
         for stream, state in self._after.items():
             self.at(state.identifier, stream)
-            self.adopter.files.advance(state)
+            self.context.files.advance(state)
 
     def finish(self) -> None:
         """Lets the files follow; after the transaction."""
         for state in self._after.values():
-            self.adopter.states.put(state)
-            self.adopter.files.follow(state)
+            self.context.states.put(state)
+            self.context.files.follow(state)
 
     def at(self, identifier: Identifier, stream: str | None) -> None:
         """Says what is being taken in from now on."""
@@ -93,7 +112,7 @@ class Adoption:
             recorded_at_ms=transaction.next_recorded_at_ms(),
             provenance=provenance,
         )
-        self.adopter.models.apply(event)
+        self.context.models.apply(event)
         if before is not None or kind in _FIRST:
             after = fold(before, [event])
             assert after is not None, "a fold of an event has a state"
@@ -106,12 +125,12 @@ class Adoption:
 
     def latest(self, stream: str) -> TableState:
         """The state after the events of this run."""
-        return self._after.get(stream) or self.adopter.states.state(stream)
+        return self._after.get(stream) or self.context.states.state(stream)
 
     def need_namespace(self, identifier: Identifier) -> None:
         """A table's namespace is there for other engines even where nobody made it."""
         name = identifier[:-1]
-        if name not in self.adopter.models.namespaces():
+        if name not in self.context.models.namespaces():
             who = Provenance(None, UNKNOWN_ENGINE, f"namespace of {dotted(identifier)}")
             self.append(ev.CATALOG_STREAM, ev.NAMESPACE_CREATED, {"namespace": list(name), "properties": {}}, who)
 

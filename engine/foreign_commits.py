@@ -22,7 +22,7 @@ def take_in_commit(adoption: Adoption, d: Difference) -> None:
     if state.metadata_location == d.shared and not state.pending:
         adoption.note(state)
         return
-    storage = adoption.adopter.storage_of(state)
+    storage = adoption.context.storage_of(state)
     file = read_foreign(d.shared, storage)
     if (why := _why_not(state, d.known, file)) is not None:
         adoption.problem(d.identifier, d.stream, why)
@@ -49,8 +49,8 @@ def take_in_versions(adoption: Adoption, stream: str, left_out: Collection[Ident
     if state.dropped or state.identifier in left_out:
         return
     adoption.at(state.identifier, stream)
-    adoption.adopter.files.materializer.settle_claim(stream)
-    storage = adoption.adopter.storage_of(state)
+    adoption.context.files.materializer.settle_claim(stream)
+    storage = adoption.context.storage_of(state)
     while (location := next_version_file(state, storage)) is not None:
         file = read_foreign(location, storage)
         known = state.metadata_location

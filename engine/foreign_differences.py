@@ -16,11 +16,11 @@ from icecore.engine.namespaces import fold_namespaces
 
 def true_namespaces(adoption: Adoption) -> list[NamespaceDifference]:
     """The namespaces that differ and whose read model is what the log says."""
-    found = adoption.adopter.rows.namespaces()
+    found = adoption.context.rows.namespaces()
     if not found:
         return []
     logged: dict[Identifier, dict[str, str]] = {}
-    for event in adoption.adopter.store.stream_events(CATALOG_STREAM):
+    for event in adoption.context.store.stream_events(CATALOG_STREAM):
         fold_namespaces(logged, event.kind, event.payload)
     out = []
     for each in found:
@@ -34,7 +34,7 @@ def true_namespaces(adoption: Adoption) -> list[NamespaceDifference]:
 def true_differences(adoption: Adoption, left_out: Collection[Identifier]) -> list[Difference]:
     """The names that differ and whose read model is what the log says, without some."""
     out = []
-    for d in adoption.adopter.rows.differences():
+    for d in adoption.context.rows.differences():
         if d.identifier not in left_out:
             adoption.at(d.identifier, d.stream)
             if _is_true(adoption, d):
@@ -44,7 +44,7 @@ def true_differences(adoption: Adoption, left_out: Collection[Identifier]) -> li
 
 def _is_true(adoption: Adoption, d: Difference) -> bool:
     if d.stream is None:
-        others = (s for s in adoption.adopter.rows.streams_at(d.shared) if not _has_name(adoption, s))
+        others = (s for s in adoption.context.rows.streams_at(d.shared) if not _has_name(adoption, s))
         if (lost := next(others, None)) is not None:
             adoption.damaged(d.identifier, lost)
         return lost is None
@@ -56,12 +56,12 @@ def _is_true(adoption: Adoption, d: Difference) -> bool:
 
 def _has_name(adoption: Adoption, stream: str) -> bool:
     """Whether the read models know the name that a stream has in the log."""
-    return _name_in_log(adoption, stream) == adoption.adopter.models.identifier_of(stream)
+    return _name_in_log(adoption, stream) == adoption.context.models.identifier_of(stream)
 
 
 def _name_in_log(adoption: Adoption, stream: str) -> Identifier | None:
     if is_view_stream(stream):
-        view = adoption.adopter.views.state_at(stream)
+        view = adoption.context.views.state_at(stream)
         return None if view is None or view.dropped else view.identifier
     state = adoption.latest(stream)
     return None if state.dropped else state.identifier

@@ -53,7 +53,7 @@ def _is_another(adoption: Adoption, d: Difference) -> bool:
     if ev.is_view_stream(d.stream):
         return not is_same_view(adoption, d.stream, d.shared)
     state = adoption.latest(d.stream)
-    file = read_foreign(d.shared, adoption.adopter.storage_of(state))
+    file = read_foreign(d.shared, adoption.context.storage_of(state))
     if is_same_table(state.metadata, file.metadata):
         return False
     named = {e.metadata_file for e in file.metadata.metadata_log}
@@ -71,7 +71,7 @@ def _renames(
                 pairs.append((old, now))
                 break
     done: list[tuple[Difference, Difference]] = []
-    while ready := [p for p in pairs if p not in done and adoption.adopter.models.find(p[1].identifier) is None]:
+    while ready := [p for p in pairs if p not in done and adoption.context.models.find(p[1].identifier) is None]:
         for old, now in ready:
             _renamed(adoption, old, now)
             done.append((old, now))
@@ -85,7 +85,7 @@ def _is_renamed(adoption: Adoption, old: Difference, now: Difference) -> bool:
     if ev.is_view_stream(old.stream) or now.is_view:
         return ev.is_view_stream(old.stream) and now.is_view and is_same_view(adoption, old.stream, now.shared)
     state = adoption.latest(old.stream)
-    return is_same_table(state.metadata, read_foreign(now.shared, adoption.adopter.storage_of(state)).metadata)
+    return is_same_table(state.metadata, read_foreign(now.shared, adoption.context.storage_of(state)).metadata)
 
 
 def _renamed(adoption: Adoption, old: Difference, now: Difference) -> None:
@@ -115,9 +115,9 @@ def _made(adoption: Adoption, d: Difference) -> None:
         take_in_view(adoption, d.identifier, d.shared)
         return
     identifier_tuple(d.identifier)
-    payload, table_uuid = registration_payload(d.identifier, d.shared, None, adoption.adopter.storage)
+    payload, table_uuid = registration_payload(d.identifier, d.shared, None, adoption.context.storage)
     payload["metadata-location"] = d.shared
     adoption.need_namespace(d.identifier)
-    stream = adoption.adopter.models.unused_stream(ev.table_stream(table_uuid))
+    stream = adoption.context.models.unused_stream(ev.table_stream(table_uuid))
     who = Provenance(None, UNKNOWN_ENGINE, f"made in iceberg_tables: {d.shared}")
     adoption.append(stream, ev.TABLE_REGISTERED, payload, who)

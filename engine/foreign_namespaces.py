@@ -40,7 +40,7 @@ def take_in_gone(adoption: Adoption, found: NamespaceDifference) -> None:
     """Takes in that a namespace was dropped, as far as nothing is left in it."""
     if found.shared is not None or found.known is None:
         return
-    models, name = adoption.adopter.models, found.namespace
+    models, name = adoption.context.models, found.namespace
     inner = [n for n in models.namespaces() if n[: len(name)] == name and n != name]
     who = Provenance(None, UNKNOWN_ENGINE, f"namespace {dotted(name)} gone from iceberg_namespace_properties")
     if models.names_in(name) or inner:

@@ -20,19 +20,19 @@ from icecore.projections.pointers import move_pointers
 def take_in_view(adoption: Adoption, identifier: Identifier, location: str) -> None:
     """A row under a name that is free in the log: the view is registered as it is."""
     identifier_tuple(identifier)
-    payload, view_uuid = view_registration_payload(identifier, location, adoption.adopter.storage)
+    payload, view_uuid = view_registration_payload(identifier, location, adoption.context.storage)
     payload["metadata-location"] = location
     adoption.need_namespace(identifier)
-    stream = adoption.adopter.models.unused_stream(ev.view_stream(view_uuid))
+    stream = adoption.context.models.unused_stream(ev.view_stream(view_uuid))
     _append(adoption, stream, ev.VIEW_REGISTERED, payload)
 
 
 def take_in_view_commit(adoption: Adoption, d: Difference) -> None:
     """Views have no metadata log: the same view, made from the version that the log ends at, follows it (V1)."""
     assert d.stream is not None and d.shared is not None, "the caller checked"
-    state = adoption.adopter.views.state_at(d.stream)
+    state = adoption.context.views.state_at(d.stream)
     assert state is not None, "a view with a name has events"
-    data, metadata = read_foreign_view(d.shared, adoption.adopter.storage)
+    data, metadata = read_foreign_view(d.shared, adoption.context.storage)
     follows = is_same_file(d.known, d.previous) and state.metadata_location == d.known
     if metadata.view_uuid.lower() != state.metadata.view_uuid.lower() or not follows:
         text = f"another engine committed {d.shared} to a view, which does not follow {d.known}, where the log ends"
@@ -43,17 +43,17 @@ def take_in_view_commit(adoption: Adoption, d: Difference) -> None:
 
 def is_same_view(adoption: Adoption, stream: str, location: str) -> bool:
     """Whether a metadata file is of the view that a stream is about."""
-    state = adoption.adopter.views.state_at(stream)
-    _, metadata = read_foreign_view(location, adoption.adopter.storage)
+    state = adoption.context.views.state_at(stream)
+    _, metadata = read_foreign_view(location, adoption.context.storage)
     return state is not None and metadata.view_uuid.lower() == state.metadata.view_uuid.lower()
 
 
 def _append(adoption: Adoption, stream: str, kind: str, payload: Mapping[str, Any]) -> None:
     adoption.append(stream, kind, payload, Provenance(None, UNKNOWN_ENGINE))
-    store = adoption.adopter.store
+    store = adoption.context.store
     head = store.row(MODELS, "get_head", stream=stream)
     done = 0 if head is None else head["materialized_version"]
-    base = adoption.adopter.views.state_at_version(stream, done)
-    state, written = write_view(store, adoption.adopter.storage, stream, base)
+    base = adoption.context.views.state_at_version(stream, done)
+    state, written = write_view(store, adoption.context.storage, stream, base)
     assert state is not None, "an adopted view has a state"
-    move_pointers(store, adoption.adopter.models, state, written)
+    move_pointers(store, adoption.context.models, state, written)

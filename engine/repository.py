@@ -91,7 +91,7 @@ class Repository:
         self.states = States(TABLES, self.store)
         self.lists = ManifestLists(self.models, self.entries, self.storage_of)
         self.files = FileFollower(self.store, self.states, self.materializer, self.storage_of)
-        self.foreign = Adopter(self.store, self.models, self.states, self.files, self.storage, self.storage_of)
+        self.foreign = Adopter.of(self.store, self.models, self.states, self.files, self.storage, self.storage_of)
 
     # What the parts do
 

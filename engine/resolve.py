@@ -56,7 +56,7 @@ def resolve(repository: Repository, stream: str, keep: str, provenance: Provenan
         pass
     else:
         raise ValidationError(f"{dotted(repository.state(stream).identifier)}: there is no conflict to resolve")
-    adoption = Adoption(foreign)
+    adoption = Adoption(foreign.context)
     with repository.store.write() as transaction:
         adoption.begin(transaction)
         _Resolution(repository, adoption, repository.state(stream), provenance).run(keep)

@@ -105,10 +105,9 @@ class _Taker(Adopter):
 
 
 def _taking_in_for_real(trial: Repository, real: Adopter) -> Adopter:
-    taker = _Taker(trial.store, trial.models, trial.states, trial.files, trial.storage, trial.storage_of, real=real)
+    parts = (trial.store, trial.models, trial.states, trial.files, trial.storage, trial.storage_of)
     # What was looked at or warned of before is not again.
-    taker._seen, taker._warned = real._seen, real._warned
-    return taker
+    return _Taker(Adopter.of(*parts).context, real._seen, real._warned, real=real)
 
 
 @define
