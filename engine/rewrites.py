@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from icecore.engine.compaction import CompactionOptions, FileGroup, groups_of
+from icecore.engine.compaction import BINPACK, SORT, CompactionOptions, FileGroup, SortTerms, groups_of
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
@@ -18,10 +18,6 @@ from icecore.engine.sort_update import evolve_sort_order
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.spec.sort import SortOrder
-from icecore.engine.table_rewrites import BINPACK, SORT, SortTerms
-
-if TYPE_CHECKING:
-    pass
 
 
 class Rewrites(RowChanges):

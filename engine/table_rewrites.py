@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from icecore.engine.compaction import BINPACK, SortTerms
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from icecore.engine.rewrite_data_files import RewriteResult
-    from icecore.engine.spec.sort import SortOrder
-    from icecore.engine.terms import SortTerm
     from icecore.engine.transaction import Transaction
-
-SortTerms: TypeAlias = "Sequence[str | SortTerm] | SortOrder"
-BINPACK = "binpack"
-SORT = "sort"
 
 
 class TableRewrites:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -13,17 +13,38 @@ from icecore.engine.identifiers import IdentifierLike
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
 from icecore.engine.used_once import OnceInBlock
-from icecore.engine.view_definition import location_updates, property_updates
+from icecore.engine.view_definition import ViewDefinition, location_updates, property_updates
 from icecore.engine.view_repository import UpdatesAt, ViewRepository
+from icecore.engine.view_state import ViewState
 
-if TYPE_CHECKING:
-    from icecore.engine.view import View
+
+class ChangeableView(Protocol):
+    """A view as those see it who change it: its state, and the updates that a change needs."""
+
+    @property
+    def state(self) -> ViewState: ...
+
+    def definition_of(
+        self,
+        sql: str | None,
+        *,
+        dialect: str,
+        representations: Mapping[str, str] | None,
+        schema: Schema | pa.Schema | None,
+        default_namespace: IdentifierLike | None,
+        default_catalog: str | None,
+        summary: Mapping[str, str] | None,
+    ) -> ViewDefinition: ...
+
+    def current_version_updates(self, version_id: int) -> UpdatesAt: ...
+
+    def take(self, state: ViewState) -> None: ...
 
 
 class ViewChanges:
     """Gathers changes of a view, in the vocabulary of `View`. Each call gives the same object back."""
 
-    def __init__(self, view: View, changes: list[UpdatesAt], check_open: Callable[[], None]) -> None:
+    def __init__(self, view: ChangeableView, changes: list[UpdatesAt], check_open: Callable[[], None]) -> None:
         """`check_open` raises where what the changes are part of was committed."""
         self._view = view
         self._check = check_open
@@ -86,7 +107,7 @@ class ViewTransaction(ViewChanges, OnceInBlock):
     A dry run stores nothing, and says in `outcome` what the commit would be.
     """
 
-    def __init__(self, view: View, views: ViewRepository, provenance: Provenance, dry_run: bool) -> None:
+    def __init__(self, view: ChangeableView, views: ViewRepository, provenance: Provenance, dry_run: bool) -> None:
         super().__init__(view, [], self._check_open)
         self._views = views
         self._provenance = provenance

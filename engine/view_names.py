@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from attrs import frozen
 
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.identifiers import Identifier
+from icecore.engine.spec.schema import Schema
+from icecore.engine.table import Table
+from icecore.engine.view_dialects import ViewSql
 
-if TYPE_CHECKING:
-    from icecore.engine.table import Table
-    from icecore.engine.view import View
+
+class ViewQuery(Protocol):
+    """A view as those see it who run its query."""
+
+    def name(self) -> Identifier: ...
+
+    def schema(self) -> Schema: ...
+
+    def scope(self) -> NameScope: ...
+
+    def sql_for(self, dialect: str) -> ViewSql: ...
 
 
 class Lookup(Protocol):
@@ -27,7 +38,7 @@ class Lookup(Protocol):
 
     def load_table(self, identifier: Identifier) -> Table: ...
 
-    def load_view(self, identifier: Identifier) -> View: ...
+    def load_view(self, identifier: Identifier) -> ViewQuery: ...
 
 
 @frozen
@@ -46,7 +57,7 @@ class TableSource:
 
 @frozen
 class ViewSource:
-    view: View
+    view: ViewQuery
 
 
 Source: TypeAlias = "TableSource | ViewSource"

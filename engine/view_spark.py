@@ -11,13 +11,11 @@ from sqlglot import exp
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.identifiers import Identifier
-from icecore.engine.view_names import Lookup, TableSource, ViewSource, check_no_cycle, find_source, shortened
+from icecore.engine.view_names import Lookup, TableSource, ViewQuery, ViewSource, check_no_cycle, find_source, shortened
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
-
-    from icecore.engine.view import View
 
 DIALECT = "spark"
 
@@ -30,7 +28,7 @@ class SparkViews:
     _lookup: Lookup
     _known: dict[Identifier, DataFrame] = field(factory=dict)
 
-    def frame(self, view: View, path: tuple[Identifier, ...] = ()) -> DataFrame:
+    def frame(self, view: ViewQuery, path: tuple[Identifier, ...] = ()) -> DataFrame:
         """The view's rows, with the names and types of its schema.
 
         Raises ValidationError where its SQL can't be had for Spark or views form a cycle, NoSuchTableError.
@@ -40,13 +38,13 @@ class SparkViews:
             self._known[view.name()] = self._frame(view, (*path, view.name()))
         return self._known[view.name()]
 
-    def _frame(self, view: View, path: tuple[Identifier, ...]) -> DataFrame:
+    def _frame(self, view: ViewQuery, path: tuple[Identifier, ...]) -> DataFrame:
         owner = view.scope().owner
         template, names, has_star = spark_template(view.sql_for(DIALECT).sql, owner)
         frames = {placeholder: self._source(view, parts, path) for placeholder, parts in names.items()}
         return _conformed(self._session.sql(template, **frames), view, has_star)
 
-    def _source(self, view: View, parts: Identifier, path: tuple[Identifier, ...]) -> DataFrame:
+    def _source(self, view: ViewQuery, parts: Identifier, path: tuple[Identifier, ...]) -> DataFrame:
         match find_source(parts, view.scope(), self._lookup):
             case TableSource(table):
                 if table.name() not in self._known:
@@ -137,7 +135,7 @@ def _visible(with_: exp.With, own: exp.CTE | None) -> set[str]:
     return set(names)
 
 
-def _conformed(frame: DataFrame, view: View, has_star: bool) -> DataFrame:
+def _conformed(frame: DataFrame, view: ViewQuery, has_star: bool) -> DataFrame:
     """The rows with the columns of the view's schema, found by position, or by name where the query has a star."""
     from icecore.engine.spark.types import schema_to_spark
 
