@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from attrs import evolve
@@ -31,7 +31,7 @@ from icecore.engine.joint_commit import (
 )
 from icecore.engine.location import to_uri
 from icecore.engine.log.read_models import dotted
-from icecore.engine.names_so_far import NamesSoFar
+from icecore.engine.names_so_far import CatalogNames, NamesSoFar
 from icecore.engine.properties import string_properties
 from icecore.engine.register import registration_payload
 from icecore.engine.replace import replaced_table
@@ -54,9 +54,6 @@ from icecore.engine.view_definition import ViewDefinition, location_updates, pro
 from icecore.engine.view_repository import ViewRepository
 from icecore.projections.planner import Planner
 
-if TYPE_CHECKING:
-    from icecore.engine.catalog import Catalog
-
 
 class CatalogTransaction(TransactionNames, OnceInBlock):
     """Gathers changes; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
@@ -72,7 +69,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         views: ViewRepository,
         planner: Planner,
         provenance: Provenance,
-        catalog: Catalog,
+        catalog: CatalogNames,
         dry_run: bool = False,
     ) -> None:
         self._desk = Desk(repository, views)

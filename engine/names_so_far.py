@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from attrs import define, field
 
@@ -11,16 +11,28 @@ from icecore.engine.errors import NoSuchTableError, NoSuchViewError, NotFoundErr
 from icecore.engine.events import is_view_stream
 from icecore.engine.identifiers import Identifier
 from icecore.engine.log.read_models import dotted
+from icecore.engine.table import Table
+from icecore.engine.view import View
 
-if TYPE_CHECKING:
-    from icecore.engine.catalog import Catalog
+
+class CatalogNames(Protocol):
+    """A catalog as its transactions see it: what names mean, and where something new goes."""
+
+    @property
+    def name(self) -> str: ...
+
+    def load_table(self, identifier: Identifier) -> Table: ...
+
+    def load_view(self, identifier: Identifier) -> View: ...
+
+    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str: ...
 
 
 @define
 class NamesSoFar:
     """The names that were given or taken. Whether they may be is for the commit to say, when others had their turn."""
 
-    catalog: Catalog
+    catalog: CatalogNames
     # None for a name that is taken away.
     _streams: dict[Identifier, str | None] = field(factory=dict)
 

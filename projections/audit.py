@@ -16,8 +16,8 @@ Only the tables that a query names are loaded. They are:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -25,20 +25,35 @@ import sqlglot
 from sqlglot import exp
 
 from icecore.engine.errors import ExpressionError, ValidationError
+from icecore.engine.identifiers import Identifier
+from icecore.engine.table import Table
+from icecore.engine.view import View
 from icecore.projections import duck
 from icecore.projections.history import LOG_SCHEMA
 from icecore.projections.live_files import LIVE_FILES
 
-if TYPE_CHECKING:
-    from icecore.engine.catalog import Catalog
-    from icecore.engine.table import Table
-    from icecore.engine.view import View
+
+class AuditedCatalog(Protocol):
+    """A catalog as audits see it."""
+
+    def log(self) -> pa.Table: ...
+
+    def all_namespaces(self) -> Iterable[Identifier]: ...
+
+    def load_namespace_properties(self, namespace: Identifier) -> Mapping[str, str]: ...
+
+    def tables(self) -> Iterable[Table]: ...
+
+    def views(self) -> Iterable[View]: ...
+
 
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 _AT = pa.timestamp("ms", "UTC")
 
 
-def run_sql(catalog: Catalog, query: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> pa.Table:
+def run_sql(
+    catalog: AuditedCatalog, query: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None
+) -> pa.Table:
     """The result of a query as Arrow. Raises ValidationError with DuckDB's words where the query is wrong."""
     names = _named_tables(query)
     con = duckdb.connect(":memory:")
@@ -76,14 +91,14 @@ def _named_tables(query: str) -> set[str]:
     return {t.name.lower() for t in statements[0].find_all(exp.Table)}
 
 
-def _log(catalog: Catalog) -> pa.Table:
+def _log(catalog: AuditedCatalog) -> pa.Table:
     return catalog.log()
 
 
 NAMESPACES = pa.schema([("name", pa.string()), ("properties", _TEXT_MAP)])
 
 
-def _namespaces(catalog: Catalog) -> pa.Table:
+def _namespaces(catalog: AuditedCatalog) -> pa.Table:
     rows = [
         {"name": ".".join(n), "properties": list(catalog.load_namespace_properties(n).items())}
         for n in catalog.all_namespaces()
@@ -112,7 +127,7 @@ TABLES = pa.schema(
 )
 
 
-def _tables(catalog: Catalog) -> pa.Table:
+def _tables(catalog: AuditedCatalog) -> pa.Table:
     return _rows(catalog, TABLES, _table_row)
 
 
@@ -150,7 +165,7 @@ COLUMNS = pa.schema(
 )
 
 
-def _columns(catalog: Catalog) -> pa.Table:
+def _columns(catalog: AuditedCatalog) -> pa.Table:
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         schema = table.schema()
         for field_id in sorted(schema.field_ids):
@@ -171,7 +186,7 @@ PROPERTIES = pa.schema(
 )
 
 
-def _properties(catalog: Catalog) -> pa.Table:
+def _properties(catalog: AuditedCatalog) -> pa.Table:
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         for key, value in sorted(table.properties.items()):
             yield {"key": key, "value": value}
@@ -196,7 +211,7 @@ SNAPSHOTS = pa.schema(
 )
 
 
-def _snapshots(catalog: Catalog) -> pa.Table:
+def _snapshots(catalog: AuditedCatalog) -> pa.Table:
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         m = table.metadata
         current = {s.snapshot_id for s in m.ancestors(m.current_snapshot_id)}
@@ -230,7 +245,7 @@ REFS = pa.schema(
 )
 
 
-def _refs(catalog: Catalog) -> pa.Table:
+def _refs(catalog: AuditedCatalog) -> pa.Table:
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         for name, ref in table.refs().items():
             yield {
@@ -264,7 +279,7 @@ MANIFESTS = pa.schema(
 )
 
 
-def _manifests(catalog: Catalog) -> pa.Table:
+def _manifests(catalog: AuditedCatalog) -> pa.Table:
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         for listed in table.manifests():
             m = listed.manifest
@@ -281,7 +296,7 @@ _NAMED = (pa.field("namespace", pa.string()), pa.field("name", pa.string()))
 FILES = pa.schema([*_NAMED, *LIVE_FILES])
 
 
-def _files(catalog: Catalog) -> pa.Table:
+def _files(catalog: AuditedCatalog) -> pa.Table:
     found = [FILES.empty_table()]
     for table in catalog.tables():
         files = table.files()
@@ -313,7 +328,7 @@ VIEWS = pa.schema(
 )
 
 
-def _views(catalog: Catalog) -> pa.Table:
+def _views(catalog: AuditedCatalog) -> pa.Table:
     return pa.Table.from_pylist([_view_row(view) for view in catalog.views()], schema=VIEWS)
 
 
@@ -340,7 +355,7 @@ def _view_row(view: View) -> dict[str, Any]:
     }
 
 
-def _rows(catalog: Catalog, schema: pa.Schema, rows: Callable[[Table], Iterator[dict[str, Any]]]) -> pa.Table:
+def _rows(catalog: AuditedCatalog, schema: pa.Schema, rows: Callable[[Table], Iterator[dict[str, Any]]]) -> pa.Table:
     found = []
     for table in catalog.tables():
         *namespace, name = table.name()
@@ -356,7 +371,7 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
-AUDIT_TABLES: dict[str, Callable[[Catalog], pa.Table]] = {
+AUDIT_TABLES: dict[str, Callable[[AuditedCatalog], pa.Table]] = {
     "log": _log,
     "namespaces": _namespaces,
     "tables": _tables,
