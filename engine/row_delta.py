@@ -30,6 +30,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import TableState
 from icecore.engine.storage import Storage
 from icecore.engine.written_before import WrittenBefore, task_key
+from icecore.projections.lost_values import Losable, losable_fields, may_be_same
 from icecore.projections.planner import Planner
 
 
@@ -159,17 +160,22 @@ class _Names:
 
     def check_partitions(self, metadata: TableMetadata, files: Mapping[str, ContentFile]) -> None:
         """Raises ValidationError where a delete file is in another partition than a file that it names (SP7)."""
+        losable = losable_fields(metadata)
         for d, named in self.by_delete:
             for name in named:
-                if _place(metadata, d) != _place(metadata, files[name]):
+                if not _are_together(metadata, d, files[name], losable):
                     raise ValidationError(
                         f"{d.file_path} deletes rows of {files[name].file_path}, which is in another partition (SP7)"
                     )
 
 
-def _place(metadata: TableMetadata, file: ContentFile) -> tuple[int, tuple[bytes | None, ...]]:
-    spec = metadata.spec_by_id(file.spec_id)
-    return file.spec_id, partition_key(spec, metadata.all_fields, file.partition)
+def _are_together(metadata: TableMetadata, one: ContentFile, other: ContentFile, losable: Losable) -> bool:
+    """Whether two files are of one partition; values that were lost may be any."""
+    if one.spec_id != other.spec_id:
+        return False
+    spec, fields = metadata.spec_by_id(one.spec_id), metadata.all_fields
+    a, b = partition_key(spec, fields, one.partition), partition_key(spec, fields, other.partition)
+    return may_be_same(a, b, losable.get(spec.spec_id, (False,) * len(spec.fields)))
 
 
 def _complete(

@@ -23,7 +23,7 @@ from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.sql_files import query
 from icecore.engine.state import TableState
 from icecore.projections import duck
-from icecore.projections.deletes import DeleteKinds, delete_pairs_between, live_deletes
+from icecore.projections.deletes import DeleteKinds, live_deletes, pairs_between
 from icecore.projections.entry_table import ScannedEntries
 from icecore.projections.planner import Planner
 from icecore.projections.predicate import plan_predicate
@@ -117,7 +117,6 @@ class ChangesSince:
         assert self.head is not None, "there are manifests"
         listed = self.planner.repository.list_manifests(self.state, self.head)
         data = [m for m in listed if m.manifest.content is ManifestContent.DATA and m.manifest.has_live_files]
-        unpartitioned = [s.spec_id for s in self.state.metadata.partition_specs if s.is_unpartitioned]
 
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             register(connection, "files_of_interest", pa.table({"file_path": pa.array(list(paths), pa.string())}))
@@ -127,9 +126,9 @@ class ChangesSince:
             kinds = DeleteKinds.of_query(connection, "deletes_and_their_files")
             data = f"({query(CONFLICTS, 'files_with_deletes')})"
             deletes = live_deletes("deletes_and_their_files", table.columns)
-            pairs = delete_pairs_between(data, deletes, table.columns, kinds)
-            sql = query(CONFLICTS, "deletes_for_files").format(pairs=pairs)
-            return duck.arrow(connection, sql, {"unpartitioned": unpartitioned} if kinds.equality else None)
+            metadata = self.state.metadata
+            with pairs_between(connection, data, deletes, table.columns, kinds, metadata) as (pairs, parameters):
+                return duck.arrow(connection, query(CONFLICTS, "deletes_for_files").format(pairs=pairs), parameters)
 
         return self._files(self._ask(run, [*data, *self._manifests_of(ManifestContent.DELETES)]))
 

@@ -6,8 +6,10 @@ be left out where the bounds of one of its columns exclude the data file's (Spec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -15,11 +17,13 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.errors import CorruptFileError
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.sql_files import query, quote
 from icecore.projections import duck
 from icecore.projections.delete_pairs import DeletePairs, numbered
 from icecore.projections.entry_scope import Scope
 from icecore.projections.entry_typing import METRIC_PREFIXES, PATH_FIELD_ID
+from icecore.projections.lost_values import alike_partitions
 
 DELETES = "plan/deletes.sql"
 ENTRIES = "delete_entries"
@@ -109,18 +113,18 @@ class DeleteEntries:
         """The columns of metrics that `pairs` wants of data files."""
         return [c for c in self.columns if c in _equality_columns(self.kinds)]
 
-    def pairs(
-        self, connection: duckdb.DuckDBPyConnection, files: pa.Table, unpartitioned: Sequence[int]
-    ) -> DeletePairs:
+    def pairs(self, connection: duckdb.DuckDBPyConnection, files: pa.Table, metadata: TableMetadata) -> DeletePairs:
         """Which rows of `files`, the rows of planned data files, which rows of these delete files apply to.
 
-        `unpartitioned` are the ids of specs without fields. Raises CorruptFileError where a delete file names a data
-        file of another partition (SP7).
+        Raises CorruptFileError where a delete file names a data file of another partition (SP7).
         """
-        sql = delete_pairs_between(PLANNED, ENTRIES, self.columns, self.kinds)
         data = numbered(files.select([*_OF_DATA, *self.metrics()]))
-        with duck.registered(connection, PLANNED, data), duck.registered(connection, ENTRIES, self.entries):
-            found = duck.arrow(connection, sql, duck.used(sql, {"unpartitioned": unpartitioned}))
+        with (
+            duck.registered(connection, PLANNED, data),
+            duck.registered(connection, ENTRIES, self.entries),
+            pairs_between(connection, PLANNED, ENTRIES, self.columns, self.kinds, metadata) as (sql, parameters),
+        ):
+            found = duck.arrow(connection, sql, parameters)
         wrong = found.filter(pc.invert(found["same_partition"])).slice(0, 1)
         if wrong.num_rows:
             delete, file = (t["file_path"][wrong[c][0].as_py()] for t, c in ((self.files, "delete"), (files, "file")))
@@ -132,24 +136,50 @@ def _equality_columns(kinds: DeleteKinds) -> list[str]:
     return [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in METRIC_PREFIXES]
 
 
-def delete_pairs_between(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds) -> str:
-    """The statement for pairs, of queries in brackets or tables that have all of the columns.
+@contextmanager
+def pairs_between(
+    connection: duckdb.DuckDBPyConnection,
+    data: str,
+    deletes: str,
+    columns: Mapping[str, str],
+    kinds: DeleteKinds,
+    metadata: TableMetadata,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The statement for pairs with its parameters, to be run inside of the block.
 
-    Delete files have `plain_bounds` beside.
+    `data` and `deletes` are queries in brackets or tables that have all of the columns, delete files `plain_bounds`
+    beside.
     """
+    alike = alike_partitions(connection, data, deletes, metadata)
+    sql = _statement(data, deletes, columns, kinds, is_by_key=alike is None)
+    unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
+    parameters = duck.used(sql, {"unpartitioned": unpartitioned})
+    if alike is None:
+        yield sql, parameters
+        return
+    with duck.registered(connection, "alike_partitions", alike):
+        yield sql, parameters
+
+
+def _statement(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, *, is_by_key: bool) -> str:
     part = partial(query, DELETES)
     files = part("files").format(data=data, deletes=deletes)
-    by_position = [part("named")] if kinds.named else []
+    same_partition, in_partition = part("equal_keys" if is_by_key else "alike_keys"), "deletes"
+    if not is_by_key:
+        files, in_partition = f"{files}, {part('deletes_by_data_keys')}", "deletes_of_alike"
+    by_position = [part("named").format(same_partition=same_partition)] if kinds.named else []
     if kinds.positions:
-        by_position.append(part("positions").format(path_bounds=path_bounds(columns)))
+        bounds = path_bounds(columns)
+        by_position.append(part("positions").format(path_bounds=bounds, in_partition=in_partition))
     pairs = []
     if kinds.vectors:
-        files += f", vectors AS ({part('vectors')})"
+        files += f", vectors AS ({part('vectors').format(same_partition=same_partition)})"
         pairs.append(part("each_vector"))
         by_position = [part("without_vector").format(pairs=" UNION ALL ".join(by_position))] if by_position else []
     pairs += by_position
     if kinds.equality:
-        pairs.append(part("equality").format(equality_bounds=equality_bounds(columns, kinds.equality_ids)))
+        bounds = equality_bounds(columns, kinds.equality_ids)
+        pairs.append(part("equality").format(equality_bounds=bounds, in_partition=in_partition))
     return f"WITH {files} {' UNION ALL '.join(pairs or [part('nothing')])}"
 
 

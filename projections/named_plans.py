@@ -28,6 +28,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
 from icecore.projections.delete_pairs import DeletePairs, Rows
+from icecore.projections.lost_values import losable_fields
 from icecore.projections.partition_key import partition_of_key
 from icecore.projections.planner import PlannedFiles, Planner
 from icecore.projections.segment_files import SEGMENT_VERSION
@@ -249,7 +250,11 @@ def _parts_with(old: Kept, gone: set[Identity]) -> set[int]:
 
 
 def _parts_under(old: Kept, new: Iterable[Mapping[str, Any]], metadata: TableMetadata) -> set[int]:
-    """Where a new delete file may apply: by path, or by partition and sequence number; bounds are not looked at."""
+    """Where a new delete file may apply: by path, or by partition and sequence number; bounds are not looked at.
+
+    Partitions whose values may have been lost count as one.
+    """
+    losable = losable_fields(metadata)
     named: set[str] = set()
     latest: dict[tuple[int, str], int] = {}
     everywhere = -1
@@ -259,14 +264,15 @@ def _parts_under(old: Kept, new: Iterable[Mapping[str, Any]], metadata: TableMet
         elif d["content"] == DataFileContent.EQUALITY_DELETES and metadata.specs[d["spec_id"]].is_unpartitioned:
             everywhere = max(everywhere, d["sequence_number"])
         else:
-            key = (d["spec_id"], d["partition"])
+            key = (d["spec_id"], "" if d["spec_id"] in losable else d["partition"])
             latest[key] = max(latest.get(key, -1), d["sequence_number"])
     names = ("m", "file_path", "spec_id", "sequence_number", "partition_text")
     rows = zip(*(old.files[n].to_pylist() for n in names), strict=True)
     return {
         m
         for m, path, spec_id, sequence_number, partition in rows
-        if path in named or max(everywhere, latest.get((spec_id, partition), -1)) >= (sequence_number or 0)
+        if path in named
+        or max(everywhere, latest.get((spec_id, "" if spec_id in losable else partition), -1)) >= (sequence_number or 0)
     }
 
 

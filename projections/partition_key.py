@@ -40,14 +40,22 @@ def value_pieces(typed: pa.Array, raw: pa.Array) -> list[pa.Array]:
 
 def partition_of_key(key: bytes, types: Iterable[PrimitiveType]) -> tuple[Any, ...]:
     """The partition tuple of a key, by the types of the spec's fields. Raises ValidationError as `from_bytes` does."""
+    values = zip(types, values_of_key(key), strict=True)
+    return tuple(None if v is None else single_value.from_bytes(kind, _narrow(kind, v)) for kind, v in values)
+
+
+def spec_id_of_key(key: bytes) -> int:
+    return int.from_bytes(key[:_SPEC_BYTES], "big")
+
+
+def values_of_key(key: bytes) -> tuple[bytes | None, ...]:
+    """What a key has for each field of its spec: the bytes of the value, None for a null."""
     out = []
     position = _SPEC_BYTES
-    for kind in types:
+    while position < len(key):
         is_there, length = struct.unpack_from("<?i", key, position)
         position += 5 + length
-        out.append(
-            single_value.from_bytes(kind, _narrow(kind, key[position - length : position])) if is_there else None
-        )
+        out.append(key[position - length : position] if is_there else None)
     return tuple(out)
 
 

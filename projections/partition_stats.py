@@ -44,6 +44,7 @@ from icecore.engine.state import TableState, metadata_folder
 from icecore.engine.storage import Storage
 from icecore.projections import duck
 from icecore.projections.entry_table import ScannedEntries
+from icecore.projections.lost_values import losable_fields
 from icecore.projections.planner import Planner
 
 PARTITION_ID, DV_COUNT_ID = 1, 13
@@ -189,7 +190,7 @@ def counted_partitions(
     unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
     connection.register("snapshots_of_table", _snapshots(metadata))
     try:
-        return duck.arrow(connection, sql, {"unpartitioned": unpartitioned})
+        return duck.arrow(connection, sql, {"unpartitioned": unpartitioned, "losable": list(losable_fields(metadata))})
     finally:
         connection.unregister("snapshots_of_table")
 

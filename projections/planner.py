@@ -263,8 +263,7 @@ class Planner:
             metrics = () if known is None else known.metrics()
             files = data.in_list_order(data_files(connection, data, predicate, entries, metrics))
             if known is not None and files.num_rows:
-                unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
-                deleting, pairs = known.files, known.pairs(connection, files, unpartitioned)
+                deleting, pairs = known.files, known.pairs(connection, files, metadata)
             files = files.drop_columns(list(metrics))
 
         def count(planned: PlannedFiles) -> PlanCounts:

@@ -3,7 +3,8 @@
 -- {deletes} are queries in brackets for the planned data files and for the live delete files, with `number` and columns
 -- of the wide entries. A statement is put together of the parts for the kinds of delete files that there are. The pairs
 -- are in no order, each is there once: an equality delete is of an unpartitioned spec, and then for all data files, or it
--- is for those of its partition.
+-- is for those of its partition. Partitions are the same where their keys are equal, or, where values may have been lost,
+-- where `alike_partitions` has the pair: {same_partition} says which, {in_partition} is what has deletes by keys of data.
 
 -- name: kinds
 SELECT
@@ -21,8 +22,23 @@ SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2
 -- name: files
 data AS MATERIALIZED (SELECT * FROM {data}), deletes AS MATERIALIZED (SELECT * FROM {deletes})
 
+-- name: equal_keys
+data.partition_key = d.partition_key
+
+-- name: alike_keys
+(data.partition_key, d.partition_key) IN (SELECT (data_key, delete_key) FROM alike_partitions)
+
+-- name: partition_keys
+SELECT DISTINCT partition_key FROM {files} AS f
+
+-- name: deletes_by_data_keys
+deletes_of_alike AS (
+    SELECT d.* REPLACE (a.data_key AS partition_key)
+    FROM deletes AS d JOIN alike_partitions AS a ON a.delete_key = d.partition_key
+)
+
 -- name: vectors
-SELECT data.number AS file, d.number AS "delete", data.partition_key = d.partition_key AS same_partition
+SELECT data.number AS file, d.number AS "delete", {same_partition} AS same_partition
 FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
 WHERE d.content = 1 AND d.file_format = 'PUFFIN' AND data.sequence_number <= d.sequence_number
 
@@ -30,13 +46,13 @@ WHERE d.content = 1 AND d.file_format = 'PUFFIN' AND data.sequence_number <= d.s
 SELECT * FROM vectors
 
 -- name: named
-SELECT data.number AS file, d.number AS "delete", data.partition_key = d.partition_key AS same_partition
+SELECT data.number AS file, d.number AS "delete", {same_partition} AS same_partition
 FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
 WHERE d.content = 1 AND d.file_format <> 'PUFFIN' AND data.sequence_number <= d.sequence_number
 
 -- name: positions
 SELECT data.number AS file, d.number AS "delete", TRUE AS same_partition
-FROM data JOIN deletes AS d ON d.partition_key = data.partition_key
+FROM data JOIN {in_partition} AS d ON d.partition_key = data.partition_key
 WHERE d.content = 1 AND d.file_format <> 'PUFFIN' AND d.referenced_data_file IS NULL
     AND data.sequence_number <= d.sequence_number AND ({path_bounds})
 
@@ -48,7 +64,7 @@ SELECT * FROM ({pairs}) AS p WHERE NOT EXISTS (
 
 -- name: equality
 SELECT data.number AS file, d.number AS "delete", TRUE AS same_partition
-FROM data JOIN deletes AS d ON d.partition_key = data.partition_key
+FROM data JOIN {in_partition} AS d ON d.partition_key = data.partition_key
 WHERE d.content = 2 AND NOT list_contains($unpartitioned::INTEGER[], d.spec_id)
     AND data.sequence_number < d.sequence_number AND ({equality_bounds})
 UNION ALL

@@ -9,19 +9,28 @@ WITH entries AS (
     FROM {entries} AS e JOIN scan_manifests USING (m)
 ),
 data_files AS (
-    SELECT DISTINCT file_path FROM entries WHERE content = 0 AND is_live
+    SELECT DISTINCT file_path, partition_key FROM entries WHERE content = 0 AND is_live
 ),
--- A vector whose data file is gone deletes nothing.
+-- A vector whose data file is gone deletes nothing; another's rows are counted where the file is.
+deleted_rows AS (
+    SELECT d.partition_key, sum(v.record_count)::BIGINT AS vector_record_count
+    FROM entries AS v JOIN data_files AS d ON d.file_path = v.referenced_data_file
+    WHERE v.is_vector AND v.is_live
+    GROUP BY d.partition_key
+),
 matched AS (
-    SELECT e.*, e.is_vector AND d.file_path IS NOT NULL AS deletes_rows, s.timestamp_ms, s.place
-    FROM entries AS e
-    LEFT JOIN data_files AS d ON e.is_vector AND d.file_path = e.referenced_data_file
-    LEFT JOIN snapshots_of_table AS s ON s.snapshot_id = e.snapshot_id
+    SELECT e.*, s.timestamp_ms, s.place
+    FROM entries AS e LEFT JOIN snapshots_of_table AS s ON s.snapshot_id = e.snapshot_id
 ),
 -- Equality deletes without a partition may delete rows of every partition (SP4).
 global_deletes AS (
     SELECT count(*) > 0 AS found FROM entries
     WHERE content = 2 AND is_live AND spec_id IN (SELECT unnest($unpartitioned::INTEGER[]))
+),
+-- So may others, of partitions of their spec, where values may have been lost: see projections/lost_values.py.
+specs_with_deletes AS (
+    SELECT DISTINCT spec_id FROM entries
+    WHERE content <> 0 AND NOT is_vector AND is_live AND spec_id IN (SELECT unnest($losable::INTEGER[]))
 ),
 counted AS (
     SELECT
@@ -34,7 +43,6 @@ counted AS (
         (count(*) FILTER (content = 1 AND is_live AND NOT is_vector))::INTEGER AS position_delete_file_count,
         coalesce(sum(record_count) FILTER (content = 2 AND is_live), 0)::BIGINT AS equality_delete_record_count,
         (count(*) FILTER (content = 2 AND is_live))::INTEGER AS equality_delete_file_count,
-        coalesce(sum(record_count) FILTER (deletes_rows AND is_live), 0)::BIGINT AS vector_record_count,
         arg_max(timestamp_ms, place) AS last_updated_at,
         arg_max(snapshot_id, place) FILTER (place IS NOT NULL) AS last_updated_snapshot_id,
         (count(*) FILTER (is_vector AND is_live))::INTEGER AS dv_count
@@ -42,8 +50,9 @@ counted AS (
     GROUP BY partition_key
 )
 SELECT
-    c.* EXCLUDE (vector_record_count),
+    c.*,
     CASE WHEN position_delete_file_count = 0 AND equality_delete_file_count = 0 AND NOT g.found
-         THEN data_record_count - vector_record_count END AS total_record_count
-FROM counted AS c, global_deletes AS g
+              AND spec_id NOT IN (FROM specs_with_deletes)
+         THEN data_record_count - coalesce(d.vector_record_count, 0) END AS total_record_count
+FROM counted AS c CROSS JOIN global_deletes AS g LEFT JOIN deleted_rows AS d USING (partition_key)
 ORDER BY {order} spec_id, partition_key;

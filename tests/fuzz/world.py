@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table as PeerTable
 
 import icecore
+from icecore.projections.lost_values import losable_fields
 
 from .filters import Filter, Row, random_filter
 from .jvm import Jvm
@@ -70,6 +71,17 @@ class World:
         """The table as PyIceberg has it."""
         peer = SqlCatalog("icecore", uri=f"sqlite:///{self.folder}/icecore.db", warehouse=str(self.folder))
         return peer.load_table(NAME)
+
+    def peer_misses_deletes(self) -> bool:
+        """Whether PyIceberg takes rows for live that are deleted, or may do so: by equality, or in lost partitions."""
+        return bool(self.model.equality_keys or self.has_lost_partitions())
+
+    def has_lost_partitions(self) -> bool:
+        """Whether a partition's column was dropped: manifests have its values, or nulls where they were written since.
+
+        PyIceberg doesn't find deletes by position where one of two manifests is older.
+        """
+        return bool(losable_fields(self.catalogs[0].load_table(NAME).metadata))
 
     def java(self, op: str, **fields: Any) -> Any:
         location = f"file://{self.folder}/ns/t" if self.is_file_system else None
