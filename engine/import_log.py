@@ -1,4 +1,4 @@
-"""Makes a new warehouse of an exported log."""
+"""Makes a warehouse of an exported log."""
 
 from __future__ import annotations
 
@@ -8,13 +8,26 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import orjson
+from attrs import evolve
+
+from icecore.engine.assembly import assemble
 from icecore.engine.catalog import DEFAULT_CATALOG_NAME, LOG_FILE, Catalog
 from icecore.engine.errors import IcecoreError, ValidationError
-from icecore.engine.events import is_view_stream
+from icecore.engine.events import WAREHOUSE_CLONED, is_view_stream
 from icecore.engine.file_follower import MaterializationWarning
+from icecore.engine.log.export import Origin
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.transfer import ImportedLog, PathOrFile, import_records
-from icecore.engine.warehouse_mapping import put_mapping
+from icecore.engine.warehouse_folder import (
+    ROOT,
+    SHARED,
+    UUID,
+    MovedWarehouseWarning,
+    WarehouseFolder,
+    root_of_events,
+)
+from icecore.engine.warehouse_mapping import mapping_of, put_mapping, storage_of
 from icecore.projections.pointers import take_to_be_there
 
 
@@ -28,11 +41,14 @@ def import_log(
 ) -> ImportedLog:
     """Makes a warehouse folder whose log has the same positions, ids and hashes as the exported one.
 
-    `source` is a path or an open binary file, as `Catalog.export_log` wrote it, of either format. Locations in the log
-    are absolute, so metadata files are written where the log says, with the same bytes as ever; `materialize=False`
-    writes none and takes them to be there, but for tables whose commits are materialized by hand. Data files are not in
-    a log. `location_mapping` maps prefixes of locations to where their files lie now: the new warehouse reads and
-    writes them there, while the locations in log and metadata stay, as their hashes ask for, so that other engines read
+    `source` is a path or an open binary file, as `Catalog.export_log` wrote it, of either format. Data files are not in
+    a log. In the folder that it was exported from the warehouse goes on: its metadata files are written where the log
+    says, with the same bytes as ever; `materialize=False` writes none and takes them to be there, but for tables whose
+    commits are materialized by hand. In another folder it is what a copy of the warehouse is, with a
+    MovedWarehouseWarning: metadata, history and plans are read from the log, rows from files that were copied along,
+    nothing is written, and `move_warehouse` or `clone_warehouse` makes it a warehouse of its own. `location_mapping`
+    maps prefixes of locations to where their files lie now: where the log's folder is among them the warehouse reads
+    and writes there, while the locations in log and metadata stay, as their hashes ask for, so that other engines read
     such tables only where they can map locations too. Raises ValidationError where the warehouse is not empty,
     CorruptLogError where the chain is broken, CorruptFileError, StorageError; no log is left then where there was none.
     """
@@ -45,9 +61,16 @@ def import_log(
             catalog = opened.enter_context(Catalog(warehouse, name=name))
             if catalog.position:
                 raise ValidationError(f"{catalog.path} is not empty: its log has {catalog.position} events")
-            found = import_records(catalog._store, catalog._models, source)
-        _bring_up(catalog, materialize)
-    return found
+            with catalog._store.write():
+                found = import_records(catalog._store, catalog._models, source)
+                folder = _put_in_place(catalog._store, found.origin)
+                if not (folder.is_home and materialize):
+                    _take_to_be_there(catalog)
+        if not folder.is_home:
+            warnings.warn(folder.refusal(), MovedWarehouseWarning, stacklevel=2)
+        elif materialize:
+            _bring_up(catalog._store, folder)
+    return evolve(found, origin=Origin(found.origin.uuid, folder.root))
 
 
 @contextlib.contextmanager
@@ -64,17 +87,28 @@ def _taken_back(folder: Path) -> Iterator[None]:
         raise
 
 
-def _bring_up(catalog: Catalog, materialize: bool) -> None:
-    for row in catalog._store.rows(MODELS, "all_heads"):
+def _put_in_place(store: EventStore, origin: Origin) -> WarehouseFolder:
+    """Notes what the log's warehouse is: its identity, its folder, and what it shares where it is a clone."""
+    for event in store.filtered_events(kind=WAREHOUSE_CLONED):
+        shared = orjson.dumps(event.payload.get("shared", [])).decode()
+        store.execute(MODELS, "put_warehouse", key=SHARED, value=shared)
+        origin = evolve(origin, uuid=origin.uuid or event.payload["warehouse-uuid"])
+    root = origin.root or root_of_events(store)
+    # Where a mapping leads its folder elsewhere, the warehouse is at home in the one that it was imported into.
+    if root is not None and mapping_of(store).resolve(root) == root:
+        store.execute(MODELS, "put_warehouse", key=ROOT, value=root)
+        if origin.uuid is not None:
+            store.execute(MODELS, "put_warehouse", key=UUID, value=origin.uuid)
+    return WarehouseFolder.of(store)
+
+
+def _bring_up(store: EventStore, folder: WarehouseFolder) -> None:
+    """Writes the metadata files of all tables and views, but of those that a clone shares."""
+    repository, views = assemble(store, storage_of(store, folder))
+    for row in store.rows(MODELS, "all_heads"):
         stream = row["stream"]
-        if not materialize:
-            _take_to_be_there(catalog, stream)
-            continue
         try:
-            if is_view_stream(stream):
-                catalog._views.materialize(stream)
-            else:
-                catalog._repository.files.materialize(stream)
+            views.materialize(stream) if is_view_stream(stream) else repository.files.materialize(stream)
         except IcecoreError as e:
             warnings.warn(
                 f"the log is imported, but the files of {stream} can't be written ({type(e).__name__}: {e}); "
@@ -84,9 +118,9 @@ def _bring_up(catalog: Catalog, materialize: bool) -> None:
             )
 
 
-def _take_to_be_there(catalog: Catalog, stream: str) -> None:
-    """Points the read models at the files that the log's first owner wrote."""
-    is_view = is_view_stream(stream)
-    state = catalog._views.state(stream) if is_view else catalog._repository.state(stream)
-    with catalog._store.write():
+def _take_to_be_there(catalog: Catalog) -> None:
+    """Points the read models at the files that the log's first owner wrote; inside of a write transaction."""
+    for row in catalog._store.rows(MODELS, "all_heads"):
+        stream = row["stream"]
+        state = catalog._views.state(stream) if is_view_stream(stream) else catalog._repository.state(stream)
         take_to_be_there(catalog._store, catalog._models, state)

@@ -21,6 +21,7 @@ from icecore.engine.state import TableState
 from icecore.engine.table import Table
 from icecore.engine.tryable import tryable
 from icecore.engine.view_repository import ViewRepository
+from icecore.engine.warehouse_folder import WarehouseFolder
 from icecore.projections.planner import Planner
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class CatalogLogTools(ABC):
     _repository: Repository
     _views: ViewRepository
     _planner: Planner
+    _folder: WarehouseFolder
 
     @abstractmethod
     def _table(self, state: TableState) -> Table: ...
@@ -259,13 +261,14 @@ class CatalogLogTools(ABC):
     def export_log(self, target: PathOrFile, format: str = JSONL) -> int:
         """Writes the whole log to a path or an open binary file, and returns how many events that are.
 
-        `jsonl` gives CloudEvents 1.0, one a line, `parquet` a table; both hold the envelope and the content files, so
-        that `icecore.import_log` makes the same log of it. Raises ValidationError, CorruptLogError, StorageError.
+        `jsonl` gives CloudEvents 1.0, one a line, `parquet` a table; both hold the envelope and the content files, and
+        name the warehouse's folder, so that `icecore.import_log` makes the same log of it. Raises ValidationError,
+        CorruptLogError, StorageError.
         """
 
         from icecore.engine.log.transfer import export_log
 
-        return export_log(self._store, target, format)
+        return export_log(self._store, target, format, self._folder.root)
 
     def archive(
         self,

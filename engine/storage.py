@@ -27,14 +27,18 @@ from icecore.engine.scratch import put_file
 
 
 @contextlib.contextmanager
-def translated(location: str, doing: str) -> Iterator[None]:
-    """Turns what the operating system or a file system says into an IcecoreError that names the location."""
+def translated(location: str, doing: str, target: str | None = None) -> Iterator[None]:
+    """Turns what the operating system or a file system says into an IcecoreError that names the location.
+
+    `target` is where it leads to, which a file that is missing is said to be missing at.
+    """
     try:
         yield
     except IcecoreError:
         raise
     except FileNotFoundError as e:
-        raise MissingFileError(f"can't {doing} {location}: there is no such file") from e
+        at = "" if target in (None, location) else f" at {target}"
+        raise MissingFileError(f"can't {doing} {location}: there is no such file{at}") from e
     except FileExistsError as e:
         raise FileExistsInStorageError(f"can't {doing} {location}: it exists already") from e
     except OSError as e:
@@ -112,7 +116,7 @@ class Storage:
     def read_bytes(self, location: str) -> bytes:
         """The whole content of a file."""
         target = self.resolve(location)
-        with translated(location, "read"):
+        with translated(location, "read", target):
             path = local_path(target)
             if path is not None:
                 with open(path, "rb") as f:
@@ -124,7 +128,7 @@ class Storage:
     def open_input(self, location: str) -> pa.NativeFile:
         """A random access file for reading."""
         target = self.resolve(location)
-        with translated(location, "open"):
+        with translated(location, "open", target):
             path = local_path(target)
             if path is not None:
                 return pa.memory_map(path) if os.path.getsize(path) else pa.OSFile(path)
@@ -197,7 +201,7 @@ class Storage:
     def size(self, location: str) -> int:
         """The size of a file in bytes."""
         target = self.resolve(location)
-        with translated(location, "look at"):
+        with translated(location, "look at", target):
             path = local_path(target)
             if path is not None:
                 return os.path.getsize(path)

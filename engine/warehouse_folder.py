@@ -101,6 +101,12 @@ def _root_of(event: Event, log_file: str) -> str | None:
     return None
 
 
+def root_of_events(store: EventStore) -> str | None:
+    """The folder that the events of a log name: by the last move or clone, else by the locations of tables."""
+    steps = store.relocations.steps
+    return steps[-1].target if steps else inferred_root(store)
+
+
 def note_root(store: EventStore, root: str) -> None:
     """Notes the folder of a log that names none yet; inside of a write transaction."""
     store.execute(MODELS, "set_warehouse", key=ROOT, value=root)

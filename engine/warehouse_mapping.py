@@ -17,18 +17,22 @@ KEY = "location-mapping"
 
 def storage_of(store: EventStore, folder: WarehouseFolder) -> Storage:
     """The storage of a warehouse. Raises CorruptLogError where its mapping can't be read."""
-    text = store.warehouse_value(KEY)
-    try:
-        mapping = LocationMapping.of(None if text is None else orjson.loads(text))
-    except (ValueError, TypeError, AttributeError) as e:
-        raise CorruptLogError(f"{store.path}: its location mapping can't be read: {e}") from e
     shared = store.warehouse_value(SHARED)
     return Storage(
-        mapping.then(folder.mapping()),
+        mapping_of(store).then(folder.mapping()),
         refusal=store.refusal,
         only_under=None if shared is None else folder.root,
         shared=() if shared is None else tuple(orjson.loads(shared)),
     )
+
+
+def mapping_of(store: EventStore) -> LocationMapping:
+    """The mapping that a warehouse was imported with. Raises CorruptLogError where it can't be read."""
+    text = store.warehouse_value(KEY)
+    try:
+        return LocationMapping.of(None if text is None else orjson.loads(text))
+    except (ValueError, TypeError, AttributeError) as e:
+        raise CorruptLogError(f"{store.path}: its location mapping can't be read: {e}") from e
 
 
 def put_mapping(store: EventStore, location_mapping: Mapping[str, str]) -> None:

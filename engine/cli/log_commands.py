@@ -139,9 +139,11 @@ def _what(found: Forgotten, table: str | None) -> str:
 @common_options
 @pass_settings
 def import_(settings: Settings, file: Path, name: str | None, no_files: bool, mapping: dict[str, str]) -> None:
-    """Make a new warehouse of an exported log.
+    """Make a warehouse of an exported log.
 
-    Its log has the same positions, ids and hashes, which are checked. The warehouse must be new or empty.
+    Its log has the same positions, ids and hashes, which are checked. The warehouse must be new or empty. In the folder
+    that the log was exported from it goes on; in another one it is a copy, which is only read until it is moved or
+    cloned.
     """
     with waiting("reading the log"):
         found = icecore.import_log(
@@ -152,6 +154,7 @@ def import_(settings: Settings, file: Path, name: str | None, no_files: bool, ma
             location_mapping=mapping or None,
         )
     if settings.as_json:
-        print_json({"warehouse": settings.path, "events": found.events, "head": found.head})
+        told = {"events": found.events, "head": found.head, "belongs_to": found.origin.root}
+        print_json({"warehouse": settings.path, **told})
     else:
         print_text(f"imported {counted(found.events, 'event')} into {settings.path}, head {found.head[:12]}")

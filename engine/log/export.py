@@ -3,7 +3,7 @@
 JSON lines hold CloudEvents 1.0: `specversion`, `id`, `source`, `type`, `subject`, `time`, `datacontenttype` and `data`
 are theirs, and the payload stands in `data` as JSON for everybody's tools. Beside them our envelope stands as extension
 attributes, all strings and integers with lower-case names, with the stored payload text, which is what was hashed.
-Parquet has one column for each column of the log's tables.
+Parquet has one column for each column of the log's tables. Both name the warehouse: its identity and its folder.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
@@ -54,8 +55,21 @@ EXPORT_SCHEMA = pa.schema(
         ("content", pa.binary()),
     ]
 )
+URN = "urn:uuid:"
+_UUID, _ROOT = b"icecore.warehouse-uuid", b"icecore.root"
 # CloudEvents' own attributes say these already.
 _IN_CLOUDEVENT = {"event_id": "id", "kind": "type", "stream": "subject"}
+
+
+@frozen
+class Origin:
+    """The warehouse that a log was exported from: its identity, and its folder as a `file://` location.
+
+    Either is None where the export doesn't say so, as those of earlier releases.
+    """
+
+    uuid: str | None = None
+    root: str | None = None
 
 
 @frozen
@@ -74,21 +88,23 @@ def records(store: EventStore) -> Iterator[Record]:
         yield Record(event, found["data"] if found else None, found["row_count"] if found else None)
 
 
-def write_jsonl(source: str, found: Iterable[Record], out: IO[bytes]) -> int:
-    """Writes one CloudEvent a line; `source` is a URI reference of the warehouse. Returns how many."""
+def write_jsonl(origin: Origin, found: Iterable[Record], out: IO[bytes]) -> int:
+    """Writes one CloudEvent a line, whose source is the warehouse. Returns how many."""
     count = 0
     for record in found:
-        out.write(orjson.dumps(_to_cloudevent(source, record)) + b"\n")
+        out.write(orjson.dumps(_to_cloudevent(origin, record)) + b"\n")
         count += 1
     return count
 
 
-def write_parquet(found: Iterable[Record], out: IO[bytes]) -> int:
-    """Writes rows of EXPORT_SCHEMA. Returns how many."""
+def write_parquet(origin: Origin, found: Iterable[Record], out: IO[bytes]) -> int:
+    """Writes rows of EXPORT_SCHEMA, the warehouse in the metadata of the file. Returns how many."""
     count = 0
-    with pq.ParquetWriter(out, EXPORT_SCHEMA, compression="zstd") as writer:
+    named = ((_UUID, origin.uuid), (_ROOT, origin.root))
+    schema = EXPORT_SCHEMA.with_metadata({key: value for key, value in named if value is not None})
+    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
         for batch in _batches(found):
-            writer.write_table(pa.Table.from_pylist([_to_row(r) for r in batch], schema=EXPORT_SCHEMA))
+            writer.write_table(pa.Table.from_pylist([_to_row(r) for r in batch], schema=schema))
             count += len(batch)
     return count
 
@@ -121,6 +137,32 @@ def read_parquet(data: IO[bytes], where: str) -> Iterator[Record]:
         raise CorruptFileError(f"{where} can't be read as Parquet: {e}") from e
 
 
+def jsonl_origin(lines: IO[bytes]) -> Origin:
+    """What the first line says of the warehouse; what can't be read says nothing."""
+    try:
+        line = orjson.loads(next(lines, b""))
+    except orjson.JSONDecodeError:
+        return Origin()
+    return _origin(line.get("source"), line.get("warehouse")) if isinstance(line, dict) else Origin()
+
+
+def parquet_origin(data: IO[bytes]) -> Origin:
+    """What the metadata of the file says of the warehouse; what can't be read says nothing."""
+    try:
+        found = pq.read_schema(data).metadata or {}
+        return _origin(*(found[key].decode() if key in found else None for key in (_UUID, _ROOT)))
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        return Origin()
+
+
+def _origin(identity: object, root: object) -> Origin:
+    try:
+        known = str(uuid.UUID(identity.removeprefix(URN))) if isinstance(identity, str) else None
+    except ValueError:
+        known = None
+    return Origin(known, root if isinstance(root, str) and root.startswith("file:///") else None)
+
+
 def _batches(found: Iterable[Record]) -> Iterator[list[Record]]:
     batch: list[Record] = []
     for record in found:
@@ -136,13 +178,14 @@ def _to_row(record: Record) -> dict[str, Any]:
     return {**record.event.to_row(), "content": record.content, "content_rows": record.content_rows}
 
 
-def _to_cloudevent(source: str, record: Record) -> dict[str, Any]:
+def _to_cloudevent(origin: Origin, record: Record) -> dict[str, Any]:
     row = _to_row(record)
     at = datetime.datetime.fromtimestamp(row["recorded_at_ms"] / 1000, datetime.UTC)
     out: dict[str, Any] = {
         "specversion": "1.0",
         "id": row["event_id"],
-        "source": source,
+        "source": f"{URN}{origin.uuid}",
+        "warehouse": origin.root,
         "type": TYPE_PREFIX + row["kind"],
         "subject": row["stream"],
         "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

@@ -19,7 +19,10 @@ from icecore.engine.log.export import (
     FORMATS,
     JSONL,
     PARQUET,
+    Origin,
     Record,
+    jsonl_origin,
+    parquet_origin,
     read_jsonl,
     read_parquet,
     records,
@@ -37,30 +40,32 @@ PARQUET_MAGIC = b"PAR1"
 
 @frozen
 class ImportedLog:
-    """What an import brought in: events, and the hash of the last one, which is that of the log it came from."""
+    """What an import brought in: events, the hash of the last one, and the warehouse that the log came from."""
 
     events: int
     head: str
+    origin: Origin = Origin()
 
 
-def export_log(store: EventStore, target: PathOrFile, format: str) -> int:
+def export_log(store: EventStore, target: PathOrFile, format: str, root: str) -> int:
     """Writes the whole log and returns how many events that are; a file at a path appears whole or not at all.
+
+    `root` is the folder that the log is of, as a `file://` location.
 
     Raises ValidationError for an unknown format, CorruptLogError where the chain is broken, StorageError.
     """
     if format not in FORMATS:
         raise ValidationError(f"a log is exported as {' or '.join(FORMATS)}, found {format!r}")
     checked = verified(records(store), Redactions.of(store))
+    origin = Origin(store.warehouse_value("warehouse-uuid"), root)
     if isinstance(target, (str, os.PathLike)):
         with _replacing(Path(target)) as out:
-            return _write(store, checked, out, format)
-    return _write(store, checked, target, format)
+            return _write(origin, checked, out, format)
+    return _write(origin, checked, target, format)
 
 
-def _write(store: EventStore, found: Iterable[Record], out: IO[bytes], format: str) -> int:
-    if format == PARQUET:
-        return write_parquet(found, out)
-    return write_jsonl(f"urn:uuid:{store.warehouse_value('warehouse-uuid')}", found, out)
+def _write(origin: Origin, found: Iterable[Record], out: IO[bytes], format: str) -> int:
+    return write_parquet(origin, found, out) if format == PARQUET else write_jsonl(origin, found, out)
 
 
 @contextlib.contextmanager
@@ -80,12 +85,12 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def import_records(store: EventStore, models: ReadModels, source: PathOrFile) -> ImportedLog:
-    """Appends the events of an exported log to an empty one, and brings the read models up, in one transaction.
+    """Appends the events of an exported log to an empty one, and brings the read models up; inside of a transaction.
 
     Raises ValidationError where the log is not empty, CorruptLogError where the chain is broken, CorruptFileError where
-    the file is no exported log, StorageError. Nothing is stored then.
+    the file is no exported log, StorageError.
     """
-    with _opened(source) as (file, where), store.write():
+    with _opened(source) as (file, where):
         if store.head()[0]:
             raise ValidationError(f"the log {store.path} is not empty: it has {store.head()[0]} events")
         count, head, moved = 0, GENESIS_HASH, False
@@ -101,7 +106,8 @@ def import_records(store: EventStore, models: ReadModels, source: PathOrFile) ->
             models.end_replay()
         if not count:
             raise ValidationError(f"{where} holds no events")
-    return ImportedLog(count, head)
+        origin = parquet_origin(file) if _is_parquet(file) else jsonl_origin(file)
+    return ImportedLog(count, head, origin)
 
 
 def _append(store: EventStore, models: ReadModels | None, record: Record) -> None:
@@ -122,10 +128,15 @@ def _append(store: EventStore, models: ReadModels | None, record: Record) -> Non
 
 
 def _read(file: IO[bytes], where: str) -> Iterator[Record]:
+    return read_parquet(file, where) if _is_parquet(file) else read_jsonl(file, where)
+
+
+def _is_parquet(file: IO[bytes]) -> bool:
+    """What the first bytes say; the file is at its start again then."""
     file.seek(0)
     magic = file.read(len(PARQUET_MAGIC))
     file.seek(0)
-    return read_parquet(file, where) if magic == PARQUET_MAGIC else read_jsonl(file, where)
+    return magic == PARQUET_MAGIC
 
 
 @contextlib.contextmanager

@@ -164,11 +164,12 @@ def test_an_exported_log_brings_adopted_commits_along(
     folder = local(table.metadata_location).parent
     before = {p.name: p.read_bytes() for p in folder.glob("*.metadata.json")}
     catalog.export_log(tmp_path / "log.jsonl")
-    for path in folder.glob("*.metadata.json"):
+    catalog.close()
+    for path in (*folder.glob("*.metadata.json"), *catalog.path.glob("icecore.db*")):
         path.unlink()
-    icecore.import_log(tmp_path / "log.jsonl", tmp_path / "other")
+    icecore.import_log(tmp_path / "log.jsonl", catalog.path)
     assert {p.name: p.read_bytes() for p in folder.glob("*.metadata.json")} == before
-    with icecore.open(tmp_path / "other") as other:
+    with icecore.open(catalog.path) as other:
         assert ids_of(other.load_table("ns.t")) == [1, 2, 3]
         assert peer_ids(other.path) == [1, 2, 3]
 

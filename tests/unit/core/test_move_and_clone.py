@@ -237,9 +237,9 @@ def test_archived_and_exported_logs_come_along(lake: Path) -> None:
         catalog.export_log(new.with_name("log.jsonl"))
     shutil.rmtree(new / ".icecore")
     shutil.rmtree(new / "s" / "v2" / "metadata")
-    imported = new.with_name("imported")
-    icecore.import_log(new.with_name("log.jsonl"), imported)
-    with icecore.open(imported) as catalog:
+    (new / "icecore.db").unlink()
+    icecore.import_log(new.with_name("log.jsonl"), new)
+    with icecore.open(new) as catalog:
         assert ids(catalog.load_table("s.v2")) == KEPT
 
 

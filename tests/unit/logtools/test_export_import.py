@@ -21,6 +21,7 @@ import icecore
 from icecore.engine.cli.main import cli
 from icecore.engine.errors import CorruptFileError, CorruptLogError, StorageError, ValidationError
 from icecore.engine.log.content import decode_content
+from icecore.engine.warehouse_folder import MovedWarehouseWarning
 
 
 @pytest.fixture
@@ -38,6 +39,13 @@ def filled(catalog: icecore.Catalog) -> icecore.Catalog:
     return catalog
 
 
+def lose_log(catalog: icecore.Catalog) -> None:
+    """The warehouse without its log: data and metadata files are there."""
+    catalog.close()
+    for ending in ("", "-wal", "-shm"):
+        (catalog.path / f"icecore.db{ending}").unlink(missing_ok=True)
+
+
 def log_of(catalog: icecore.Catalog) -> list[tuple[Any, bytes | None]]:
     store = store_of(catalog)
     return [(e, store.content(e.position)) for e in store.events()]
@@ -49,15 +57,18 @@ def test_an_imported_log_is_the_same_log(filled: icecore.Catalog, tmp_path: Path
     """Positions, ids, hashes, payloads and content; the read models follow, other engines read the tables."""
     file = tmp_path / "log.bin"
     assert filled.export_log(file, form) == filled.position
-    found = icecore.import_log(file, tmp_path / "copy", materialize=materialize)
-    assert (found.events, found.head) == (filled.position, store_of(filled).head()[1])
+    before, view = log_of(filled), filled.load_view("ns.v").metadata
+    table = filled.load_table("ns.t").state.metadata
+    lose_log(filled)
+    found = icecore.import_log(file, filled.path, materialize=materialize)
+    assert (found.events, found.head) == (len(before), before[-1][0].hash)
     assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".part")] == []
-    with icecore.open(tmp_path / "copy") as copy:
-        assert log_of(copy) == log_of(filled)
+    with icecore.open(filled.path) as copy:
+        assert log_of(copy) == before
         assert copy.verify().problems == ()
         assert ids_of(copy.load_table("ns.t")) == [1, 3] and ids_of(copy.load_table("ns.later")) == [4]
-        assert copy.load_view("ns.v").metadata == filled.load_view("ns.v").metadata
-        assert copy.load_table("ns.t") == filled.load_table("ns.t")
+        assert copy.load_view("ns.v").metadata == view
+        assert copy.load_table("ns.t").state.metadata == table
         assert copy.undrop_table("ns.gone").name() == ("ns", "gone")
         copy.materialize()
         copy.load_table("ns.t").append(rows(5))
@@ -69,9 +80,10 @@ def test_lost_metadata_files_are_written_again_with_the_same_bytes(filled: iceco
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
     filled.export_log(tmp_path / "log")
     shutil.rmtree(folder)
-    icecore.import_log(tmp_path / "log", tmp_path / "copy")
+    lose_log(filled)
+    icecore.import_log(tmp_path / "log", filled.path)
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
-    with icecore.open(tmp_path / "copy") as copy:
+    with icecore.open(filled.path) as copy:
         assert ids_of(copy.load_table("ns.t")) == [1, 3]
 
 
@@ -152,8 +164,9 @@ def test_a_warehouse_that_is_not_empty_is_refused_and_stays(filled: icecore.Cata
         icecore.import_log(tmp_path / "log", filled.path)
     assert log_of(filled) == before and filled.verify().ok
     icecore.open(tmp_path / "empty", name="mine").close()
-    icecore.import_log(tmp_path / "log", tmp_path / "empty")
-    with icecore.open(tmp_path / "empty") as empty:
+    with pytest.warns(MovedWarehouseWarning):
+        icecore.import_log(tmp_path / "log", tmp_path / "empty")
+    with pytest.warns(MovedWarehouseWarning), icecore.open(tmp_path / "empty") as empty:
         assert empty.name == "mine" and log_of(empty) == before
 
 
@@ -178,14 +191,20 @@ def test_files_that_are_no_log_are_refused(filled: icecore.Catalog, tmp_path: Pa
 @pytest.mark.parametrize("file", ["log.jsonl", "log.parquet"])
 def test_the_commands_are_thin_over_it(filled: icecore.Catalog, tmp_path: Path, file: str) -> None:
     target, copy = str(tmp_path / file), str(tmp_path / "copy")
+    head = store_of(filled).head()[1]
     done = CliRunner().invoke(cli, ["-w", str(filled.path), "export", target])
     assert done.exit_code == 0, done.output
     assert f"wrote {filled.position} events to" in done.output.replace("\n", " ")
-    done = CliRunner().invoke(cli, ["-w", copy, "-o", "json", "import", target, "--name", "mine"])
+    with pytest.warns(MovedWarehouseWarning, match=f"{copy} holds a warehouse .* moved from {filled.path}"):
+        done = CliRunner().invoke(cli, ["-w", copy, "-o", "json", "import", target, "--name", "mine"])
     assert done.exit_code == 0, done.output
-    head = store_of(filled).head()[1]
-    assert json.loads(done.output) == {"warehouse": copy, "events": filled.position, "head": head}
-    done = CliRunner().invoke(cli, ["-w", copy, "import", target])
+    told = {"events": filled.position, "head": head, "belongs_to": f"file://{filled.path}"}
+    assert json.loads(done.output) == {"warehouse": copy, **told}
+    with pytest.warns(MovedWarehouseWarning):
+        done = CliRunner().invoke(cli, ["-w", copy, "import", target])
     assert done.exit_code == 1 and "is not empty" in done.output
-    with icecore.open(copy) as made:
+    lose_log(filled)
+    done = CliRunner().invoke(cli, ["-w", str(filled.path), "import", target, "--name", "mine"])
+    assert done.exit_code == 0, done.output
+    with icecore.open(filled.path) as made:
         assert made.name == "mine" and made.verify().ok

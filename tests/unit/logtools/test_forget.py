@@ -22,6 +22,7 @@ from icecore.engine.cli.main import cli
 from icecore.engine.errors import CorruptLogError, NoSuchTableError, ReadOnlyError, ValidationError
 from icecore.engine.log.content import decode_content
 from icecore.engine.log.store import EventStore
+from icecore.engine.warehouse_folder import MovedWarehouseWarning
 
 SECRET = "zoe.secret@x.org"
 SCHEMA = pa.schema([("id", pa.int64()), ("email", pa.string()), ("who", pa.struct([("phone", pa.string())]))])
@@ -212,8 +213,9 @@ def test_an_export_comes_in_with_its_holes(catalog: icecore.Catalog, tmp_path: P
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "log").write_bytes(out.getvalue())
     assert traces_of(tmp_path / "there", SECRET) == []
-    icecore.import_log(tmp_path / "there" / "log", tmp_path / "copy", materialize=False)
-    with icecore.open(tmp_path / "copy") as copy:
+    with pytest.warns(MovedWarehouseWarning):
+        icecore.import_log(tmp_path / "there" / "log", tmp_path / "copy")
+    with pytest.warns(MovedWarehouseWarning), icecore.open(tmp_path / "copy") as copy:
         assert store_of(copy).head() == store_of(catalog).head()
         assert list(store_of(copy).events()) == list(store_of(catalog).events())
         assert copy.at(3).load_table("ns.users").scan("email = 'x'").plan_files()
