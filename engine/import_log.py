@@ -14,9 +14,10 @@ from attrs import evolve
 from icecore.engine.assembly import assemble
 from icecore.engine.catalog import DEFAULT_CATALOG_NAME, LOG_FILE, Catalog
 from icecore.engine.errors import IcecoreError, ValidationError
-from icecore.engine.events import WAREHOUSE_CLONED, is_view_stream
+from icecore.engine.events import CONTENT, LOG_FORGOTTEN, WAREHOUSE_CLONED, is_view_stream
 from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.log.export import Origin
+from icecore.engine.log.redactions import redactions_of
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.transfer import ImportedLog, PathOrFile, import_records
 from icecore.engine.warehouse_folder import (
@@ -28,6 +29,7 @@ from icecore.engine.warehouse_folder import (
     root_of_events,
 )
 from icecore.engine.warehouse_mapping import mapping_of, put_mapping, storage_of
+from icecore.projections.planner import FORGOTTEN
 from icecore.projections.pointers import take_to_be_there
 
 
@@ -93,6 +95,7 @@ def _put_in_place(store: EventStore, origin: Origin) -> WarehouseFolder:
         shared = orjson.dumps(event.payload.get("shared", [])).decode()
         store.execute(MODELS, "put_warehouse", key=SHARED, value=shared)
         origin = evolve(origin, uuid=origin.uuid or event.payload["warehouse-uuid"])
+    _note_forgotten(store)
     root = origin.root or root_of_events(store)
     # Where a mapping leads its folder elsewhere, the warehouse is at home in the one that it was imported into.
     if root is not None and mapping_of(store).resolve(root) == root:
@@ -100,6 +103,13 @@ def _put_in_place(store: EventStore, origin: Origin) -> WarehouseFolder:
         if origin.uuid is not None:
             store.execute(MODELS, "put_warehouse", key=UUID, value=origin.uuid)
     return WarehouseFolder.of(store)
+
+
+def _note_forgotten(store: EventStore) -> None:
+    """Notes of each table where bounds of its files were forgotten last, as explanations of plans tell it."""
+    for event in store.filtered_events(kind=LOG_FORGOTTEN):
+        for stream in {store.event_at(r.position).stream for r in redactions_of(event) if r.part == CONTENT}:
+            store.execute(MODELS, "put_warehouse", key=f"{FORGOTTEN}{stream}", value=str(event.position))
 
 
 def _bring_up(store: EventStore, folder: WarehouseFolder) -> None:

@@ -218,7 +218,9 @@ def test_an_export_comes_in_with_its_holes(catalog: icecore.Catalog, tmp_path: P
     with pytest.warns(MovedWarehouseWarning), icecore.open(tmp_path / "copy") as copy:
         assert store_of(copy).head() == store_of(catalog).head()
         assert list(store_of(copy).events()) == list(store_of(catalog).events())
-        assert copy.at(3).load_table("ns.users").scan("email = 'x'").plan_files()
+        [was, now] = (c.at(3).load_table("ns.users").scan("email = 'x'") for c in (catalog, copy))
+        assert now.plan_files() and str(now.explain()) == str(was.explain())
+        assert f"forgotten at position {catalog.position}" in str(now.explain().files["known"].to_pylist())
 
 
 def test_what_was_forgotten_can_not_come_back(catalog: icecore.Catalog, tmp_path: Path) -> None:
