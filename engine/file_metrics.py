@@ -25,6 +25,7 @@ from icecore.engine.spec.types import (
     UUIDType,
 )
 from icecore.projections.entry_typing import METRIC_PREFIXES
+from icecore.projections.lost_values import telling_specs
 from icecore.projections.planner import PlannedFiles
 
 # Strings and binaries may be cut short; UUIDs are ordered in two ways.
@@ -147,7 +148,7 @@ class FileMetrics:
 
     def _partition_values(self, column: NestedField) -> list[tuple[bool, Any]]:
         """Of each file whether it is partitioned by the column itself, and the value that all its rows have."""
-        specs, files = self.planned.state.metadata.specs, self.planned.files
+        specs, files = telling_specs(self.planned.state.metadata), self.planned.files
         by_spec = {
             i: f.field_id
             for i, spec in specs.items()

@@ -25,6 +25,7 @@ from icecore.engine.state import TableState
 from icecore.projections import duck
 from icecore.projections.deletes import DeleteKinds, live_deletes, pairs_between
 from icecore.projections.entry_table import ScannedEntries
+from icecore.projections.lost_values import telling_specs
 from icecore.projections.planner import Planner
 from icecore.projections.predicate import plan_predicate
 
@@ -94,7 +95,7 @@ class ChangesSince:
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             # Metrics of delete files say nothing of the other columns of the rows that they delete.
             columns = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
-            predicate = plan_predicate(bound, self.state.metadata.specs, schema, columns)
+            predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, columns)
             sql = query(CONFLICTS, "changed_deletes").format(entries=table.name, where=predicate.where_sql)
             return duck.arrow(connection, sql, predicate.parameters_of(predicate.where_sql))
 
@@ -134,7 +135,7 @@ class ChangesSince:
 
     def _by_filter(self, name: str, bound: Expression, schema: Schema) -> list[ChangedFile]:
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
-            predicate = plan_predicate(bound, self.state.metadata.specs, schema, table.columns)
+            predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, table.columns)
             sql = query(CONFLICTS, name).format(entries=table.name, where=predicate.where_sql)
             return duck.arrow(connection, sql, predicate.parameters_of(predicate.where_sql))
 

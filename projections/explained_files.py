@@ -37,6 +37,7 @@ from icecore.projections.entry_table import ScannedEntries
 from icecore.projections.entry_typing import METRIC_PREFIXES
 from icecore.projections.explain_text import forgotten_bounds, known_metrics, known_summary
 from icecore.projections.live_files import partition_paths
+from icecore.projections.lost_values import telling_specs
 from icecore.projections.manifest_pruning import leaves_in_manifests
 from icecore.projections.planned_files import PlannedFiles
 from icecore.projections.predicate import plan_predicate, residual
@@ -155,13 +156,13 @@ def explained_files(
     rows = _rows(connection, table, planned, leaves, entries)
     places = table.scope.places_of(rows["m"])
     # Manifests of which the summaries say the same are alike.
-    flags = leaves_in_manifests(connection, live, leaves, metadata.specs, schema, table.schema)
+    flags = leaves_in_manifests(connection, live, leaves, telling_specs(metadata), schema, table.schema)
     different = {f: i for i, f in enumerate(dict.fromkeys(flags))}
     by_manifest = np.array([different[f] for f in flags], np.int64)[places]
     bits = {n: [c for c in rows.column_names if re.fullmatch(rf"{n}_bits_\d+", c)] for n in ("part", "might", "all")}
     kinds = ["spec_id", "is_empty", "by_partition", "by_metrics", *(c for names in bits.values() for c in names)]
     codes, first = _codes([arrays.numbers(by_manifest), *(rows[n] for n in kinds)])
-    finder = _Finder(bound, leaves, metadata.specs, schema)
+    finder = _Finder(bound, leaves, telling_specs(metadata), schema)
     distinct = rows.select(kinds).take(arrays.numbers(first)).to_pylist()
     found = [
         finder.of(list(different)[i], row, {n: [row[c] for c in names] for n, names in bits.items()})
@@ -274,7 +275,7 @@ def _rows(
     entries: str,
 ) -> pa.Table:
     """A row for each live data file of the manifests, with what its partition and its metrics say."""
-    specs, bound, schema = planned.state.metadata.specs, planned.bound, planned.schema
+    specs, bound, schema = telling_specs(planned.state.metadata), planned.bound, planned.schema
     by_metrics = plan_predicate(bound, specs, schema, table.columns)
     parameters = dict(by_metrics.parameters)
     might = bit_columns("might_bits", by_metrics.leaf_might, parameters)

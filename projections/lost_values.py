@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
+from attrs import evolve
 
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.partition import PartitionField
+from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.sql_files import query
 from icecore.projections import duck
@@ -41,6 +42,22 @@ def _was_dropped(field_id: int, metadata: TableMetadata) -> bool:
     has = {s.schema_id: s.get_field(field_id) is not None for s in metadata.schemas}
     first = min(schema_id for schema_id, it_has in has.items() if it_has)
     return any(schema_id > first and not it_has for schema_id, it_has in has.items())
+
+
+def telling_specs(metadata: TableMetadata) -> dict[int, PartitionSpec]:
+    """The specs as far as partition values tell what rows files have: fields that may have lost values are void.
+
+    That matters for a column that was dropped and came back.
+    """
+    losable = losable_fields(metadata)
+    if not losable:
+        return metadata.specs
+    return {i: _without(s, losable[i]) if i in losable else s for i, s in metadata.specs.items()}
+
+
+def _without(spec: PartitionSpec, losable: Sequence[bool]) -> PartitionSpec:
+    fields = zip(spec.fields, losable, strict=True)
+    return evolve(spec, fields=tuple(evolve(f, transform=VoidTransform()) if gone else f for f, gone in fields))
 
 
 def may_be_same(one: Sequence[object], other: Sequence[object], losable: Sequence[bool]) -> bool:

@@ -43,6 +43,7 @@ from icecore.projections.file_queries import (
     data_files,
     partition_columns,
 )
+from icecore.projections.lost_values import telling_specs
 from icecore.projections.manifest_pruning import matching_manifests
 from icecore.projections.planned_files import EMPTY, records
 from icecore.projections.planned_files import PlanCounts as PlanCounts
@@ -257,7 +258,7 @@ class Planner:
         if data.parts:
             metadata = state.metadata
             columns = {n: t for n, t in data.columns().items() if not (without_rows and n == RECORD_COUNT)}
-            predicate = plan_predicate(bound, metadata.specs, schema, columns, data.spec_ids)
+            predicate = plan_predicate(bound, telling_specs(metadata), schema, columns, data.spec_ids)
             connection = self._tables.connection
             known = self._delete_entries(deletes, data) if deletes.parts else None
             metrics = () if known is None else known.metrics()
@@ -308,7 +309,8 @@ class Planner:
         metadata: TableMetadata,
         schema: Schema,
     ) -> list[ListedManifest]:
-        return matching_manifests(self._tables.connection, manifests, bound, metadata.specs, schema, table.schema)
+        specs = telling_specs(metadata)
+        return matching_manifests(self._tables.connection, manifests, bound, specs, schema, table.schema)
 
     # Counting
 
@@ -341,7 +343,7 @@ class Planner:
         """Live data files in the manifests looked into, their rows, and the files that partition values leave."""
         if not scope.parts:
             return 0, 0, 0
-        specs, columns = planned.state.metadata.specs, partition_columns(scope)
+        specs, columns = telling_specs(planned.state.metadata), partition_columns(scope)
         by_partition = plan_predicate(planned.bound, specs, planned.schema, columns, scope.spec_ids)
         return count_files(self._tables.connection, scope, by_partition, entries)
 

@@ -174,9 +174,9 @@ def change_schema(world: World) -> Act | None:
 
 
 def _schema(world: World, edits: list[dict[str, Any]], after: Any) -> Act:
-    return Act(
-        f"schema: {edits}", lambda: world.java("schema", schema=edits), after, may_refuse="partition field|Cannot find"
-    )
+    # No column may have the name of another one's partition field.
+    cant = "partition field|Cannot find|partition sourced from different field"
+    return Act(f"schema: {edits}", lambda: world.java("schema", schema=edits), after, may_refuse=cant)
 
 
 @verb(1)

@@ -177,3 +177,20 @@ def test_MD5_partition_statistics_count_rows_where_their_file_is(
     if content is ManifestContent.DATA:
         expected = {"a": (0, 0), None: (4, 3)}
     assert counts == {name: (rows, total if known else None) for name, (rows, total) in expected.items()}
+
+
+def test_SP8_a_column_that_came_back_is_not_looked_up_in_values_that_were_lost(
+    catalog: icecore.Catalog, again: Callable[[icecore.Table], icecore.Table]
+) -> None:
+    theirs = partitioned(catalog, "named")
+    catalog.revert(catalog.position)
+    change_partitions(theirs, ManifestContent.DATA, lost)
+    ours = again(theirs.refresh())
+    for where, expected in (("name = 'a'", [2]), ("name = 'b'", [3]), ("name IS NULL", [4]), ("name < 'b'", [2])):
+        assert ids_of(ours, row_filter=where) == expected
+        assert ours.scan(where).count() == len(expected)
+    assert ours.scan().aggregate("count(name)", "min(name)", "max(name)").answers == (2, "a", "b")
+    reasons = [r["reason"] for r in ours.scan("name = 'b'").explain().to_arrow().to_pylist()]
+    assert sorted(reasons) == ["metrics", "metrics", "planned"]
+    ours.delete("name = 'b'")
+    assert ids_of(ours) == [2, 4]
