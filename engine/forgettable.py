@@ -16,6 +16,7 @@ from icecore.engine.events import TABLE_FILES_DELETED, TABLE_PURGED
 from icecore.engine.formats import arrays
 from icecore.engine.formats.binary_columns import list_positions, select
 from icecore.engine.formats.entry_arrow import BINARIES, ENTRY_SCHEMA
+from icecore.engine.ids import new_salt
 from icecore.engine.log.content import decode_content, encode_content
 from icecore.engine.log.forgetting import Replacement
 from icecore.engine.log.read_models import dotted
@@ -74,7 +75,7 @@ def forgettable_bounds(
         redacted, touched = without_bounds(entries, chosen, ids)
         if touched.any():
             gone.update(paths[i] for i in np.flatnonzero(touched))
-            replacements.append(Replacement(position, content=encode_content(redacted)))
+            replacements.append(Replacement(position, content=encode_content(redacted, new_salt())))
     if wanted is not None and (unknown := sorted(wanted - seen)):
         raise ValidationError(f"{dotted(states[0].identifier)}: its log has no file {unknown[0]}")
     return Bounds(tuple(replacements), frozenset(gone), dict(by_snapshot), frozenset(held.listed))

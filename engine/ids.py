@@ -26,6 +26,11 @@ def new_event_id() -> str:
     return str(uuid7(now_ms(), os.urandom(10)))
 
 
+def new_salt() -> bytes:
+    """Bytes that nobody guesses."""
+    return os.urandom(16)
+
+
 def snapshot_id_of(u: uuid.UUID) -> int:
     """A positive 63-bit id from a random UUID, both halves folded (G5)."""
     return ((u.int >> 64) ^ (u.int & (2**64 - 1))) & LONG_MAX

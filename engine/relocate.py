@@ -15,7 +15,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine import events as ev
 from icecore.engine.data.relocated_deletes import relocated_delete
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, files_to_arrow, row_to_file
-from icecore.engine.ids import new_event_id
+from icecore.engine.ids import new_event_id, new_salt
 from icecore.engine.location import LocationMapping
 from icecore.engine.log.content import encode_content
 from icecore.engine.log.store import EventStore
@@ -133,7 +133,7 @@ def relocated_table(
     return RelocatedTable(
         making.event_id,
         relocated.to_dict(),
-        None if content is None else encode_content(content),
+        None if content is None else encode_content(content, new_salt()),
         0 if content is None else content.num_rows,
         len(manifests),
         len(making.deletes),

@@ -19,7 +19,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.events import Event, Provenance
 from icecore.engine.file_follower import FileFollower
-from icecore.engine.ids import new_event_id, now_ms
+from icecore.engine.ids import new_event_id, new_salt, now_ms
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
@@ -342,7 +342,7 @@ class Repository:
             event_id=context.event_id,
             recorded_at_ms=context.recorded_at_ms,
             provenance=provenance,
-            content=None if content is None else encode_content(content),
+            content=None if content is None else encode_content(content, new_salt()),
             content_rows=0 if content is None else content.num_rows,
         )
         self.models.apply(event)

@@ -118,8 +118,9 @@ class Table(TableRows, TableStatistics, TableRewrites):
         and its WAL are emptied, where others read the log at the next open. Nothing else commits meanwhile.
 
         Out of reach are logs that were exported before, other copies, what other processes hold in memory, files that
-        still lie in storage (`left_files`), and what snapshots hold (`held`). Partition values and paths stay, and so
-        do hashes, by which who guesses rightly can tell that a forgotten part was the guess. Raises ValidationError for
+        still lie in storage (`left_files`), and what snapshots hold (`held`). Partition values and paths stay. So do
+        hashes, which are over random bytes too that go with the bounds; earlier releases wrote none, and by the hashes
+        of their events who guesses rightly can tell that forgotten bounds were the guess. Raises ValidationError for
         a named file that a snapshot holds, a column that the table is partitioned by, and one that it never had;
         ForeignCommitError, MissingArchiveError, StorageError; nothing is forgotten then.
         """

@@ -1,4 +1,8 @@
-"""Content files beside events: canonical entries as compressed Arrow IPC bytes."""
+"""Content files beside events: canonical entries as compressed Arrow IPC bytes.
+
+Random bytes stand in them too, as metadata of the schema: an event has the hash of its content for ever, by which
+bounds that were forgotten could be guessed else. They go with what is forgotten.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,17 @@ from icecore.engine.errors import CorruptLogError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+SALT = b"icecore.salt"
 _ZSTD = pa.Codec("zstd", 1)
 
 
-def encode_content(entries: pa.Table) -> bytes:
-    """Canonical entries as bytes: an Arrow IPC stream in one zstd frame.
+def encode_content(entries: pa.Table, salt: bytes) -> bytes:
+    """Canonical entries as bytes: an Arrow IPC stream in one zstd frame. `salt` is random bytes, never used before.
 
     One frame, not one for each buffer: a commit of a few files has a hundred tiny buffers, and compressing each of
     them takes ten times as long and four times the space.
     """
-    return encode_table(entries.cast(ENTRY_SCHEMA))
+    return encode_table(entries.cast(ENTRY_SCHEMA).replace_schema_metadata({SALT: salt.hex()}))
 
 
 def encode_table(table: pa.Table) -> bytes:
@@ -46,7 +51,7 @@ def decode_table(data: bytes, position: int, expected: pa.Schema | None = None) 
     """
     try:
         with pa.ipc.open_stream(pa.py_buffer(_stream(data))) as reader:
-            table = reader.read_all()
+            table = reader.read_all().replace_schema_metadata(None)
         # Damaged bytes may still be a stream, of texts that are none or lists without their elements.
         table.validate(full=True)
         names = table.schema.names

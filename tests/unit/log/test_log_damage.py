@@ -274,7 +274,7 @@ def test_content_of_other_columns_is_refused() -> None:
 def encode_content_of_nothing() -> bytes:
     from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 
-    return encode_content(ENTRY_SCHEMA.empty_table())
+    return encode_content(ENTRY_SCHEMA.empty_table(), b"salt")
 
 
 def test_an_unknown_stream_is_no_table(filled: icecore.Catalog) -> None:

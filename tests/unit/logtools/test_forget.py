@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import io
 import json
 import sqlite3
@@ -20,7 +21,7 @@ from traces import traces_of
 import icecore
 from icecore.engine.cli.main import cli
 from icecore.engine.errors import CorruptLogError, NoSuchTableError, ReadOnlyError, ValidationError
-from icecore.engine.log.content import decode_content
+from icecore.engine.log.content import SALT, decode_content, encode_content, encode_table
 from icecore.engine.log.store import EventStore
 from icecore.engine.warehouse_folder import MovedWarehouseWarning
 
@@ -89,6 +90,34 @@ def test_nothing_of_what_is_forgotten_is_left(
         "log.forgotten", "ns.users", "dpo", "asked for",
     )  # fmt: skip
     assert table.forget().position is None, "there is nothing left to forget"
+
+
+def test_what_is_forgotten_can_not_be_guessed_by_its_hash(catalog: icecore.Catalog) -> None:
+    """Whoever knows all that is left and tries values finds the right one no more: random bytes went with it."""
+    table = erased(catalog)
+    was = store_of(catalog).content(3)
+    assert was is not None
+    salt = salt_of(was)
+    assert traces_of(catalog.path, salt)
+    table.forget()
+    left = store_of(catalog).content(3)
+    assert left is not None and traces_of(catalog.path, salt) == []
+    [redaction] = [r for r in last_payload(catalog)["redactions"] if r["position"] == 3]
+    right = decode_content(was, 3)
+    for guess in (b"", bytes.fromhex(salt_of(left))):
+        assert hashlib.sha256(encode_content(right, guess)).hexdigest() != redaction["was"]
+    assert hashlib.sha256(encode_table(right)).hexdigest() != redaction["was"]
+    assert hashlib.sha256(encode_content(right, bytes.fromhex(salt))).hexdigest() == redaction["was"]
+
+
+def salt_of(content: bytes) -> str:
+    with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as source:
+        metadata = pa.ipc.open_stream(source.read()).schema.metadata or {}
+    return str(metadata.get(SALT, b"").decode())
+
+
+def last_payload(catalog: icecore.Catalog) -> dict[str, Any]:
+    return store_of(catalog).event_at(catalog.position).payload
 
 
 def test_the_past_is_still_planned_and_says_what_is_forgotten(catalog: icecore.Catalog) -> None:
