@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
-import shutil
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,18 +12,16 @@ import orjson
 from attrs import evolve
 
 from icecore.engine import events as ev
-from icecore.engine.assembly import CACHE_FOLDER
 from icecore.engine.catalog import CLONE_NOTE, LOG_FILE, Catalog
-from icecore.engine.errors import StorageError, ValidationError
+from icecore.engine.copied_folder import UNFINISHED, check_shares_nothing, copy_warehouse, files_of, own_archives
+from icecore.engine.errors import StorageError, ValidationError, WarehouseLockedError
 from icecore.engine.events import Provenance
 from icecore.engine.location import to_uri
-from icecore.engine.log.store import EventStore
+from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.provenance import provenance
 from icecore.engine.relocate_warehouse import Progress, RelocatedWarehouse, Relocating, no_progress
 from icecore.engine.warehouse_folder import UUID, WarehouseFolder, local_folder
 from icecore.engine.warehouse_mapping import storage_of
-
-UNFINISHED = ".cloning"
 
 
 def clone_warehouse(
@@ -46,7 +43,9 @@ def clone_warehouse(
     original deletes is gone for both. Tables outside of the warehouse's folder are only read in the clone. Where the
     process ends in the middle, the same call goes on, with what was copied already. A dry run says what would be done.
 
-    Raises ValidationError where the folder can't be cloned into or from, StorageError, ForeignCommitError.
+    Raises ValidationError where the folder can't be cloned into or from, WarehouseLockedError where another process
+    clones there, CommitConflictError where the original's files are deleted all the while, StorageError, and
+    ForeignCommitError.
     """
     folder = local_folder(warehouse)
     who = provenance(actor, message=message, author=author)
@@ -60,19 +59,20 @@ def clone_warehouse(
         there = WarehouseFolder.of(source)
         place, files = WarehouseFolder(there.root, to_uri(target)), storage_of(source, there)
         if dry_run:
-            sizes = [] if metadata_only else [p.stat().st_size for p in _files(folder)]
+            sizes = [] if metadata_only else [p.stat().st_size for p in files_of(folder)]
             found = Relocating(source, place, ev.WAREHOUSE_CLONED, who, files, metadata_only).outcome()
             return evolve(found, copied_files=len(sizes), copied_bytes=sum(sizes))
-        _begin(target, note)
-        log = target / f"{LOG_FILE}{UNFINISHED}"
-        _copy_log(source, log)
-    copied = _copy_files([] if metadata_only else list(_files(folder)), folder, target, progress)
-    with contextlib.closing(EventStore(log, create=False)) as store:
-        # What shares the data is made of the original's files.
-        files = files if metadata_only else storage_of(store, place)
-        done = Relocating(store, place, ev.WAREHOUSE_CLONED, who, files, metadata_only, progress).run()
-    os.replace(log, target / LOG_FILE)
-    (target / CLONE_NOTE).unlink()
+        with _noted(target, note):
+            if (target / LOG_FILE).exists():
+                done, copied = _finished(target), (0, 0)
+            else:
+                log = target / f"{LOG_FILE}{UNFINISHED}"
+                copied = copy_warehouse(source, log, progress, metadata_only=metadata_only)
+                with contextlib.closing(EventStore(log, create=False)) as store:
+                    # What shares the data is made of the original's files.
+                    files = files if metadata_only else storage_of(store, place)
+                    done = Relocating(store, place, ev.WAREHOUSE_CLONED, who, files, metadata_only, progress).run()
+                os.replace(log, target / LOG_FILE)
     Catalog(target).close()
     return evolve(done, copied_files=copied[0], copied_bytes=copied[1])
 
@@ -87,8 +87,10 @@ def _in_place(
         if place.is_home:
             raise ValidationError(f"{folder} is where its warehouse belongs: name a new folder to clone it to")
         relocating = Relocating(store, place, ev.WAREHOUSE_CLONED, who, storage_of(store, place), progress=progress)
+        check_shares_nothing(folder, store.path)
         if dry_run:
             return relocating.outcome()
+        own_archives(store, folder)
         done = relocating.run()
     Catalog(folder).close()
     return done
@@ -97,80 +99,48 @@ def _in_place(
 def _check_target(folder: Path, target: Path) -> None:
     if not (folder / LOG_FILE).exists():
         raise StorageError(f"there is no warehouse log at {folder / LOG_FILE}")
-    if target == folder or target.is_relative_to(folder) or folder.is_relative_to(target):
+    one, other = folder.resolve(), target.resolve()
+    if other.is_relative_to(one) or one.is_relative_to(other):
         raise ValidationError(f"a warehouse can't be cloned from {folder} to {target}: one lies in the other")
+    if target.exists() and not target.is_dir():
+        raise ValidationError(f"{target} is no folder: a warehouse is cloned to a new one")
     if target.exists() and any(target.iterdir()) and not (target / CLONE_NOTE).exists():
         raise ValidationError(f"{target} is not empty: a warehouse is cloned to a new folder")
 
 
-def _begin(target: Path, note: dict[str, str]) -> None:
-    """Notes what is cloned there, so that the folder is taken for nothing else until it is done."""
+@contextlib.contextmanager
+def _noted(target: Path, note: dict[str, str]) -> Iterator[None]:
+    """Notes what is cloned there while it is, so that the folder is taken for nothing else, by no other process."""
     place = target / CLONE_NOTE
-    if place.exists():
-        if orjson.loads(place.read_bytes()) != note:
-            raise ValidationError(f"{target} has an unfinished clone of another warehouse: {place}")
-        return
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(orjson.dumps(note))
-    except OSError as e:
-        raise StorageError(f"can't clone to {target}: {e.strerror}") from e
+    with contextlib.ExitStack() as stack:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(place.open("a+b"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(file.fileno()), place.stat()):
+                raise BlockingIOError
+            file.seek(0)
+            if file.read() not in (b"", orjson.dumps(note)):
+                raise ValidationError(f"{target} has an unfinished clone of another warehouse: {place}")
+            file.truncate(0)
+            file.write(orjson.dumps(note))
+            file.flush()
+        except (BlockingIOError, FileNotFoundError) as e:
+            raise WarehouseLockedError(f"another process is cloning to {target}") from e
+        except OSError as e:
+            raise StorageError(f"can't clone to {target}: {e.strerror or e}") from e
+        yield
+        place.unlink()
 
 
-def _copy_log(source: EventStore, target: Path) -> None:
-    """A copy of the log as of one moment, whatever is committed meanwhile."""
-    for ending in ("", "-wal", "-shm", "-journal"):
-        target.with_name(target.name + ending).unlink(missing_ok=True)
-    try:
-        with contextlib.closing(sqlite3.connect(target)) as copy:
-            source.connection().backup(copy)
-    except sqlite3.Error as e:
-        raise StorageError(f"can't copy the log {source.path} to {target}: {e}") from e
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """All files of a warehouse but its log and its cache."""
-    for parent, folders, names in os.walk(folder):
-        if Path(parent) == folder:
-            folders[:] = [f for f in folders if f != CACHE_FOLDER]
-            names = [n for n in names if n not in (LOG_FILE, f"{LOG_FILE}-wal", f"{LOG_FILE}-shm")]
-        yield from (Path(parent, name) for name in sorted(names))
-
-
-def _copy_files(found: list[Path], folder: Path, target: Path, progress: Progress) -> tuple[int, int]:
-    """Copies what is not copied yet; returns how many files there are, and their bytes."""
-    wanted = {path.relative_to(folder) for path in found}
-    for path in _files(target):
-        # What an earlier call left that came to nothing.
-        if path.relative_to(target) not in wanted and not path.name.startswith(LOG_FILE):
-            path.unlink()
-    size = 0
-    for number, path in enumerate(found):
-        progress("copying", number, len(found))
-        with contextlib.suppress(FileNotFoundError):
-            size += _copy_file(path, target / path.relative_to(folder))
-    return len(found), size
-
-
-def _copy_file(path: Path, to: Path) -> int:
-    was = path.stat()
-    with contextlib.suppress(OSError):
-        now = to.stat()
-        if (now.st_size, now.st_mtime_ns) == (was.st_size, was.st_mtime_ns):
-            return was.st_size
-    part = to.with_name(f".{to.name}{UNFINISHED}")
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, part)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        shutil.copystat(path, part)
-        os.replace(part, to)
-    except FileNotFoundError:
-        raise
-    except OSError as e:
-        raise StorageError(f"can't copy {path} to {to}: {e.strerror or e}") from e
-    return was.st_size
+def _finished(target: Path) -> RelocatedWarehouse:
+    """What a clone did that ended just after it was done."""
+    with contextlib.closing(EventStore(target / LOG_FILE, create=False, read_only=True)) as store:
+        event = [e for e in store.stream_events(ev.CATALOG_STREAM) if e.kind == ev.WAREHOUSE_CLONED][-1]
+        streams = [row["stream"] for row in store.rows(MODELS, "all_heads")]
+    views = sum(map(ev.is_view_stream, streams))
+    source, place = event.payload["from"], event.payload["to"]
+    return RelocatedWarehouse(source, place, len(streams) - views, views, position=event.position)
 
 
 __all__ = ["clone_warehouse"]

@@ -55,7 +55,7 @@ def archive_events(
     if last < first:
         return None
     _check_range(store, last)
-    target = path or store.path.with_name(f"{store.path.name}.archive-{first:08d}-{last:08d}")
+    target = path or archive_path(store.path, first, last)
     target = target.absolute()
     _check_target(store, target, first)
     states = states_at(last)
@@ -69,6 +69,11 @@ def archive_events(
         # What is gone leaves free pages; where others use the log now they are used up later.
         store.connection().execute("VACUUM")
     return Archived(first, last, last - first + 1, target)
+
+
+def archive_path(log: Path, first: int, last: int) -> Path:
+    """Where the archive of a log's positions lies unless it is told: beside the log."""
+    return log.with_name(f"{log.name}.archive-{first:08d}-{last:08d}")
 
 
 def _check_range(store: EventStore, last: int) -> None:

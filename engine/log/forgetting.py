@@ -7,6 +7,7 @@ commits. Free pages, the WAL and the old archives go after it; where a process d
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import shutil
@@ -226,6 +227,6 @@ def _unfinished(store: EventStore) -> set[Path]:
     used = {store.archives.path_of(a) for a in store.archives.all()}
     found = set[Path]()
     for path in used:
-        base = path.name.partition(ENDING)[0]
+        base = glob.escape(path.name.partition(ENDING)[0])
         found.update(path.parent.glob(f"{base}{ENDING}*"), path.parent.glob(f".{base}{ENDING}*.part*"))
     return found - used

@@ -1,0 +1,147 @@
+"""A clone has files of its own, whatever lies behind links, outside of the folder, or goes while it is made."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core_tables import digests, ids_of, make_table, peer_ids, rows
+
+import icecore
+from icecore.engine.errors import ValidationError, WarehouseLockedError
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A warehouse with a table whose deletes are files of their own."""
+    with icecore.open(tmp_path / "lake", actor="ann") as catalog:
+        catalog.create_namespace("ns")
+        table = make_table(catalog, properties={"write.delete.mode": "merge-on-read"})
+        table.append(rows(1, 2, 3))
+        table.append(rows(4, 5))
+        table.delete("id = 2")
+    return tmp_path / "lake"
+
+
+def link_data(lake: Path) -> Path:
+    """Puts the table's data behind a link."""
+    there = lake.parent / "disk"
+    (lake / "ns" / "t" / "data").rename(there)
+    (lake / "ns" / "t" / "data").symlink_to(there)
+    return there
+
+
+def let_all_go(table: icecore.Table) -> None:
+    """Writes all rows and manifests again and deletes those that there were."""
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    table.rewrite_manifests()
+    later = dt.datetime.now() + dt.timedelta(hours=1)
+    table.maintenance.expire_snapshots().older_than(later).retain_last(1).commit()
+
+
+def test_what_lies_behind_links_is_copied(lake: Path) -> None:
+    there = link_data(lake)
+    (lake / "ns" / "round").symlink_to(lake)
+    before = digests(there)
+    assert icecore.clone_warehouse(lake, lake.with_name("new")).problems == ()
+    with icecore.open(lake.with_name("new")) as clone:
+        assert clone.verify(deep=True).problems == ()
+        let_all_go(clone.load_table("ns.t"))
+    assert digests(there) == before
+    assert peer_ids(lake.with_name("new")) == [1, 3, 4, 5]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_copy_with_links_out_of_it_becomes_no_clone(lake: Path, dry_run: bool) -> None:
+    link_data(lake)
+    copy = lake.with_name("copy")
+    shutil.copytree(lake, copy, symlinks=True)
+    with pytest.raises(ValidationError, match="data is a link out of the copy"):
+        icecore.clone_warehouse(copy, dry_run=dry_run)
+    icecore.clone_warehouse(copy, lake.with_name("new"))
+    assert peer_ids(lake) == peer_ids(lake.with_name("new")) == [1, 3, 4, 5]
+
+
+def test_a_copy_with_the_same_log_file_becomes_no_clone(lake: Path) -> None:
+    copy = lake.with_name("copy")
+    shutil.copytree(lake, copy, copy_function=os.link)
+    with pytest.raises(ValidationError, match="hard link"):
+        icecore.clone_warehouse(copy)
+    assert peer_ids(lake) == [1, 3, 4, 5]
+    icecore.clone_warehouse(copy, lake.with_name("new"))
+    assert peer_ids(lake.with_name("new")) == [1, 3, 4, 5]
+
+
+def test_files_that_go_while_they_are_copied(lake: Path) -> None:
+    with icecore.open(lake, actor="bob") as catalog:
+        table = catalog.load_table("ns.t")
+        told = []
+
+        def progress(what: str, number: int, count: int) -> None:
+            if not told:
+                told.append(what)
+                let_all_go(table)
+
+        assert icecore.clone_warehouse(lake, lake.with_name("new"), progress=progress).problems == ()
+    with icecore.open(lake.with_name("new")) as clone:
+        assert ids_of(clone.load_table("ns.t")) == [1, 3, 4, 5]
+        assert clone.verify(deep=True).problems == ()
+
+
+@pytest.mark.parametrize("way", ["clone", "metadata-only", "copy"])
+@pytest.mark.parametrize("place", ["inside", "outside"])
+def test_archives_are_the_clone_s_own(lake: Path, way: str, place: str) -> None:
+    new, archive = lake.with_name("new"), lake.with_name("old.archive") if place == "outside" else None
+    with icecore.open(lake) as catalog:
+        catalog.archive(before=4, path=archive)
+        let_all_go(catalog.load_table("ns.t"))
+    if way == "copy":
+        shutil.copytree(lake, new)
+        icecore.clone_warehouse(new)
+    else:
+        icecore.clone_warehouse(lake, new, metadata_only=way == "metadata-only")
+    for one, other in ((lake, new), (new, lake)):
+        with icecore.open(one) as catalog:
+            assert catalog.load_table("ns.t").forget(message="of one only").files
+        with icecore.open(other) as catalog:
+            assert catalog.verify().problems == ()
+            assert catalog.at(3).load_table("ns.t").current_snapshot() is not None
+
+
+def test_a_call_that_died_when_all_was_done(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clone was used since, and is not made anew."""
+    new = lake.with_name("new")
+
+    unlink = Path.unlink
+
+    def die(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "cloning.json":
+            raise KeyboardInterrupt
+        unlink(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", die)
+        with pytest.raises(KeyboardInterrupt):
+            icecore.clone_warehouse(lake, new)
+    with icecore.open(new) as clone:
+        clone.load_table("ns.t").append(rows(6))
+    found = icecore.clone_warehouse(lake, new)
+    assert (found.tables, found.views, found.position) == (1, 0, 6)
+    assert peer_ids(new) == [1, 3, 4, 5, 6]
+    with pytest.raises(ValidationError, match="not empty"):
+        icecore.clone_warehouse(lake, new)
+
+
+def test_two_clones_to_one_folder(lake: Path) -> None:
+    new = lake.with_name("new")
+
+    def progress(*_: Any) -> None:
+        with pytest.raises(WarehouseLockedError, match="another process is cloning"):
+            icecore.clone_warehouse(lake, new)
+
+    icecore.clone_warehouse(lake, new, progress=progress)
+    assert peer_ids(new) == [1, 3, 4, 5]
