@@ -128,12 +128,14 @@ def moved_entries(entries: pa.Table, mapping: LocationMapping) -> pa.Table:
 
 
 def _moved_column(column: pa.ChunkedArray, mapping: LocationMapping) -> pa.ChunkedArray:
+    out = column
     for old, new in mapping.prefixes:
+        # Engines write the same folder in several ways, and one column may have files of all of them.
         inside = pc.fill_null(pc.starts_with(column, pattern=f"{old}/"), False)
         if pc.any(inside).as_py():
             moved = pc.binary_join_element_wise(new, pc.utf8_slice_codeunits(column, start=len(old)), "")
-            return pc.if_else(inside, moved, column)
-    return column
+            out = pc.if_else(inside, moved, out)
+    return out
 
 
 Bounds = list[tuple[int, bytes]] | None

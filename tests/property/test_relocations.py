@@ -19,7 +19,13 @@ from icecore.engine.spec.reserved import DELETE_PATH_ID
 
 NAMES = ("a", "b", "a b", "a%20b", "ä", "lake", "lake2")
 FOLDERS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(lambda parts: "file:///" + "/".join(parts))
-PATHS = st.builds(lambda folder, name: f"{folder}/{name}.parquet", FOLDERS, st.sampled_from(NAMES))
+WAYS = st.sampled_from(("file:///", "file:/", "/"))
+PATHS = st.builds(
+    lambda way, folder, name: f"{way}{folder.removeprefix('file:///')}/{name}.parquet",
+    WAYS,
+    FOLDERS,
+    st.sampled_from(NAMES),
+)
 
 
 def entry(path: str, referenced: str | None, content: int, bounds: tuple[str, str] | None) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def test_a_copy_with_the_same_log_file_becomes_no_clone(lake: Path) -> None:
 def test_files_that_go_while_they_are_copied(lake: Path) -> None:
     with icecore.open(lake, actor="bob") as catalog:
         table = catalog.load_table("ns.t")
-        told = []
+        told: list[str] = []
 
         def progress(what: str, number: int, count: int) -> None:
             if not told:
