@@ -14,6 +14,7 @@ from icecore.engine.location import local_path, to_uri
 from icecore.engine.log.store import EventStore
 from icecore.engine.provenance import provenance
 from icecore.engine.relocate_warehouse import Progress, RelocatedWarehouse, Relocating, no_progress
+from icecore.engine.storage import Storage
 from icecore.engine.warehouse_folder import UUID, WarehouseFolder, local_folder
 from icecore.engine.warehouse_mapping import storage_of
 
@@ -63,8 +64,10 @@ def _moved_folder(folder: Path, to: Path, dry_run: bool) -> Path:
     """Renames the folder, while no commit is under way. A second call finds it renamed."""
     if not (folder / LOG_FILE).exists() and (to / LOG_FILE).exists():
         return to
-    if to.exists():
-        raise ValidationError(f"{to} is there already: a warehouse is moved to a folder that is not there yet")
+    if to.exists() and not _is_empty(to):
+        raise ValidationError(
+            f"{to} is there already: a warehouse is moved to a folder that is not there yet, or empty"
+        )
     with contextlib.closing(EventStore(folder / LOG_FILE, create=False)) as store:
         if not WarehouseFolder.of(store).is_home:
             raise ValidationError(f"{folder} was moved already: give it its paths first, without naming another folder")
@@ -73,6 +76,7 @@ def _moved_folder(folder: Path, to: Path, dry_run: bool) -> Path:
         with store.write():
             try:
                 to.parent.mkdir(parents=True, exist_ok=True)
+                Storage().remove_empty_folders(os.fspath(to))
                 os.rename(folder, to)
             except OSError as e:
                 hint = (
@@ -83,6 +87,11 @@ def _moved_folder(folder: Path, to: Path, dry_run: bool) -> Path:
                 )
                 raise StorageError(f"can't move {folder} to {to}: {e.strerror}{hint}") from e
     return to
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether a folder holds nothing but folders, as one is left by who had the warehouse open when it was moved."""
+    return folder.is_dir() and not any(names for _, _, names in os.walk(folder))
 
 
 def _check_original_gone(place: WarehouseFolder, store: EventStore) -> None:

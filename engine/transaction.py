@@ -14,6 +14,7 @@ from icecore.engine.errors import (
     CommitConflictError,
     IcecoreError,
     MissingFileError,
+    MovedWarehouseError,
     NamespaceNotEmptyError,
     NotFoundError,
     ValidationError,
@@ -29,7 +30,14 @@ from icecore.engine.update_statistics import UpdateStatistics
 from icecore.engine.used_once import OnceInBlock
 
 # What says for sure that a commit was not made.
-REFUSED = (CommitConflictError, ValidationError, NotFoundError, AlreadyExistsError, NamespaceNotEmptyError)
+REFUSED = (
+    CommitConflictError,
+    ValidationError,
+    NotFoundError,
+    AlreadyExistsError,
+    NamespaceNotEmptyError,
+    MovedWarehouseError,
+)
 
 
 class Transaction(Rewrites, OnceInBlock):

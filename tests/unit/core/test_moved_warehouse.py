@@ -165,6 +165,21 @@ def test_warehouse_moved_while_it_is_open_takes_no_commit(lake: Path) -> None:
         assert moved.position == position
 
 
+def test_who_had_it_open_when_it_was_moved_leaves_nothing_in_its_way_back(lake: Path) -> None:
+    new = lake.with_name("new")
+    with icecore.open(lake) as stale:
+        table = stale.load_table("s.v1")
+        icecore.move_warehouse(lake, new)
+        with pytest.raises(MovedWarehouseError, match="not the log that was opened"):
+            table.append(ROWS)
+    assert not [path for path in lake.rglob("*") if path.is_file()]
+    assert icecore.move_warehouse(new, lake, dry_run=True).position is None
+    icecore.move_warehouse(new, lake)
+    with icecore.open(lake) as back:
+        assert back.load_table("s.v1").scan().count() == 10
+        assert back.verify().problems == ()
+
+
 @pytest.mark.parametrize(
     "place", ["s3://bucket/lake", "gs://bucket/lake", "abfss://c@a/lake", "https://host/lake", "s3:/x"]
 )
