@@ -6,17 +6,17 @@ it came from: it is read by translation, and changed only after `move` or `clone
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
 
 from attrs import frozen
 
-from icecore.engine.errors import StorageError
+from icecore.engine.errors import IcecoreError, StorageError
 from icecore.engine.events import TABLE_CREATED, VIEW_CREATED, Event
 from icecore.engine.identifiers import folder_name
 from icecore.engine.location import LocationMapping, local_path, to_uri
-from icecore.engine.log.reader import EventReader
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.relocation import moved_prefixes
 
@@ -77,19 +77,38 @@ def local_folder(path: str | os.PathLike[str]) -> Path:
     return Path(local).absolute()
 
 
-def inferred_root(store: EventReader) -> str | None:
-    """The folder that the first table or view with a default location lies in; None where there is none."""
-    for event in store.naming_events():
-        if event.kind in (TABLE_CREATED, VIEW_CREATED) and (root := _root_of(event, store.path.name)) is not None:
+def inferred_root(store: EventStore) -> str | None:
+    """The folder that the first table or view with a default location lies in; None where there is none.
+
+    Of tables that were given a place, the folder around it that holds the log which this one was copied from.
+    """
+    created = [e for e in store.naming_events() if e.kind in (TABLE_CREATED, VIEW_CREATED)]
+    for event in created:
+        if (root := _root_of(event, store.path.name)) is not None:
             return root
+    places = [place for event in created for x in _locations(event) if (place := local_path(x)) is not None]
+    for folder in dict.fromkeys(parent for place in places for parent in Path(place).parents):
+        if (folder / store.path.name).exists() and _is_same_warehouse(store, folder / store.path.name):
+            return to_uri(folder)
     return None
 
 
+def _locations(event: Event) -> list[str]:
+    """Where a table or view was made."""
+    return [u["location"] for u in event.payload["updates"] if u.get("action") == "set-location"][-1:]
+
+
+def _is_same_warehouse(store: EventStore, log: Path) -> bool:
+    """Whether another log has the identity of this one."""
+    own = store.warehouse_value(UUID)
+    with contextlib.suppress(IcecoreError), contextlib.closing(EventStore(log, create=False, read_only=True)) as other:
+        return own is not None and other.warehouse_value(UUID) == own
+    return False
+
+
 def _root_of(event: Event, log_file: str) -> str | None:
-    payload = event.payload
-    tail = "/" + "/".join(map(folder_name, payload["identifier"]))
-    locations = [u["location"] for u in payload["updates"] if u.get("action") == "set-location"]
-    for location in locations[-1:]:
+    tail = "/" + "/".join(map(folder_name, event.payload["identifier"]))
+    for location in _locations(event):
         # A folder that was taken already gets a part of the table's id.
         for ending in (tail, tail + location[-9:]):
             if location.startswith("file:///") and location.endswith(ending):

@@ -141,6 +141,30 @@ def test_log_of_an_earlier_release_is_known_by_its_tables(lake: Path, left: bool
             catalog.load_table("s.v2").append(ROWS)
 
 
+def test_log_of_an_earlier_release_is_known_by_its_original_around_a_table_that_was_given_a_place(
+    tmp_path: Path,
+) -> None:
+    lake = tmp_path / "lake"
+    with icecore.open(lake) as catalog:
+        catalog.create_namespace("s")
+        table = catalog.create_table("s.t", pa.schema([("id", pa.int64())]), location=str(lake / "my" / "place"))
+        table.append([{"id": 1}])
+    with sqlite3.connect(lake / "icecore.db") as log:
+        log.execute("DELETE FROM warehouse WHERE key = 'root'")
+    log.close()
+    shutil.copytree(lake, tmp_path / "copy")
+    before = digests(lake)
+    with pytest.warns(MovedWarehouseWarning), icecore.open(tmp_path / "copy") as copy:
+        assert copy.load_table("s.t").scan().count() == 1
+        with pytest.raises(MovedWarehouseError):
+            copy.load_table("s.t").append([{"id": 2}])
+    assert digests(lake) == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with icecore.open(lake) as catalog:
+            catalog.load_table("s.t").append([{"id": 2}])
+
+
 def test_log_of_an_earlier_release_whose_tables_were_given_a_place_is_at_home(tmp_path: Path) -> None:
     with icecore.open(tmp_path / "lake") as catalog:
         catalog.create_namespace("s")
