@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from icecore.engine.assembly import CACHE_FOLDER, assemble, scratch_folder
 from icecore.engine.deletion import finish_due
-from icecore.engine.errors import ReadOnlyError, StorageError, ValidationError
+from icecore.engine.errors import MovedWarehouseWarning, ReadOnlyError, StorageError, ValidationError
 from icecore.engine.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.log.store import FORGETTING, MODELS, EventStore
 from icecore.engine.log_tools import CatalogLogTools
@@ -26,7 +26,7 @@ from icecore.engine.scratch import sweep
 from icecore.engine.table_catalog import CatalogTables
 from icecore.engine.view_catalog import CatalogViews
 from icecore.engine.view_repository import ViewRepository
-from icecore.engine.warehouse_folder import ROOT, MovedWarehouseWarning, WarehouseFolder, local_folder, note_root
+from icecore.engine.warehouse_folder import ROOT, WarehouseFolder, local_folder, note_root
 from icecore.engine.warehouse_mapping import storage_of
 from icecore.projections.planner import Planner
 

@@ -188,3 +188,7 @@ class MovedWarehouseError(ReadOnlyError):
 
 class MissingDependencyError(IcecoreError):
     """An optional package or program is needed; the message says what to install."""
+
+
+class MovedWarehouseWarning(UserWarning):
+    """A warehouse was opened in another folder than the one that it belongs to."""

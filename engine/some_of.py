@@ -1,4 +1,4 @@
-"""Text: lists as messages show them, and what can be written as UTF-8."""
+"""Text: lists as messages show them, what a terminal can print, and what can be written as UTF-8."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def printable(text: str) -> str:
+    """Text in which control characters are written as escapes; new lines stay."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

@@ -27,10 +27,6 @@ SHARED = "shared"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
-class MovedWarehouseWarning(UserWarning):
-    """A warehouse was opened in another folder than the one that it belongs to."""
-
-
 @frozen
 class WarehouseFolder:
     """`root` is the location under which the log has the warehouse's files, `opened` that of the folder it lies in."""

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import click
 
-from icecore.engine.cli import (
-    changing,
-    dropping,
-    folder_commands,
-    log_commands,
-    reading,
-    table_commands,
-    warehouse_commands,
-)
-from icecore.engine.cli.output import printable
 from icecore.engine.cli.settings import program_options
 from icecore.engine.errors import IcecoreError
-from icecore.engine.version import engine_version
+from icecore.engine.some_of import printable
+
+COMMANDS: Mapping[str, tuple[str, str, str]] = {
+    "init": ("warehouse_commands", "init", "Make a warehouse folder, or say that it is one."),
+    "create": ("table_commands", "create", "Make an empty table."),
+    "create-view": ("table_commands", "create_view", "Make a view of a query."),
+    "ls": ("table_commands", "ls", "List the tables and views of a namespace, or of all."),
+    "describe": ("table_commands", "describe", "Print what a table or view is."),
+    "append": ("changing", "append", "Append the rows of FILES, as one commit."),
+    "register": ("changing", "register", "Adopt a table of another engine."),
+    "resolve": ("changing", "resolve", "End a conflict with another engine's commit."),
+    "drop": ("dropping", "drop", "Drop a table or view."),
+    "undrop": ("dropping", "undrop", "Give a dropped table or view its name back."),
+    "purge": ("dropping", "purge", "Delete the files of a dropped table, for good."),
+    "log": ("reading", "log", "Print who did what, when and why, oldest first."),
+    "show": ("reading", "show", "Print the first rows of a table or view."),
+    "plan": ("reading", "plan", "Print which files a scan would read."),
+    "plans": ("reading", "plans", "Print the names of the plans that are kept of a table."),
+    "sql": ("reading", "sql", "Run SQL over the log and all metadata."),
+    "verify": ("warehouse_commands", "verify", "Check the log and every file that a table needs."),
+    "rebuild": ("warehouse_commands", "rebuild", "Make metadata again from the log."),
+    "export": ("log_commands", "export", "Write the whole log to FILE."),
+    "archive": ("log_commands", "archive", "Move the oldest events into an archive file."),
+    "forget": ("log_commands", "forget", "Take values that are no longer in force out of the log."),
+    "import": ("log_commands", "import_", "Make a new warehouse of an exported log."),
+    "move": ("folder_commands", "move", "Give a moved warehouse the paths of its folder."),
+    "clone": ("folder_commands", "clone", "Make a copy that is a warehouse of its own."),
+    "demo": ("warehouse_commands", "demo", "Load a year of flights and show it all."),
+}
+"""The module and function of each command, and what it does."""
 
 
 class Failure(click.ClickException):
@@ -38,49 +59,32 @@ class Program(click.Group):
         except IcecoreError as e:
             raise Failure(" ".join(str(e).split())) from e
 
-    def list_commands(self, _: click.Context) -> list[str]:
+    def list_commands(self, _: click.Context | None) -> list[str]:
         """In the order of a warehouse's life, not of the alphabet."""
-        return list(self.commands)
+        return list(COMMANDS)
+
+    def get_command(self, _: click.Context | None, name: str) -> click.Command | None:
+        """The command, of a module that is loaded only now."""
+        if name not in COMMANDS:
+            return None
+        module, function, _help = COMMANDS[name]
+        command: click.Command = getattr(import_module(f"icecore.engine.cli.{module}"), function)
+        return command
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """What each does, without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_module, _function, text) in COMMANDS.items()])
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(engine_version().removeprefix("icecore "), prog_name="icecore")
+@click.version_option(package_name="icecore", prog_name="icecore")
 @program_options
 def cli() -> None:
     """Iceberg tables in a folder: an event log on SQLite, plans and audits in DuckDB SQL.
 
     A TABLE or VIEW is named by its namespace and name, as in demo.flights.
     """
-
-
-for _command in (
-    warehouse_commands.init,
-    table_commands.create,
-    table_commands.create_view,
-    table_commands.ls,
-    table_commands.describe,
-    changing.append,
-    changing.register,
-    changing.resolve,
-    dropping.drop,
-    dropping.undrop,
-    dropping.purge,
-    reading.log,
-    reading.show,
-    reading.plan,
-    reading.plans,
-    reading.sql,
-    warehouse_commands.verify,
-    warehouse_commands.rebuild,
-    log_commands.export,
-    log_commands.archive,
-    log_commands.forget,
-    log_commands.import_,
-    folder_commands.move,
-    folder_commands.clone,
-    warehouse_commands.demo,
-):
-    cli.add_command(_command)
 
 
 def main() -> None:

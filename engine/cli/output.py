@@ -20,6 +20,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from icecore.engine.some_of import printable
+
 MAX_TABLE_ROWS = 1000
 _PIPE_WIDTH = 10_000
 _INT64 = range(-(2**63), 2**63)
@@ -86,11 +88,6 @@ def waiting(what: str) -> AbstractContextManager[object]:
     """A moving sign on standard error while the block runs, if a person is there to see it."""
     console = Console(stderr=True)
     return console.status(what) if console.is_terminal else nullcontext()
-
-
-def printable(text: str) -> str:
-    """Text in which control characters are written as escapes; new lines stay."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def counted(number: int, what: str) -> str:

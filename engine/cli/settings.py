@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from attrs import define
 from click.core import ParameterSource
 
 import icecore
-from icecore.engine.catalog import Catalog
-from icecore.engine.errors import NamespaceAlreadyExistsError
+from icecore.engine.errors import MovedWarehouseWarning, NamespaceAlreadyExistsError
 from icecore.engine.identifiers import identifier_tuple
-from icecore.engine.warehouse_folder import MovedWarehouseWarning
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog import Catalog
 
 WAREHOUSE_VARIABLE = "ICECORE_WAREHOUSE"
 OUTPUT_VARIABLE = "ICECORE_OUTPUT"
@@ -23,13 +23,13 @@ OUTPUT_VARIABLE = "ICECORE_OUTPUT"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@define
 class Settings:
     """`warehouse` and `output` as given to the program, or to one of its commands, which wins."""
 
-    warehouse: str | None = None
-    warehouse_was_typed: bool = False
-    output: str = "table"
+    def __init__(self) -> None:
+        self.warehouse: str | None = None
+        self.warehouse_was_typed = False
+        self.output = "table"
 
     @property
     def as_json(self) -> bool:

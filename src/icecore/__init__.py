@@ -3,38 +3,52 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from icecore.engine.catalog import Catalog, open_catalog
-from icecore.engine.errors import IcecoreError
-from icecore.engine.scan import DataScan
-from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.partition import PartitionField, PartitionSpec
-from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.sort import SortField, SortOrder
-from icecore.engine.table import Table
-
 if TYPE_CHECKING:
+    from icecore.engine.catalog import Catalog
+    from icecore.engine.catalog import open_catalog as open
     from icecore.engine.clone_warehouse import clone_warehouse
+    from icecore.engine.errors import IcecoreError
     from icecore.engine.import_log import import_log
     from icecore.engine.move_warehouse import move_warehouse
+    from icecore.engine.scan import DataScan
+    from icecore.engine.spec.metadata import TableMetadata
+    from icecore.engine.spec.partition import PartitionField, PartitionSpec
+    from icecore.engine.spec.schema import Schema
+    from icecore.engine.spec.sort import SortField, SortOrder
     from icecore.engine.spec.view import ViewMetadata
+    from icecore.engine.table import Table
     from icecore.engine.view import View
 else:
-    _LATER = {
+    _MODULES = {
+        "Catalog": "icecore.engine.catalog",
+        "DataScan": "icecore.engine.scan",
+        "IcecoreError": "icecore.engine.errors",
+        "PartitionField": "icecore.engine.spec.partition",
+        "PartitionSpec": "icecore.engine.spec.partition",
+        "Schema": "icecore.engine.spec.schema",
+        "SortField": "icecore.engine.spec.sort",
+        "SortOrder": "icecore.engine.spec.sort",
+        "Table": "icecore.engine.table",
+        "TableMetadata": "icecore.engine.spec.metadata",
         "View": "icecore.engine.view",
         "ViewMetadata": "icecore.engine.spec.view",
         "clone_warehouse": "icecore.engine.clone_warehouse",
         "import_log": "icecore.engine.import_log",
         "move_warehouse": "icecore.engine.move_warehouse",
+        "open": "icecore.engine.catalog",
     }
 
     def __getattr__(name):
-        # What takes a while to import, and not every process needs.
-        if name not in _LATER:
+        """A public name, of a module that is loaded when it is first asked for (PEP 562)."""
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_LATER[name]), name)
+        found = getattr(import_module(_MODULES[name]), "open_catalog" if name == "open" else name)
+        globals()[name] = found
+        return found
 
+    def __dir__():
+        return sorted({*globals(), *_MODULES})
 
-open = open_catalog
 
 __all__ = [
     "Catalog",

@@ -1,4 +1,4 @@
-"""What a process loads that opens a warehouse and plans: the less, the sooner its first plan is there."""
+"""What a process loads for `import icecore`, for help, and for a plan: the less, the sooner it is there."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from core_tables import make_table, rows
 
 import icecore
+from icecore.engine.cli.main import COMMANDS, cli
 from icecore.projections import segment_merging
 
 PLAN = """
@@ -42,3 +44,40 @@ def test_a_plan_from_segments_loads_nothing_that_reads_rows_or_commits(
     assert found.startswith(f"[{planned},")
     assert "icecore.projections.planner" in loaded
     assert sorted({"pandas", "polars", *ROWS, *COMMITS, *VIEWS} & set(loaded)) == []
+
+
+LOADED = "import sys; {}; print(*sorted(sys.modules), file=sys.stderr)"
+HEAVY = {"attrs", "duckdb", "numpy", "pyarrow", "rich", "sqlglot", "sqlite3"}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules of a process that ran a statement."""
+    done = subprocess.run([sys.executable, "-c", LOADED.format(statement)], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+def test_the_package_loads_with_nothing_of_itself() -> None:
+    """Each public name is loaded when it is first asked for."""
+    loaded = loaded_by("import icecore")
+    assert {m for m in loaded if m.startswith("icecore.")} == set()
+    assert loaded & HEAVY == set()
+    assert all(name in dir(icecore) and getattr(icecore, name) for name in icecore.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'closed'"):
+        _ = icecore.closed  # type: ignore[attr-defined]
+
+
+def test_help_loads_no_command() -> None:
+    loaded = loaded_by("from icecore.engine.cli.main import cli; cli(['--help'], standalone_mode=False)")
+    assert {m for m in loaded if m.startswith("icecore.engine.cli.")} == {
+        "icecore.engine.cli.main",
+        "icecore.engine.cli.settings",
+    }
+    assert loaded & HEAVY == set()
+
+
+def test_help_says_of_each_command_what_its_own_help_says() -> None:
+    context = click.Context(cli)
+    for name, (_, _, text) in COMMANDS.items():
+        command = cli.get_command(context, name)
+        assert command is not None and command.name == name
+        assert " ".join((command.help or "").split()).startswith(text.rstrip(".")), name

@@ -11,7 +11,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from icecore.engine.cli.output import MAX_TABLE_ROWS, cell, plain, print_arrow, print_pairs, printable
+from icecore.engine.cli.output import MAX_TABLE_ROWS, cell, plain, print_arrow, print_pairs
+from icecore.engine.some_of import printable
 
 Captured = Callable[[], Any]
 

@@ -17,8 +17,7 @@ import pytest
 from core_tables import digests
 
 import icecore
-from icecore.engine.errors import MovedWarehouseError, StorageError
-from icecore.engine.warehouse_folder import MovedWarehouseWarning
+from icecore.engine.errors import MovedWarehouseError, MovedWarehouseWarning, StorageError
 
 ROWS = [{"id": n, "city": f"c{n}"} for n in range(10)]
 

@@ -68,7 +68,10 @@ def test_every_call_that_changes_something_takes_message_and_author(cls: type) -
 
 def test_every_command_that_changes_something_takes_message_and_author() -> None:
     assert isinstance(cli, click.Group)
-    for name, command in cli.commands.items():
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
         options = {o for p in command.params for o in p.opts}
         assert (options >= {"--message", "--author"}) == (name not in SILENT_COMMANDS), name
 
