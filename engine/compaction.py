@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import duckdb
 from attrs import frozen
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.sort import SortOrder
 from icecore.engine.sql_files import query
-from icecore.engine.terms import SortTerm
 from icecore.projections import duck
 from icecore.projections.delete_pairs import numbered
 from icecore.projections.planner import PlannedFiles
 
-SortTerms: TypeAlias = Sequence[str | SortTerm] | SortOrder
-BINPACK = "binpack"
-SORT = "sort"
 DEFAULT_TARGET_SIZE = 512 * 1024 * 1024
 _TARGET_PROPERTY = "write.target-file-size-bytes"
 _SPLIT_OVERHEAD = 5 * 1024

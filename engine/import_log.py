@@ -13,21 +13,14 @@ from attrs import evolve
 
 from icecore.engine.assembly import assemble
 from icecore.engine.catalog import DEFAULT_CATALOG_NAME, LOG_FILE, Catalog
-from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.errors import IcecoreError, MovedWarehouseWarning, ValidationError
 from icecore.engine.events import CONTENT, LOG_FORGOTTEN, WAREHOUSE_CLONED, is_view_stream
 from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.log.export import Origin
 from icecore.engine.log.redactions import redactions_of
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.transfer import ImportedLog, PathOrFile, import_records
-from icecore.engine.warehouse_folder import (
-    ROOT,
-    SHARED,
-    UUID,
-    MovedWarehouseWarning,
-    WarehouseFolder,
-    root_of_events,
-)
+from icecore.engine.warehouse_folder import ROOT, SHARED, UUID, WarehouseFolder, root_of_events
 from icecore.engine.warehouse_mapping import mapping_of, put_mapping, storage_of
 from icecore.projections.planner import FORGOTTEN
 from icecore.projections.pointers import take_to_be_there

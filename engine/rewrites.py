@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icecore.engine.compaction import BINPACK, SORT, CompactionOptions, FileGroup, SortTerms, groups_of
+from icecore.engine.compaction import CompactionOptions, FileGroup, groups_of
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
@@ -13,6 +13,7 @@ from icecore.engine.expression.parse import parse_filter
 from icecore.engine.removal import Target
 from icecore.engine.rewrite_data_files import Compaction, plan_compaction
 from icecore.engine.rewrite_deletes import DeleteRewrite, plan_dangling_removal, plan_delete_rewrite
+from icecore.engine.rewrite_strategy import BINPACK, SORT, SortTerms
 from icecore.engine.row_changes import RowChanges
 from icecore.engine.sort_update import evolve_sort_order
 from icecore.engine.spec.metadata import TableMetadata

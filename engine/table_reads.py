@@ -12,13 +12,13 @@ from icecore.engine.expression.parse import parse_filter
 from icecore.engine.identifiers import names_of
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.moments import Moment
-from icecore.engine.scan import DataScan
 from icecore.engine.table_handle import TableHandle
 
 if TYPE_CHECKING:
     from icecore.engine.changelog import IncrementalChangelogScan
     from icecore.engine.incremental import IncrementalAppendScan
     from icecore.engine.named_plan import NamedPlan
+    from icecore.engine.scan import DataScan
 
 Filter = str | Expression | None
 
@@ -42,6 +42,8 @@ class TableReads(TableHandle):
 
         Raises ExpressionError, NoSuchSnapshotError, ValidationError.
         """
+        from icecore.engine.scan import DataScan
+
         return DataScan.of(
             self._planner,
             self._state,

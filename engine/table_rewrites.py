@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from icecore.engine.compaction import BINPACK, SortTerms
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.rewrite_strategy import BINPACK, SortTerms
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 
 if TYPE_CHECKING:

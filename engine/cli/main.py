@@ -15,8 +15,8 @@ from icecore.engine.some_of import printable
 
 COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "init": ("warehouse_commands", "init", "Make a warehouse folder, or say that it is one."),
-    "create": ("table_commands", "create", "Make an empty table."),
-    "create-view": ("table_commands", "create_view", "Make a view of a query."),
+    "create": ("creating", "create", "Make an empty table."),
+    "create-view": ("creating", "create_view", "Make a view of a query."),
     "ls": ("table_commands", "ls", "List the tables and views of a namespace, or of all."),
     "describe": ("table_commands", "describe", "Print what a table or view is."),
     "append": ("changing", "append", "Append the rows of FILES, as one commit."),
@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "export": ("log_commands", "export", "Write the whole log to FILE."),
     "archive": ("log_commands", "archive", "Move the oldest events into an archive file."),
     "forget": ("log_commands", "forget", "Take values that are no longer in force out of the log."),
-    "import": ("log_commands", "import_", "Make a new warehouse of an exported log."),
+    "import": ("log_commands", "import_", "Make a warehouse of an exported log."),
     "move": ("folder_commands", "move", "Give a moved warehouse the paths of its folder."),
     "clone": ("folder_commands", "clone", "Make a copy that is a warehouse of its own."),
     "demo": ("warehouse_commands", "demo", "Load a year of flights and show it all."),

@@ -14,7 +14,11 @@ from icecore.engine.cli.output import counted, print_arrow, print_json, print_pa
 from icecore.engine.cli.plan_text import plan_dict, plan_files_rows, plan_steps, print_explanation
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds, names
-from icecore.engine.cli.view_text import view_rows
+from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.narrow import narrow
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.parse import parse_filter
+from icecore.engine.row_filter import keep_rows
 from icecore.engine.table import Table
 from icecore.engine.view import View
 from icecore.projections.audit import AUDIT_SCHEMAS
@@ -81,7 +85,7 @@ def show(
     """Print the first rows of a table or view."""
     with settings.read() as catalog:
         if catalog.view_exists(name):
-            rows = view_rows(_view(catalog, name, snapshot_id, ref, as_of), where, columns, limit)
+            rows = _view_rows(_view(catalog, name, snapshot_id, ref, as_of), where, columns, limit)
         else:
             scan = catalog.load_table(name).scan(
                 where,
@@ -212,3 +216,13 @@ def _rows(events: pa.Table) -> list[dict[str, Any]]:
 
 def _json(text: str | None) -> Any:
     return None if text is None else orjson.loads(text)
+
+
+def _view_rows(view: View, where: str | None, columns: tuple[str, ...] | None, limit: int) -> pa.Table:
+    """The first rows of a view that a filter selects. Raises ExpressionError, ValidationError, NoSuchTableError."""
+    schema = view.schema()
+    selected = schema.select(columns or ("*",))
+    bound = bind(parse_filter(where), schema)
+    rows = keep_rows(view.to_arrow(), bound, schema).slice(0, limit)
+    wanted = schema_to_arrow(selected, with_ids=False)
+    return pa.Table.from_batches([narrow(b, wanted) for b in rows.to_batches()], wanted)

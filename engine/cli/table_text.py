@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -13,7 +13,9 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import SnapshotRef
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.transform import IdentityTransform, Transform
-from icecore.engine.table import Table
+
+if TYPE_CHECKING:
+    from icecore.engine.table import Table
 
 
 @frozen

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.cli.output import cell
 from icecore.engine.cli.table_text import column_lines
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.narrow import narrow
-from icecore.engine.expression.bind import bind
-from icecore.engine.expression.parse import parse_filter
 from icecore.engine.log.read_models import dotted
-from icecore.engine.row_filter import keep_rows
 from icecore.engine.spec.view import ViewVersion
-from icecore.engine.view import View
+
+if TYPE_CHECKING:
+    from icecore.engine.view import View
 
 
 @frozen
@@ -84,16 +80,6 @@ class ViewText:
         current = "  (current)" if version.version_id == self.view.current_version().version_id else ""
         dialects = ", ".join(sorted(version.dialects)) or "no SQL"
         return f"{version.version_id:>3}  {cell(_time(version.timestamp_ms))}  {dialects}{current}"
-
-
-def view_rows(view: View, where: str | None, columns: tuple[str, ...] | None, limit: int) -> pa.Table:
-    """The first rows of a view that a filter selects. Raises ExpressionError, ValidationError, NoSuchTableError."""
-    schema = view.schema()
-    selected = schema.select(columns or ("*",))
-    bound = bind(parse_filter(where), schema)
-    rows = keep_rows(view.to_arrow(), bound, schema).slice(0, limit)
-    wanted = schema_to_arrow(selected, with_ids=False)
-    return pa.Table.from_batches([narrow(b, wanted) for b in rows.to_batches()], wanted)
 
 
 def _time(timestamp_ms: int) -> dt.datetime:

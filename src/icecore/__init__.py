@@ -1,7 +1,8 @@
 """icecore: an event-sourced metadata engine for Apache Iceberg tables and views, embedded in one Python process."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from icecore.engine.catalog import Catalog

@@ -19,9 +19,14 @@ from core_tables import ids_of, local, make_table, rows, store_of
 
 import icecore
 from icecore.engine.cli.main import cli
-from icecore.engine.errors import CorruptFileError, CorruptLogError, StorageError, ValidationError
+from icecore.engine.errors import (
+    CorruptFileError,
+    CorruptLogError,
+    MovedWarehouseWarning,
+    StorageError,
+    ValidationError,
+)
 from icecore.engine.log.content import decode_content
-from icecore.engine.warehouse_folder import MovedWarehouseWarning
 
 
 @pytest.fixture

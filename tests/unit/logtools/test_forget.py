@@ -20,10 +20,15 @@ from traces import traces_of
 
 import icecore
 from icecore.engine.cli.main import cli
-from icecore.engine.errors import CorruptLogError, NoSuchTableError, ReadOnlyError, ValidationError
+from icecore.engine.errors import (
+    CorruptLogError,
+    MovedWarehouseWarning,
+    NoSuchTableError,
+    ReadOnlyError,
+    ValidationError,
+)
 from icecore.engine.log.content import SALT, decode_content, encode_content, encode_table
 from icecore.engine.log.store import EventStore
-from icecore.engine.warehouse_folder import MovedWarehouseWarning
 
 SECRET = "zoe.secret@x.org"
 SCHEMA = pa.schema([("id", pa.int64()), ("email", pa.string()), ("who", pa.struct([("phone", pa.string())]))])

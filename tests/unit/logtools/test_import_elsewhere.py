@@ -14,8 +14,7 @@ import pytest
 from core_tables import digests, ids_of, make_table, rows, store_of
 
 import icecore
-from icecore.engine.errors import MissingFileError, MovedWarehouseError, ValidationError
-from icecore.engine.warehouse_folder import MovedWarehouseWarning
+from icecore.engine.errors import MissingFileError, MovedWarehouseError, MovedWarehouseWarning, ValidationError
 
 
 @pytest.fixture

@@ -1,0 +1,119 @@
+"""Commands that make a table or a view: create, create-view."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pyarrow as pa
+
+from icecore.engine.cli.inputs import file_schema
+from icecore.engine.cli.output import counted, print_json, print_text
+from icecore.engine.cli.settings import (
+    Settings,
+    commit_options,
+    common_options,
+    make_namespace,
+    namespace_option,
+    pass_settings,
+)
+from icecore.engine.cli.table_text import TableText
+from icecore.engine.cli.texts import pairs
+from icecore.engine.cli.view_text import ViewText
+from icecore.engine.schema_text import parse_schema
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.view import DUCKDB
+
+
+@click.command()
+@click.argument("table")
+@click.option("--schema", metavar="COLUMNS", help="As in 'id long not null, ts timestamptz, tags list<string>'.")
+@click.option("--like", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Columns as in this file.")
+@click.option("--partition", metavar="TERM", multiple=True, help="As in 'month(ts)'; may be repeated.")
+@click.option("--sort", metavar="TERM", multiple=True, help="As in 'ts DESC NULLS LAST'; may be repeated.")
+@click.option("--property", "properties", metavar="KEY=VALUE", multiple=True, callback=pairs, help="May be repeated.")
+@click.option("--format-version", type=click.IntRange(1, 3), default=2, show_default=True)
+@click.option("--location", metavar="URI", help="Where its files go; a folder of the warehouse else.")
+@namespace_option
+@commit_options
+@common_options
+@pass_settings
+def create(
+    settings: Settings,
+    table: str,
+    schema: str | None,
+    like: Path | None,
+    partition: tuple[str, ...],
+    sort: tuple[str, ...],
+    properties: dict[str, str],
+    format_version: int,
+    location: str | None,
+    create_namespace: bool,
+    message: str | None,
+    author: str | None,
+) -> None:
+    """Make an empty table."""
+    columns = _columns(schema, like)
+    with settings.write() as catalog:
+        if create_namespace:
+            make_namespace(catalog, table)
+        made = catalog.create_table(
+            table,
+            columns,
+            partition_spec=partition or None,
+            sort_order=sort or None,
+            location=location,
+            properties=properties,
+            format_version=format_version,
+            message=message,
+            author=author,
+        )
+        text = TableText(made)
+        if settings.as_json:
+            print_json(text.as_dict())
+        else:
+            print_text(f"created {text.name}: {len(made.schema().fields)} columns, partitioned by {text.partition()}")
+
+
+@click.command()
+@click.argument("view")
+@click.option("--sql", metavar="QUERY", required=True, help="What its rows are.")
+@click.option("--dialect", default=DUCKDB, show_default=True, help="Whose SQL that is, as spark or trino.")
+@click.option("--replace", is_flag=True, help="Give a view that is there this query, as a new version.")
+@namespace_option
+@commit_options
+@common_options
+@pass_settings
+def create_view(
+    settings: Settings,
+    view: str,
+    sql: str,
+    dialect: str,
+    replace: bool,
+    create_namespace: bool,
+    message: str | None,
+    author: str | None,
+) -> None:
+    """Make a view of a query.
+
+    Names without a namespace in the query are those of the view's own.
+    """
+    with settings.write() as catalog:
+        if create_namespace:
+            make_namespace(catalog, view)
+        made = catalog.create_view(view, sql, dialect=dialect, replace=replace, message=message, author=author)
+        text = ViewText(made)
+        if settings.as_json:
+            print_json(text.as_dict())
+        else:
+            columns = counted(len(made.schema().fields), "column")
+            print_text(f"made {text.name}: a view of {columns}, version {made.metadata.current_version_id}")
+
+
+def _columns(schema: str | None, like: Path | None) -> Schema | pa.Schema:
+    if (schema is None) == (like is None):
+        raise click.UsageError("give --schema COLUMNS or --like FILE")
+    if schema is not None:
+        return parse_schema(schema)
+    assert like is not None, "one of both was given"
+    return file_schema(like)
