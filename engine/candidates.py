@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from icecore.engine.errors import ValidationError
@@ -42,6 +42,10 @@ class Candidates:
 
     def places_of(self, locations: Iterable[str]) -> set[Place]:
         return {place for location in locations for place in self._places.of(location)}
+
+    def all_places(self) -> Iterator[Place]:
+        """Where the files lie, in all spellings, of those too that are known to be needed."""
+        return (place for found in self._by_path.values() for place, _ in found)
 
     def keep(self, location: str) -> None:
         """Takes out the file of a location, however it is written."""

@@ -3,6 +3,10 @@
 The event and a note that its files are still there come in one SQLite transaction. They go in short turns, each inside
 of the log's write lock after a look at what was committed since the event: what came to be needed again stays. A kill
 in the middle leaves the note, by which the next open, or the next such call, goes on.
+
+So a file stays that any table of the warehouse took in by a commit before its turn. A commit that takes in a file after
+it went names one that is not there: nothing holds a file between the moment that a writer looked at it and its commit.
+Tables of other warehouses and catalogs that the log does not know are not asked.
 """
 
 from __future__ import annotations
@@ -24,9 +28,9 @@ from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile, deletio
 from icecore.engine.ids import new_event_id
 from icecore.engine.log.deleted_files import deleted_files
 from icecore.engine.log.store import MODELS, WriteTransaction
-from icecore.engine.marking import Marking, folders_of
+from icecore.engine.marking import Marking
 from icecore.engine.repository import Repository
-from icecore.engine.state import TableState, fold
+from icecore.engine.state import TableState, fold, folders_of
 from icecore.engine.storage import Storage
 
 TURN_S = 0.05

@@ -1,7 +1,9 @@
 """Expires snapshots: one transaction removes them from the table and says which files go with them.
 
 What goes is worked out before the write lock is taken, since that reads the lists of what expires; where the table
-moved on meanwhile it is worked out again.
+moved on meanwhile it is worked out again. Files stay that any other table of the warehouse leads to at one of its
+snapshots, a dropped one too that can be given back; what others committed in between is looked at inside of the lock,
+where the event is made. What comes after that is told in `deletion.py`.
 """
 
 from __future__ import annotations
@@ -14,20 +16,24 @@ from attrs import define, evolve, field, frozen
 
 from icecore.engine import deletion
 from icecore.engine import events as ev
+from icecore.engine.candidates import Candidates
 from icecore.engine.decide import ChangeMetadata, Command, StaleRemovals
 from icecore.engine.deletion import Deletion
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events import Event, Provenance
-from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
+from icecore.engine.file_listing import Places
+from icecore.engine.formats.deleted_files import DeletedBy
 from icecore.engine.ids import now_ms
 from icecore.engine.log.deleted_files import deleted_files
 from icecore.engine.log.store import WriteTransaction
+from icecore.engine.marking import Marking
 from icecore.engine.metadata_builder import MetadataBuilder
 from icecore.engine.reachable import files_of_expired, shares_location
 from icecore.engine.repository import Repository
 from icecore.engine.retention import Expiry, expiring_updates
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import TableState, fold
+from icecore.engine.storage import Storage
 from icecore.projections.forgotten_metadata import let_go
 
 # How often what goes is worked out again outside of the lock, before writers have to wait for it.
@@ -54,8 +60,8 @@ def would_expire(repository: Repository, stream: str, expiry: Expiry, *, clean: 
     """What would expire now; nothing is changed. Raises as `expire`."""
     state = repository.live_state(stream)
     updates = expiring_updates(state.metadata, expiry, now_ms())
-    files = _files(repository, state, updates) if clean else []
-    return Expired.of(updates, tuple(f.location for f in files))
+    going = _Going.of(repository, state, updates) if clean else None
+    return Expired.of(updates, () if going is None else tuple(f.location for f in going.deletion.files))
 
 
 def expire(
@@ -97,7 +103,7 @@ class _Plan:
     event: Event | None = None
     is_made: bool = False
     _state: TableState | None = None
-    _deletion: Deletion | None = None
+    _going: _Going | None = None
     _prepared: int = field(default=0)
 
     def prepare(self, state: TableState) -> Sequence[Command]:
@@ -109,9 +115,8 @@ class _Plan:
         return expiring_updates(metadata, self._expiry, self._at_ms)
 
     def _work_out(self, state: TableState, updates: Sequence[dict[str, Any]]) -> None:
-        files = _files(self._repository, state, updates) if self._clean else []
         self._state = state
-        self._deletion = Deletion.of(DeletedBy.EXPIRE_SNAPSHOTS, files) if files else None
+        self._going = _Going.of(self._repository, state, updates) if self._clean else None
 
     def append_deletion(self, transaction: WriteTransaction, state: TableState) -> TableState:
         """Says what goes, in the transaction that removes the snapshots; `state` is the one after that."""
@@ -123,12 +128,13 @@ class _Plan:
             assert before is not None, "an expiry is not the first event"
             self._work_out(before, self._updates(before.metadata))
         self.is_made = True
-        if self._deletion is None:
+        deletion = None if self._going is None else self._going.look_again()
+        if deletion is None:
             return state
         why = evolve(self._provenance, idempotency_key=None)
         if state.pending:
             state = self._write_out(transaction, state, why)
-        self.event, after = self._deletion.append(self._repository, transaction, state, why)
+        self.event, after = deletion.append(self._repository, transaction, state, why)
         return after
 
     def _write_out(self, transaction: WriteTransaction, state: TableState, why: Provenance) -> TableState:
@@ -141,17 +147,44 @@ class _Plan:
         return after
 
 
-def _files(repository: Repository, state: TableState, updates: Sequence[dict[str, Any]]) -> list[DeletedFile]:
-    """The files that nothing needs once the updates are made.
+@define
+class _Going:
+    """The files that nothing needs once an expiry is made."""
 
-    None where another table is at the same location, or what the remaining snapshots need is not known.
-    """
-    if not any(u["action"] == "remove-snapshots" for u in updates) or shares_location(repository, state):
-        return []
-    builder = MetadataBuilder(state.metadata)
-    builder.apply(updates, state.metadata.last_updated_ms)
-    storage = repository.storage_of(state)
-    with contextlib.suppress(IcecoreError):
-        files = files_of_expired(repository, evolve(state, metadata=builder.build()), state.metadata)
-        return [f for f in files if storage.may_delete(f.location)]
-    return []
+    deletion: Deletion
+    _storage: Storage
+    _candidates: Candidates
+    _marking: Marking
+
+    @classmethod
+    def of(cls, repository: Repository, state: TableState, updates: Sequence[dict[str, Any]]) -> _Going | None:
+        """None where there are none, where another table is at the same location, or where what is needed is not known.
+
+        That is what the remaining snapshots need, and all of any other table that may have files in the same folders.
+        """
+        if not any(u["action"] == "remove-snapshots" for u in updates) or shares_location(repository, state):
+            return None
+        builder = MetadataBuilder(state.metadata)
+        builder.apply(updates, state.metadata.last_updated_ms)
+        storage = repository.storage_of(state)
+        with contextlib.suppress(IcecoreError):
+            files = files_of_expired(repository, evolve(state, metadata=builder.build()), state.metadata)
+            files = [f for f in files if storage.may_delete(f.location)]
+            candidates = Candidates((storage.resolve(f.location) for f in files), Places(storage))
+            marking = Marking(repository, state.stream, candidates)
+            marking.mark_others()
+            files = [f for f in files if candidates.may_go(storage.resolve(f.location))]
+            if files:
+                return cls(Deletion.of(DeletedBy.EXPIRE_SNAPSHOTS, files), storage, candidates, marking)
+        return None
+
+    def look_again(self) -> Deletion | None:
+        """What goes after a look at what was committed since, inside of the write lock; None where nothing does."""
+        try:
+            self._marking.mark_events()
+        except IcecoreError:
+            return None
+        files = [f for f in self.deletion.files if self._candidates.may_go(self._storage.resolve(f.location))]
+        if len(files) < len(self.deletion.files):
+            self.deletion = Deletion.of(self.deletion.operation, files)
+        return self.deletion if files else None

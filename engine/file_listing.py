@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import unquote
 
 import pyarrow.fs
 from attrs import field, frozen
 
-from icecore.engine.location import local_path, to_uri
+from icecore.engine.location import folded, local_path, to_uri
 from icecore.engine.storage import Storage, translated
 
 FILE = "file"
@@ -54,8 +53,8 @@ class Places:
         path = local_path(target)
         if path is not None:
             path = os.path.abspath(path)
-            yield Place(FILE, "", _folded(path))
-            yield Place(FILE, "", _folded(self._real(path)))
+            yield Place(FILE, "", folded(path))
+            yield Place(FILE, "", folded(self._real(path)))
             return
         scheme, _, rest = target.partition("://")
         authority, _, inner = rest.partition("/")
@@ -63,7 +62,7 @@ class Places:
         yield Place(
             self.schemes.get(scheme, scheme),
             self.authorities.get(authority, authority),
-            _folded("/" + inner.strip("/")),
+            folded("/" + inner.strip("/")),
         )
 
     def _real(self, path: str) -> str:
@@ -71,14 +70,6 @@ class Places:
         if folder not in self._real_folders:
             self._real_folders[folder] = os.path.realpath(folder)
         return os.path.join(self._real_folders[folder], name)
-
-
-def _folded(path: str) -> str:
-    """One text for the spellings that some file system takes for the same name: what is kept for one is for all."""
-    doubled = path
-    while "//" in doubled:
-        doubled = doubled.replace("//", "/")
-    return unicodedata.normalize("NFC", doubled).casefold()
 
 
 def list_files(storage: Storage, folder: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:

@@ -7,6 +7,7 @@ A location is taken as it is written, as Java and PyIceberg do: nothing in it is
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Mapping
 
 from attrs import frozen
@@ -60,6 +61,14 @@ def to_uri(path: str | os.PathLike[str]) -> str:
         raise ValidationError(f"a location {fault}")
     local = local_path(text)
     return text if local is None else "file://" + os.path.abspath(local)
+
+
+def folded(path: str) -> str:
+    """One text for the spellings that some file system takes for the same name: what is kept for one is for all."""
+    doubled = path
+    while "//" in doubled:
+        doubled = doubled.replace("//", "/")
+    return unicodedata.normalize("NFC", doubled).casefold()
 
 
 def is_inside(location: str, folder: str) -> bool:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pyarrow.compute as pc
 from attrs import evolve
 
 from icecore.engine import events as ev
 from icecore.engine.candidates import Candidates, is_within
-from icecore.engine.data.locations import data_folder
 from icecore.engine.errors import CommitConflictError, IcecoreError
 from icecore.engine.events import Event
 from icecore.engine.location import to_uri
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.manifest_changes import changes_of
+from icecore.engine.neighbours import states_of, streams_that_may_need
 from icecore.engine.reachable import needed_files
 from icecore.engine.register import parse_metadata_file
 from icecore.engine.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
-from icecore.engine.state import TableState, is_file_system, metadata_folder
+from icecore.engine.state import TableState, folders_of, is_file_system
 from icecore.engine.storage import Storage
 from icecore.projections.forgotten_metadata import DELETED, FORGOTTEN
 from icecore.projections.version_hint import VERSION_HINT
@@ -29,14 +29,6 @@ from icecore.projections.version_hint import VERSION_HINT
 METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
 # After these a table needs what it needed before.
 _NEED_NOTHING_NEW = (*ev.ABOUT_FILES, ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TABLE_PURGED)
-
-
-def folders_of(state: TableState) -> list[str]:
-    """The folders of a table: its location, and where its data and metadata go if that is elsewhere."""
-    metadata = state.metadata
-    location = metadata.location.rstrip("/")
-    others = (data_folder(location, metadata.properties), metadata_folder(location, metadata.properties))
-    return [location, *(f for f in dict.fromkeys(others) if not f.startswith(location + "/"))]
 
 
 class Marking:
@@ -69,17 +61,27 @@ class Marking:
         store = self._repository.store
         self._position = store.head()[0]
         self._keep_warehouse()
-        streams = [row["stream"] for row in store.rows(MODELS, "all_heads")]
-        for stream in sorted(streams, key=lambda s: s != self._stream):
-            if self._candidates and (own or stream != self._stream):
-                self._mark(stream)
+        if own:
+            self._mark(self._stream)
+        self._mark_neighbours()
         self._keep_of_others()
+
+    def mark_others(self) -> None:
+        """Marks by what other tables need, dropped ones too that can be given back. Raises as `mark_all`."""
+        self._position = self._repository.store.head()[0]
+        self._mark_neighbours()
 
     def mark_new(self) -> None:
         """Marks by what was committed since; inside of the write lock, so that nothing comes after it.
 
         Raises CommitConflictError where another engine committed to the table behind the log.
         """
+        self.mark_events()
+        # The pointer may have been moved by another engine without an event.
+        self._check_unadopted(self._repository.state(self._stream))
+
+    def mark_events(self) -> None:
+        """As `mark_new`, where the pointer was looked at already."""
         since, store = self._position, self._repository.store
         events = [e for e in store.events(since) if e.stream != ev.CATALOG_STREAM]
         self._position = store.head()[0]
@@ -88,8 +90,11 @@ class Marking:
             self._mark(stream)
         for stream in dict.fromkeys(e.stream for e in events if e.stream not in whole):
             self._keep_metadata_since(stream, since)
-        # The pointer may have been moved by another engine without an event.
-        self._check_unadopted(self._repository.state(self._stream))
+
+    def _mark_neighbours(self) -> None:
+        for stream in streams_that_may_need(self._repository, self._stream, self._candidates):
+            if self._candidates:
+                self._mark(stream)
 
     def _mark_event(self, event: Event) -> bool:
         """Marks what a commit made needed; false where the event does not tell it."""
@@ -131,7 +136,7 @@ class Marking:
         self._keep_metadata([row["location"] for row in rows if row["kind"] == "metadata"])
         if ev.is_view_stream(stream):
             return
-        for state in self._states(stream):
+        for state in states_of(self._repository, stream):
             if state.purged_at is not None:
                 return
             if stream != self._stream:
@@ -146,17 +151,6 @@ class Marking:
                 # A dropped table that can't be read any more can't be given back either.
                 if not state.dropped:
                     raise
-
-    def _states(self, stream: str) -> Iterator[TableState]:
-        """The latest state, and the one that is written out for other engines where that is another."""
-        repository = self._repository
-        state = repository.state(stream)
-        yield state
-        head = repository.store.row(MODELS, "get_head", stream=stream)
-        if head is not None and 0 < head["materialized_version"] < state.stream_version:
-            written = repository.states.state_at_version(stream, head["materialized_version"])
-            if written is not None:
-                yield written
 
     def _keep_folders(self, other: TableState) -> None:
         """Keeps another table's folders that lie inside of this one's; where it is the other way, files tell."""

@@ -22,11 +22,11 @@ from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.ids import now_ms
 from icecore.engine.location import to_uri
 from icecore.engine.log.deleted_files import deleted_files
-from icecore.engine.marking import METADATA_ENDINGS, Marking, folders_of
+from icecore.engine.marking import METADATA_ENDINGS, Marking
 from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.repository import Repository
 from icecore.engine.retention import check_gc
-from icecore.engine.state import TableState
+from icecore.engine.state import TableState, folders_of
 from icecore.engine.storage import Storage
 
 HOUR = 60 * 60 * 1000

@@ -86,9 +86,8 @@ def needed_files(repository: Repository, state: TableState, seen: set[tuple[str,
 
 def shares_location(repository: Repository, state: TableState) -> bool:
     """Whether another table of the warehouse was made or registered at the table's location."""
-    location = state.metadata.location
-    rows = repository.store.rows(MODELS, "all_heads")
-    return any(r["location"] == location and r["stream"] != state.stream for r in rows)
+    location, stream = state.metadata.location, state.stream
+    return repository.store.row(MODELS, "other_head_at", location=location, stream=stream) is not None
 
 
 def _manifests(repository: Repository, state: TableState, snapshots: Iterable[Snapshot]) -> dict[str, ListedManifest]:

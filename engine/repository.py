@@ -345,7 +345,7 @@ class Repository:
             content=None if content is None else encode_content(content, new_salt()),
             content_rows=0 if content is None else content.num_rows,
         )
-        self.models.apply(event)
+        self.models.apply(event, content)
         after = fold(state, [event])
         assert after is not None, "a fold of one event has a state"
         self._check_reachable(state, after)

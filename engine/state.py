@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 
 from icecore.engine import events as ev
 from icecore.engine.adopted_file import adopted_metadata
-from icecore.engine.data.locations import folder_at
+from icecore.engine.data.locations import data_folder, folder_at
 from icecore.engine.errors import CorruptLogError, IcecoreError, ValidationError
 from icecore.engine.events import Event
 from icecore.engine.known_properties import check_values
@@ -307,3 +307,11 @@ def is_file_system(state: TableState) -> bool:
 def version_names(version: int) -> tuple[str, ...]:
     """The names under which a version of a file system table may lie (MD7)."""
     return (f"v{version}.metadata.json", f"v{version}.gz.metadata.json", f"v{version}.metadata.json.gz")
+
+
+def folders_of(state: TableState) -> list[str]:
+    """The folders of a table: its location, and where its data and metadata go if that is elsewhere."""
+    metadata = state.metadata
+    location = metadata.location.rstrip("/")
+    others = (data_folder(location, metadata.properties), metadata_folder(location, metadata.properties))
+    return [location, *(f for f in dict.fromkeys(others) if not f.startswith(location + "/"))]

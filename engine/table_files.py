@@ -17,11 +17,10 @@ from icecore.engine.formats.deleted_files import DeletedFile
 from icecore.engine.location import to_uri
 from icecore.engine.log.deleted_files import deleted_files
 from icecore.engine.log.store import MODELS
-from icecore.engine.marking import folders_of
 from icecore.engine.reachable import needed_files
 from icecore.engine.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
-from icecore.engine.state import TableState
+from icecore.engine.state import TableState, folders_of
 from icecore.engine.storage import Storage
 
 

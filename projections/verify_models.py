@@ -10,6 +10,7 @@ from icecore.engine.errors import CorruptLogError, IcecoreError
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.replica import ReplayedModels
 from icecore.engine.log.store import EventStore
+from icecore.engine.log.table_folders import ANYWHERE, TableFolders
 
 VERIFY = "log/verify.sql"
 MODELS = ("stream_head", "catalog_name", "manifest", "snapshot_manifests", "iceberg_namespace_properties")
@@ -39,8 +40,25 @@ def model_problems(store: EventStore) -> Iterator[str]:
                 if want is None or have is None or tuple(want) != tuple(have):
                     yield f"the read model {model} differs from a replay of the log at {_key(want or have)}; rebuild"
                     break
+        yield from _folder_problems(store, replayed)
     finally:
         replayed.close()
+
+
+def _folder_problems(store: EventStore, replayed: EventStore) -> Iterator[str]:
+    """Folders that a table has files in and that are not known of it: what lies there could be deleted as nobody's."""
+    folders = TableFolders(store)
+    if folders.known_up_to < store.head()[0]:
+        # What is missing is added before it is used.
+        return
+    have = {(r["stream"], r["folder"]): r["position"] for r in store.rows(VERIFY, "table_folder")}
+    for row in replayed.rows(VERIFY, "table_folder"):
+        stream, folder, position = row["stream"], row["folder"], row["position"]
+        if folder != ANYWHERE and (stream, folder) in have:
+            continue
+        if max(have.get((stream, ANYWHERE), 0), folders.noted_at(stream)) < position:
+            yield f"the read model table_folder lacks {folder or 'any folder'!r} of {stream}; rebuild"
+            return
 
 
 def _key(row: sqlite3.Row) -> str:

@@ -10,7 +10,7 @@ import array
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -27,10 +27,14 @@ from icecore.engine.errors import (
 from icecore.engine.events import Event
 from icecore.engine.log.sqlite_file import run_script
 from icecore.engine.log.store import MODELS, SCHEMA, EventStore
+from icecore.engine.log.table_folders import TableFolders
 from icecore.engine.manifest_changes import ListedManifest, changes_of
 from icecore.engine.relocated_manifests import RelocatedManifests, listing
 from icecore.engine.relocation import Relocation
 from icecore.engine.sql_files import query
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SEPARATOR = "."
 MINIMAL_PROPERTIES = {"exists": "true"}
@@ -45,11 +49,12 @@ class ReadModels:
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
+        self.folders = TableFolders(store)
 
     # Following the log
 
-    def apply(self, event: Event) -> None:
-        """Takes one event in; inside of a write transaction."""
+    def apply(self, event: Event, entries: pa.Table | None = None) -> None:
+        """Takes one event in; inside of a write transaction. `entries` are its content files, if they are at hand."""
         payload = event.payload
         match event.kind:
             case ev.NAMESPACE_CREATED:
@@ -81,6 +86,7 @@ class ReadModels:
             self._run("forget_files", stream=event.stream)
         if event.kind == ev.TABLE_RELOCATED:
             self._replace_manifests(event, RelocatedManifests.from_dict(payload, event.position))
+        self.folders.apply(event, entries)
 
     def _replace_manifests(self, event: Event, relocated: RelocatedManifests) -> None:
         """The lists of snapshots with the manifests that were written anew."""
@@ -111,6 +117,7 @@ class ReadModels:
         connection.execute("REINDEX")
         for name in ("read_models", "set_read_models_aside", "read_models"):
             run_script(connection, query(SCHEMA, name))
+        self.folders.begin()
         for name in ("clear_iceberg_tables", "clear_iceberg_namespaces"):
             self._run(name, catalog=self.catalog_name)
         for event in self._store.naming_events():

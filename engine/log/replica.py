@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from typing import TYPE_CHECKING
 
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.sqlite_file import run_script
 from icecore.engine.log.store import MODELS, SCHEMA, EventStore
 from icecore.engine.sql_files import query
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class ReplayedModels(EventStore):
@@ -17,6 +21,7 @@ class ReplayedModels(EventStore):
     def __init__(self, source: EventStore) -> None:
         """Replays the whole log of `source`. Raises CorruptLogError, and what a damaged payload raises."""
         self.path = source.path
+        self._source = source
         self.read_only = False
         self.refusal = None
         self._relocations = None
@@ -28,6 +33,10 @@ class ReplayedModels(EventStore):
         with self._locked():
             for event in source.events():
                 models.apply(event)
+
+    def entries(self, position: int) -> pa.Table | None:
+        """The content files of an event, of the log that is replayed."""
+        return self._source.entries(position)
 
     def _connect(self) -> sqlite3.Connection:
         # An empty name makes a temporary file once the database outgrows its cache.

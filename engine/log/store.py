@@ -36,6 +36,8 @@ ARCHIVED_FORMAT = "1-archived"
 FORGETTING = "forgetting"
 """The key in `warehouse` of what is still to be tidied up after something was forgotten."""
 RELOCATIONS = "relocations"
+FOLDERS_KNOWN = "table-folders-known"
+"""The key in `warehouse` of the position up to which `table_folder` is whole."""
 
 
 class EventStore(EventReader):
@@ -57,6 +59,7 @@ class EventStore(EventReader):
         """
         super().__init__(path, create=create, read_only=read_only, lock_timeout_s=lock_timeout_s, durable=durable)
         self._relocations: Relocations | None = None
+        self._has_folders = False
         with self._translated("open"):
             connection = self.connection()
             if not read_only:
@@ -74,6 +77,7 @@ class EventStore(EventReader):
                 for part in ("log", "read_models"):
                     run_script(connection, query(SCHEMA, part))
                 self.execute(MODELS, "set_warehouse", key="log-format", value=LOG_FORMAT_VERSION)
+                self.execute(MODELS, "set_warehouse", key=FOLDERS_KNOWN, value="0")
 
     def _has_log(self, connection: sqlite3.Connection) -> bool:
         # Another process may just be making it, and hold the lock that changes the kind of journal.
@@ -134,10 +138,18 @@ class EventStore(EventReader):
         events: list[Event] = []
         with self._translated("write"), self._locked(lambda error: self._check_stored(events, error)):
             self.check_in_place()
+            self._bring_up()
             transaction = WriteTransaction(self, events)
             yield transaction
             for action in transaction.at_end:
                 action()
+
+    def _bring_up(self) -> None:
+        """Makes the read models that an earlier release did not have; inside of a write transaction."""
+        if not self._has_folders:
+            if self.row(EVENTS, "has_folders") is None:
+                run_script(self.connection(), query(SCHEMA, "read_models"))
+            self._has_folders = True
 
     def check_writable(self) -> None:
         """Raises ReadOnlyError where nothing may be written, MovedWarehouseError where that is for the folder."""

@@ -3,6 +3,9 @@
 -- name: has_log
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'event';
 
+-- name: has_folders
+SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'table_folder';
+
 -- name: head
 SELECT position, hash, recorded_at_ms FROM event ORDER BY position DESC LIMIT 1;
 

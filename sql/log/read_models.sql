@@ -59,6 +59,48 @@ WHERE materialized_version < stream_version ORDER BY position;
 -- name: location_in_use
 SELECT 1 FROM stream_head WHERE location = $location LIMIT 1;
 
+-- name: put_folder
+-- What is not told is so as of its latest event; of a folder the first one is enough.
+INSERT INTO table_folder (folder, stream, location, is_elsewhere, position)
+VALUES ($folder, $stream, $location, $location IS NOT (SELECT location FROM stream_head WHERE stream = $stream), $position)
+ON CONFLICT (folder, stream) DO UPDATE SET position = excluded.position WHERE table_folder.folder = '';
+
+-- name: folders_of_stream
+SELECT folder, location FROM table_folder WHERE stream = $stream;
+
+-- name: forget_folders
+DELETE FROM table_folder WHERE stream = $stream;
+
+-- name: advance_folders
+UPDATE warehouse SET value = CAST($position AS TEXT) WHERE key = $key AND value = CAST($position - 1 AS TEXT);
+
+-- name: forget_noted_folders
+DELETE FROM warehouse WHERE key >= 'table-folders-of/' AND key < 'table-folders-of0';
+
+-- name: add_unknown_folders
+INSERT INTO table_folder (folder, stream, location, is_elsewhere, position)
+SELECT '', stream, '', 1, position FROM stream_head WHERE position > $known
+ON CONFLICT (folder, stream) DO UPDATE SET position = excluded.position;
+
+-- name: streams_anywhere
+SELECT stream, position FROM table_folder WHERE folder = '' AND stream <> $stream ORDER BY stream;
+
+-- name: end_anywhere
+DELETE FROM table_folder WHERE folder = '' AND stream = $stream AND position <= $position;
+
+-- name: streams_in_folders
+SELECT DISTINCT stream FROM table_folder
+WHERE folder IN (SELECT value FROM json_each($folders)) AND stream <> $stream;
+
+-- name: local_folders_elsewhere
+-- Folders on local disks, which begin with one slash: locations of tables outside of the warehouse, and all others.
+SELECT stream, location FROM table_folder
+WHERE stream <> $stream AND folder NOT LIKE '//%'
+  AND (folder > '/' AND folder < '//' OR folder >= '/0' AND folder < $home || '/' OR folder >= $home || '0')
+UNION
+SELECT stream, location FROM table_folder
+WHERE stream <> $stream AND is_elsewhere = 1 AND folder > '/' AND folder NOT LIKE '//%';
+
 -- name: note_hint
 INSERT INTO warehouse (key, value) VALUES ('hint-due/' || $stream, $stream) ON CONFLICT (key) DO NOTHING;
 

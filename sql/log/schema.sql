@@ -117,6 +117,20 @@ CREATE INDEX IF NOT EXISTS written_file_stream ON written_file (stream, position
 CREATE INDEX IF NOT EXISTS written_file_forgotten ON written_file (stream, kind)
 WHERE kind IN ('metadata-forgotten', 'metadata-deleted');
 
+-- One row per folder in which a table or view has files, see `table_folders.py`; `is_elsewhere` is 0 for its location.
+CREATE TABLE IF NOT EXISTS table_folder (
+    folder TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    location TEXT NOT NULL,
+    is_elsewhere INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    PRIMARY KEY (folder, stream)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS table_folder_stream ON table_folder (stream);
+
+CREATE INDEX IF NOT EXISTS table_folder_elsewhere ON table_folder (folder) WHERE is_elsewhere = 1;
+
 CREATE TABLE IF NOT EXISTS checkpoint (
     stream TEXT NOT NULL,
     stream_version INTEGER NOT NULL,
@@ -153,6 +167,7 @@ DROP TABLE IF EXISTS catalog_name;
 DROP TABLE IF EXISTS manifest;
 DROP TABLE IF EXISTS snapshot_manifests;
 DROP TABLE IF EXISTS checkpoint;
+DROP TABLE IF EXISTS table_folder;
 DROP INDEX IF EXISTS stream_head_location;
 DROP INDEX IF EXISTS written_file_stream;
 DROP INDEX IF EXISTS written_file_forgotten;

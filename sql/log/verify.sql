@@ -18,3 +18,6 @@ SELECT namespace, name, kind, stream FROM catalog_name ORDER BY stream;
 -- name: iceberg_namespace_properties
 SELECT catalog_name, namespace, property_key, property_value FROM iceberg_namespace_properties
 WHERE catalog_name = $catalog ORDER BY namespace, property_key;
+
+-- name: table_folder
+SELECT stream, folder, position FROM table_folder ORDER BY stream, folder;

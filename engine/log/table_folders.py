@@ -1,0 +1,233 @@
+"""The folders in which each table's files lie, so that a deletion looks through those tables only that it can meet.
+
+A table's own location is one, and covers what lies in it; there is another one only for each place outside of it that
+an event names files in, as where files of other tables were added. Of files that only manifests of other engines name
+the log does not know the folder: such a table is `ANYWHERE`.
+
+Rows are kept up with each event. Folders are never taken back but by a purge: one that nothing is in any more costs a
+look and no more. `known_up_to` says how far the rows are whole; what an earlier release wrote after that is `ANYWHERE`
+until somebody asks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from icecore.engine import events as ev
+from icecore.engine.data.locations import DATA_PATH, FOLDER_STORAGE_PATH, OBJECT_STORAGE_PATH, folder_at
+from icecore.engine.errors import IcecoreError
+from icecore.engine.events import Event
+from icecore.engine.location import folded, local_path
+from icecore.engine.log.store import FOLDERS_KNOWN, MODELS, EventStore
+from icecore.engine.manifest_changes import ListedManifest, changes_of
+from icecore.engine.relocated_manifests import RelocatedManifests
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NOTED = "table-folders-of/"
+ANYWHERE = ""
+"""The folder that holds all others."""
+MOST_AT_ONCE = 32
+"""A commit whose files lie in more folders than these is not told by folders."""
+_METADATA_PATH = "write.metadata.path"
+_PATHS = (DATA_PATH, OBJECT_STORAGE_PATH, FOLDER_STORAGE_PATH, _METADATA_PATH)
+_FOREIGN = (ev.TABLE_REGISTERED, ev.TABLE_ADOPTED, ev.TABLE_RESTORED)
+_OF_VIEWS = (ev.VIEW_CREATED, ev.VIEW_REGISTERED, ev.VIEW_ADOPTED, ev.VIEW_COMMITTED)
+_STEPS_OUT = re.compile("/[.][.]/|%2[eE]")
+_NAME_NO_FILE = (
+    *(*ev.ABOUT_FILES, ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TABLE_UNDROPPED),
+    *(ev.VIEW_RENAMED, ev.VIEW_DROPPED, ev.VIEW_UNDROPPED, ev.VIEW_RELOCATED),
+)
+
+
+def folder_keys(location: str) -> set[str]:
+    """The texts under which a folder is looked up: its path as it is written, and percent-decoded.
+
+    Links are not followed, since a replay must give the same; schemes and authorities are left out, and a path that is
+    not local begins with two slashes. Of a folder of partitions it is the one above them.
+    """
+    return {_key(text) for text in {location, unquote(location)}}
+
+
+def key_of_path(path: str, *, is_local: bool) -> str:
+    """The text of a path that is folded already."""
+    key = ("" if is_local else "/") + path.rstrip("/")
+    return _above_partitions(key)
+
+
+def with_those_above(keys: Iterable[str]) -> set[str]:
+    """The texts of folders and of all that hold them, up to `ANYWHERE`."""
+    out = {ANYWHERE}
+    for key in keys:
+        while key not in out:
+            out.add(key)
+            key = key.rpartition("/")[0]
+    return out
+
+
+def _key(location: str) -> str:
+    path = local_path(location)
+    if path is not None:
+        return key_of_path(folded(os.path.abspath(path)), is_local=True)
+    inner = location.partition("://")[2].partition("/")[2]
+    return key_of_path(folded("/" + inner.strip("/")), is_local=False)
+
+
+def _above_partitions(folder: str) -> str:
+    found = folder.find("=")
+    return folder if found < 0 else folder[: folder.rfind("/", 0, found)]
+
+
+class TableFolders:
+    """Maintains the folders of the tables and views of one log."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+
+    @property
+    def known_up_to(self) -> int:
+        """The position up to which nothing is missing."""
+        return int(self._store.warehouse_value(FOLDERS_KNOWN) or 0)
+
+    def begin(self) -> None:
+        """Says that nothing is missing of a log without events; inside of a write transaction."""
+        self._run("put_warehouse", key=FOLDERS_KNOWN, value="0")
+        self._run("forget_noted_folders")
+
+    def apply(self, event: Event, entries: pa.Table | None = None) -> None:
+        """Takes one event in; inside of a write transaction. `entries` are its content files, where they are at hand.
+
+        To be called after the stream's head has it.
+        """
+        if event.kind == ev.TABLE_PURGED:
+            self._run("forget_folders", stream=event.stream)
+        elif event.stream != ev.CATALOG_STREAM and event.kind not in _NAME_NO_FILE:
+            self._add(event, entries)
+        self._run("advance_folders", key=FOLDERS_KNOWN, position=event.position)
+
+    def complete(self) -> None:
+        """Notes `ANYWHERE` for what an earlier release wrote; inside of a write transaction."""
+        if (known := self.known_up_to) < (head := self._store.head()[0]):
+            self._run("add_unknown_folders", known=known)
+            self._run("put_warehouse", key=FOLDERS_KNOWN, value=str(head))
+
+    def note(self, stream: str, position: int, locations: Iterable[str]) -> None:
+        """Notes in which folders all lies that a table led to at a position or later; inside of a write transaction."""
+        known = self._known(stream)
+        for location in locations:
+            self._put(stream, position, location, known)
+        self._run("end_anywhere", stream=stream, position=position)
+        self._run("put_warehouse", key=NOTED + stream, value=str(position))
+
+    def noted_at(self, stream: str) -> int:
+        """The position as of which the folders of a table were found out; 0 where that was not done."""
+        return int(self._store.warehouse_value(NOTED + stream) or 0)
+
+    def _add(self, event: Event, entries: pa.Table | None) -> None:
+        known = self._known(event.stream)
+        for folder in self._folders(event):
+            self._put(event.stream, event.position, folder, known)
+        paths, is_told = self._paths(event, entries, known.values())
+        folders = {_above_partitions(path.rpartition("/")[0]) for path in paths}
+        if is_told and len(folders) <= MOST_AT_ONCE:
+            for folder in folders:
+                self._put(event.stream, event.position, folder, known)
+        else:
+            self._run("put_folder", folder=ANYWHERE, stream=event.stream, location="", position=event.position)
+
+    def _known(self, stream: str) -> dict[str, str]:
+        rows = self._store.rows(MODELS, "folders_of_stream", stream=stream)
+        return {row["folder"]: row["location"] for row in rows if row["folder"] != ANYWHERE}
+
+    def _put(self, stream: str, position: int, location: str, known: dict[str, str]) -> None:
+        for key in folder_keys(location):
+            if known.keys().isdisjoint(with_those_above([key])):
+                known[key] = location
+                self._run("put_folder", folder=key, stream=stream, location=location, position=position)
+
+    def _folders(self, event: Event) -> Iterator[str]:
+        """Where an event says that the table's files go from now on."""
+        payload, location = event.payload, None
+        for update in payload.get("updates", ()):
+            if update["action"] == "set-location":
+                location = update["location"]
+                yield location
+        if event.kind in (*_FOREIGN, ev.VIEW_REGISTERED, ev.VIEW_ADOPTED):
+            location = payload["location"] if "location" in payload else payload["metadata"]["location"]
+            yield location
+        yield from (payload.get("location-mapping") or {}).values()
+        properties = [u["updates"] for u in payload.get("updates", ()) if u["action"] == "set-properties"]
+        for path in (p[name] for p in properties for name in _PATHS if p.get(name)):
+            if location is None:
+                head = self._store.row(MODELS, "get_head", stream=event.stream)
+                location = (head and head["location"]) or ""
+            yield folder_at(location.rstrip("/"), path, "")
+
+    def _paths(self, event: Event, entries: pa.Table | None, known: Iterable[str]) -> tuple[list[str], bool]:
+        """The files that an event names outside of the known folders; false where it does not tell them all."""
+        payload = event.payload
+        if event.kind in _OF_VIEWS:
+            return [], True
+        if event.kind in _FOREIGN:
+            return [], False
+        named: list[str] = []
+        if event.kind == ev.TABLE_RELOCATED:
+            relocated = RelocatedManifests.from_dict(payload, event.position)
+            listed, is_told = list(relocated.manifests), True
+            named += relocated.lists.values()
+        else:
+            listed, is_told = _listed(event)
+        for update in payload.get("updates", ()):
+            named += _named(update)
+        named += (m.manifest.manifest_path for m in listed)
+        prefixes = tuple(f"{location.rstrip('/')}/" for location in known)
+        out = [path for path in named if not path.startswith(prefixes) or _steps_out(path)]
+        try:
+            if entries is None and event.content_sha256 is not None:
+                entries = self._store.entries(event.position)
+        except IcecoreError:
+            is_told = False
+        if entries is not None:
+            out += _outside(entries, prefixes)
+        return out, is_told and not any(m.is_foreign for m in listed)
+
+    def _run(self, query_name: str, /, **parameters: Any) -> None:
+        self._store.execute(MODELS, query_name, **parameters)
+
+
+def _listed(event: Event) -> tuple[list[ListedManifest], bool]:
+    """The manifests that a commit brings; false where a snapshot is known by its list's file alone."""
+    changes = changes_of(event.payload, event.position)
+    added = {u["snapshot"]["snapshot-id"] for u in event.payload.get("updates", ()) if u["action"] == "add-snapshot"}
+    return [m for c in changes.values() for m in (*c.added, *(c.base or ()))], added <= changes.keys()
+
+
+def _named(update: Mapping[str, Any]) -> Iterator[str]:
+    for part in update.values():
+        if isinstance(part, dict):
+            yield from (part[key] for key in ("manifest-list", "statistics-path") if part.get(key))
+
+
+def _outside(entries: pa.Table, prefixes: tuple[str, ...]) -> list[str]:
+    import pyarrow.compute as pc
+
+    paths = entries["file_path"]
+    if len(paths) > MOST_AT_ONCE:
+        # What surely lies in a known folder goes in bulk.
+        doubtful = pc.match_substring_regex(paths, _STEPS_OUT.pattern)
+        for prefix in prefixes:
+            inside = pc.and_not(pc.starts_with(paths, prefix), doubtful)
+            if pc.any(inside).as_py():
+                outside = pc.invert(inside)
+                paths, doubtful = paths.filter(outside), doubtful.filter(outside)
+    return [p for p in paths.to_pylist() if not p.startswith(prefixes) or _steps_out(p)]
+
+
+def _steps_out(path: str) -> bool:
+    """Whether a path may lie elsewhere than it begins."""
+    return _STEPS_OUT.search(path) is not None
