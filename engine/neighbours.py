@@ -5,8 +5,8 @@ tables keep to their own locations costs a few look-ups, whatever number of tabl
 looked through that have files in the same folders. Of one with manifests of other engines these are read once, and
 what folders they name is noted, until such manifests come again.
 
-Locations are compared by their paths, however they are written. Links are followed, but for one in the warehouse's own
-folder that is the location of a table and leads to that of another one: that would cost a look at every table.
+Locations are compared by their paths, however they are written. Links are followed, but for one that is a table's
+location, or lies in it, in the warehouse's own folder and leads to another table: that would cost a look at each.
 """
 
 from __future__ import annotations
