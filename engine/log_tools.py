@@ -96,19 +96,23 @@ class CatalogLogTools(ABC):
         position: int | None = None,
         message: str | None = None,
         author: str | None = None,
+        idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> Purged:
         """Deletes the files of the table that was last dropped under a name, for good; an event names them first.
 
         `position` is that of the drop where several tables of that name were dropped. What anything else in the
         warehouse needs stays, and what lies neither in the table's folders nor in the warehouse is left. A table that
-        was purged can't be undropped; to purge it again looks for what stayed. Raises NoSuchTableError, ValidationError
-        where `gc.enabled` is false, CommitConflictError, StorageError, CorruptFileError; no file was deleted then.
+        was purged can't be undropped; to purge it again looks for what stayed. With an `idempotency_key` a call that is
+        made again is answered with what the first one did, whatever was dropped under that name since. Raises
+        NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError, StorageError,
+        CorruptFileError; no file was deleted then.
         """
         from icecore.engine.purge import purge_dropped
 
-        who = provenance(self.actor, message=message, author=author)
-        return purge_dropped(self._repository, identifier_tuple(identifier), position, who, dry_run=dry_run)
+        who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
+        name = identifier_tuple(identifier)
+        return purge_dropped(self._repository, self._planner, name, position, who, dry_run=dry_run)
 
     @overload
     def undrop_view(

@@ -16,11 +16,12 @@ from icecore.engine import deletion
 from icecore.engine import events as ev
 from icecore.engine.candidates import Candidates
 from icecore.engine.deletion import Deletion
-from icecore.engine.errors import NoSuchTableError
+from icecore.engine.errors import CommitConflictError, NoSuchTableError
 from icecore.engine.events import Event, Provenance
 from icecore.engine.file_listing import Places
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.identifiers import Identifier
+from icecore.engine.log.deleted_files import deleted_files
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.marking import METADATA_ENDINGS, Marking
@@ -30,6 +31,7 @@ from icecore.engine.state import TableState, fold
 from icecore.engine.storage import Storage
 from icecore.engine.table_files import files_of_table
 from icecore.engine.undrop import drop_to_purge
+from icecore.projections.planner import Planner
 
 Before: TypeAlias = "Callable[[WriteTransaction], TableState]"
 
@@ -52,16 +54,24 @@ class Purged:
 
 
 def purge_dropped(
-    repository: Repository, identifier: Identifier, position: int | None, provenance: Provenance, *, dry_run: bool
+    repository: Repository,
+    planner: Planner,
+    identifier: Identifier,
+    position: int | None,
+    provenance: Provenance,
+    *,
+    dry_run: bool,
 ) -> Purged:
     """Purges the table of a drop, the latest of the name without a position; one that was purged is looked at again.
 
     Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError where another engine
-    committed to the table behind the log, StorageError and CorruptFileError where it can't be found out what other
-    tables need; no file was deleted then.
+    committed to the table behind the log or the idempotency key was another call's, StorageError and CorruptFileError
+    where it can't be found out what other tables need; no file was deleted then.
     """
     repository.check_writable()
     repository.foreign.sync_if_changed()
+    if not dry_run and (done := repository.already(provenance)) is not None:
+        return _answer(repository, done)
     drop = drop_to_purge(repository, identifier, position)
     if not dry_run:
         deletion.finish_due(repository, drop.stream)
@@ -74,10 +84,10 @@ def purge_dropped(
             raise NoSuchTableError(f"{dotted(identifier)} is not the table that was dropped at {drop.position}")
         return repository.state(drop.stream)
 
-    return plan.carry_out(check, provenance)
+    return plan.carry_out(check, provenance, planner)
 
 
-def drop_and_purge(repository: Repository, identifier: Identifier, provenance: Provenance) -> Purged:
+def drop_and_purge(repository: Repository, planner: Planner, identifier: Identifier, provenance: Provenance) -> Purged:
     """Drops a table and purges it, both in one transaction. Raises as `purge_dropped`."""
     repository.check_writable()
     repository.foreign.look_for(identifier)
@@ -95,7 +105,17 @@ def drop_and_purge(repository: Repository, identifier: Identifier, provenance: P
         assert after is not None, "a fold of one event has a state"
         return after
 
-    return plan.carry_out(drop, evolve(provenance, idempotency_key=None))
+    return plan.carry_out(drop, evolve(provenance, idempotency_key=None), planner)
+
+
+def _answer(repository: Repository, event: Event) -> Purged:
+    """What the call with the same idempotency key did."""
+    if event.kind != ev.TABLE_PURGED:
+        raise CommitConflictError(f"the idempotency key was used for the {event.kind} at position {event.position}")
+    deletion.finish_due(repository, event.stream)
+    files = deleted_files(repository.store, event)
+    locations = tuple(f.location for f in files)
+    return Purged(event.position, locations, locations, sum(f.size_in_bytes or 0 for f in files))
 
 
 @define
@@ -121,8 +141,11 @@ class _Plan:
         marking.mark_all(own=False)
         return cls(repository, state.stream, storage, candidates, marking, found.files, found.left)
 
-    def carry_out(self, check: Before, provenance: Provenance) -> Purged:
-        """Appends the event to the state that `check` gives, which may append events before it; then deletes."""
+    def carry_out(self, check: Before, provenance: Provenance, planner: Planner) -> Purged:
+        """Appends the event to the state that `check` gives, which may append events before it; then deletes.
+
+        What is cached of the table for plans goes too.
+        """
         repository = self.repository
         going = Deletion.of(DeletedBy.PURGE, self._going())
         event: Event | None = None
@@ -136,6 +159,7 @@ class _Plan:
                 event, after = going.append(repository, transaction, before, provenance, told)
                 made = event
                 transaction.at_end.append(lambda: repository.files.publish(after, made, before))
+        planner.remove(self.stream)
         if event is None:
             return self.outcome(None, ())
         repository.files.follow(repository.state(self.stream))

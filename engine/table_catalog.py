@@ -286,7 +286,7 @@ class CatalogTables:
             from icecore.engine.purge import drop_and_purge
 
             who = provenance(self.actor, message=message, author=author)
-            return drop_and_purge(self._repository, name, who)
+            return drop_and_purge(self._repository, self._planner, name, who)
         self._repository.foreign.look_for(name)
         stream = self._models.table_stream(name)
         self._repository.append_simple(

@@ -313,12 +313,18 @@ class EntryTables:
 
     def remove_stale(self, stream: str) -> None:
         """Removes the segments of a table that were written before bounds of its files were forgotten."""
-        current = folder_name(stream, self._forgotten(stream))
+        self._remove(stream, but=folder_name(stream, self._forgotten(stream)))
+
+    def remove(self, stream: str) -> None:
+        """Removes the segments of a table from disk."""
+        self._remove(stream, but=None)
+
+    def _remove(self, stream: str, but: str | None) -> None:
         if self._cache is None:
             return
         for path in self._cache.glob(f"{folder_name(stream, '')}*"):
             rest = path.name.removeprefix(folder_name(stream, ""))
-            if path.name != current and (not rest or rest.startswith(AFTER)):
+            if path.name != but and (not rest or rest.startswith(AFTER)):
                 shutil.rmtree(path, ignore_errors=True)
 
     def distrust(self, stream: str) -> None:

@@ -96,6 +96,12 @@ class Planner:
             self.clear()
             self._tables.remove_stale(stream)
 
+    def remove(self, stream: str) -> None:
+        """Removes all that is cached of a table; a plan of its past makes it again."""
+        with self._tables.lock:
+            self.clear()
+            self._tables.remove(stream)
+
     def tasks(
         self,
         state: TableState,

@@ -12,7 +12,7 @@ from core_tables import age, ids_of, local, make_table, put, rows, store_of
 from test_deletion_events import Killed, die_at, due, last_event, named_by
 
 import icecore
-from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.errors import CommitConflictError, NoSuchTableError, ValidationError
 
 
 def dropped(catalog: icecore.Catalog, name: str = "t", **options: Any) -> Path:
@@ -84,6 +84,46 @@ def test_a_purge_can_be_made_again(catalog: icecore.Catalog) -> None:
     late = put(folder / "data/late.parquet", days=0)
     assert catalog.purge_table("ns.t").deleted_files == (f"file://{late}",)
     assert not folder.exists() and catalog.verify().ok
+
+
+def test_a_key_purges_once(catalog: icecore.Catalog) -> None:
+    """A call that is made again gets the same answer, and leaves the next dropped table of that name alone."""
+    dropped(catalog)
+    found = catalog.purge_table("ns.t", idempotency_key="once")
+    next_one = dropped(catalog)
+    before = {p for p in next_one.rglob("*") if p.is_file()}
+    position = catalog.position
+    again = catalog.purge_table("ns.t", idempotency_key="once")
+    assert (again.position, again.files, again.total_bytes) == (found.position, found.files, found.total_bytes)
+    assert set(again.deleted_files) == set(found.deleted_files) and catalog.position == position
+    assert catalog.purge_table("ns.t", idempotency_key="once", dry_run=True).position is None
+    assert {p for p in next_one.rglob("*") if p.is_file()} == before
+    table = make_table(catalog, "other")
+    table.append(rows(1), idempotency_key="append")
+    with pytest.raises(CommitConflictError, match=r"table\.committed at position"):
+        catalog.purge_table("ns.t", idempotency_key="append")
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_is_cached_of_a_purged_table_goes(catalog: icecore.Catalog, at_once: bool) -> None:
+    """Segments have column bounds, which are values of its rows; those of other tables stay."""
+    for name in ("t", "other"):
+        table = make_table(catalog, name)
+        # Until 16 manifests are looked into, nothing of them is on disk.
+        for number in range(20):
+            table.append(rows(number))
+        assert table.scan("id = 3").count() == 1
+    segments = catalog.path / ".icecore" / "segments"
+    assert len(list(segments.iterdir())) == 2
+    position = catalog.position
+    if at_once:
+        catalog.drop_table("ns.t", purge=True)
+    else:
+        catalog.drop_table("ns.t")
+        catalog.purge_table("ns.t")
+    [left] = segments.iterdir()
+    assert left.name.endswith(str(catalog.load_table("ns.other").metadata.table_uuid))
+    assert len(catalog.at(position).load_table("ns.t").scan("id = 3").plan_files()) == 1
 
 
 def test_only_dropped_tables_are_purged(catalog: icecore.Catalog) -> None:
