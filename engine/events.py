@@ -32,9 +32,10 @@ Kinds and payloads (all JSON objects):
     warehouse.moved               from, to: folders; events before it are read with the one for the other
     warehouse.cloned              from, to, warehouse-uuid, cloned-from (the uuid), shares-data
 
-`deleted-metadata` of a `table.committed` or `table.materialized` event names the metadata files that go after it.
-`updates` are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned. `snapshots` says for
-each snapshot id which manifests its list has beyond those of its parent: see `manifest_changes.py`.
+`deleted-metadata` of a `table.committed`, `table.materialized` or `table.restored` event names the metadata files that
+go after it. `updates` are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned.
+`snapshots` says for each snapshot id which manifests its list has beyond those of its parent: see
+`manifest_changes.py`.
 
 An event's hash is over an envelope that has the hashes of those parts that can be forgotten (actor, message, payload,
 content) in their place, so that it can still be computed when one of them is gone. Events of schema version 1 are

@@ -21,6 +21,7 @@ from icecore.engine.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.state import TableState, is_file_system
 from icecore.engine.storage import Storage
+from icecore.projections.forgotten_metadata import let_go
 
 LOG, FOREIGN = "log", "foreign"
 KEEPS = (LOG, FOREIGN)
@@ -88,7 +89,8 @@ class _Resolution:
         if theirs.chain is not None:
             before = self._adopt(theirs.chain)
             self._repository.files.advance(before)
-        payload: dict[str, Any] = {"metadata": self._merged(before.metadata).to_dict()}
+        merged = self._merged(before.metadata)
+        payload: dict[str, Any] = {"metadata": merged.to_dict(), **self._let_go(before, merged)}
         if theirs.chain is None:
             payload["over"] = self._record(theirs.location)
             self._take_row_back(theirs)
@@ -98,6 +100,15 @@ class _Resolution:
             self._repository.files.publish(after, event, before)
         else:
             self._repository.files.advance(after)
+
+    def _let_go(self, before: TableState, merged: TableMetadata) -> dict[str, list[str]]:
+        """The metadata files that go when one state follows the other."""
+        updates: list[dict[str, Any]] = [
+            {"action": "remove-properties", "removals": list(before.metadata.properties)},
+            {"action": "set-properties", "updates": dict(merged.properties)},
+            {"action": "set-location", "location": merged.location},
+        ]
+        return let_go(self._repository.store, before, updates)
 
     def _theirs(self) -> _Theirs:
         state = self._ours

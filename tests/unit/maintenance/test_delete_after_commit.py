@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows, store_of
+from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, repository_of, rows, store_of
 
 import icecore
+from icecore.engine.log.store import MODELS
 from icecore.projections import materialize
 
 KEEP_TWO = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
@@ -51,6 +52,29 @@ def test_MD2_files_that_fall_out_of_the_log_are_deleted(
     assert {p: p.read_bytes() for p in local(f"{table.location()}/metadata").iterdir()} == before
     found = catalog.verify()
     assert found.ok, found
+
+
+def test_what_a_restored_state_lets_go_is_named_and_deleted(catalog: icecore.Catalog, warehouse: Path) -> None:
+    """The log's state goes on over another engine's: the file that falls out of the metadata log goes with it."""
+    limit = {"write.metadata.previous-versions-max": "2"}
+    table = make_table(catalog, properties={**limit, "icecore.materialize": "manual"})
+    for number in range(3):
+        table.append(rows(number))
+        catalog.materialize("ns.t")
+    kept = files_of(table)
+    table.set_properties(KEEP_TWO)
+    table.append(rows(4))
+    pyiceberg_catalog(warehouse).load_table("ns.t").append(rows(9))
+    table = catalog.resolve("ns.t", "log", author="ann")
+    assert [len(table.metadata.metadata_log), ids_of(table)] == [2, [0, 1, 2, 4]]
+    restored = store_of(catalog).event_at(catalog.position)
+    own = {r["location"] for r in store_of(catalog).rows(MODELS, "all_files_of", stream=table.state.stream)}
+    assert restored.kind == "table.restored" and set(restored.payload["deleted-metadata"]) <= own
+    [gone] = kept - files_of(table)
+    assert restored.payload["deleted-metadata"] == [gone] and gone not in named_by(table) <= files_of(table)
+    assert catalog.verify().problems == ()
+    catalog.rebuild()
+    assert gone not in files_of(table) and catalog.verify().problems == ()
 
 
 @SCHEMES
