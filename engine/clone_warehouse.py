@@ -20,6 +20,7 @@ from icecore.engine.location import to_uri
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.provenance import provenance
 from icecore.engine.relocate_warehouse import Progress, RelocatedWarehouse, Relocating, no_progress
+from icecore.engine.storage import Storage
 from icecore.engine.warehouse_folder import UUID, WarehouseFolder, local_folder
 from icecore.engine.warehouse_mapping import storage_of
 
@@ -57,6 +58,11 @@ def clone_warehouse(
         identity = source.warehouse_value(UUID) or ""
         note = {"from": os.fspath(folder), UUID: identity, "metadata-only": str(metadata_only)}
         there = WarehouseFolder.of(source)
+        if metadata_only and not there.is_home:
+            raise ValidationError(
+                f"{folder} was copied or moved, so its data is not where its log has it: move it or clone it in its "
+                f"place, before another one shares its data"
+            )
         place, files = WarehouseFolder(there.root, to_uri(target)), storage_of(source, there)
         if dry_run:
             sizes = [] if metadata_only else [p.stat().st_size for p in files_of(folder)]
@@ -64,17 +70,26 @@ def clone_warehouse(
             return evolve(found, copied_files=len(sizes), copied_bytes=sum(sizes))
         with _noted(target, note):
             if (target / LOG_FILE).exists():
-                done, copied = _finished(target), (0, 0)
+                done = _finished(target)
             else:
-                log = target / f"{LOG_FILE}{UNFINISHED}"
-                copied = copy_warehouse(source, log, progress, metadata_only=metadata_only)
-                with contextlib.closing(EventStore(log, create=False)) as store:
-                    # What shares the data is made of the original's files.
-                    files = files if metadata_only else storage_of(store, place)
-                    done = Relocating(store, place, ev.WAREHOUSE_CLONED, who, files, metadata_only, progress).run()
-                os.replace(log, target / LOG_FILE)
+                done = _made(source, place, files, who, metadata_only, progress)
     Catalog(target).close()
-    return evolve(done, copied_files=copied[0], copied_bytes=copied[1])
+    return done
+
+
+def _made(
+    source: EventStore, place: WarehouseFolder, files: Storage, who: Provenance, metadata_only: bool, progress: Progress
+) -> RelocatedWarehouse:
+    """Copies to the folder that was opened, and gives the copy its paths; it is a warehouse when all is done."""
+    target = local_folder(place.opened)
+    log = target / f"{LOG_FILE}{UNFINISHED}"
+    count, size = copy_warehouse(source, log, progress, metadata_only=metadata_only)
+    with contextlib.closing(EventStore(log, create=False)) as store:
+        # What shares the data is made of the original's files.
+        files = files if metadata_only else storage_of(store, place)
+        done = Relocating(store, place, ev.WAREHOUSE_CLONED, who, files, metadata_only, progress).run()
+    os.replace(log, target / LOG_FILE)
+    return evolve(done, copied_files=count, copied_bytes=size)
 
 
 def _in_place(

@@ -112,6 +112,19 @@ def test_archives_are_the_clone_s_own(lake: Path, way: str, place: str) -> None:
             assert catalog.at(3).load_table("ns.t").current_snapshot() is not None
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_data_is_shared_with_no_copy_that_names_another_folder(lake: Path, dry_run: bool) -> None:
+    """The clone would read the files of the copy's original, which may be gone, or go."""
+    new = lake.with_name("new")
+    lake.rename(new)
+    with pytest.raises(ValidationError, match=r"new was copied or moved.*before another one shares its data"):
+        icecore.clone_warehouse(new, lake.with_name("clone"), metadata_only=True, dry_run=dry_run)
+    assert not lake.with_name("clone").exists()
+    icecore.move_warehouse(new)
+    icecore.clone_warehouse(new, lake.with_name("clone"), metadata_only=True)
+    assert peer_ids(lake.with_name("clone")) == [1, 3, 4, 5]
+
+
 def test_a_call_that_died_when_all_was_done(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clone was used since, and is not made anew."""
     new = lake.with_name("new")
