@@ -40,8 +40,9 @@ def clone_warehouse(
 
     `to` is a new folder for it. Without one, `warehouse` is a copy that was made by hand, and becomes the clone. All of
     the history comes along; the clone's tables keep their uuids. With `metadata_only` no data is copied: the clone
-    reads the original's data files, writes new ones in its own folder, and deletes none of the original's; what the
-    original deletes is gone for both. Tables outside of the warehouse's folder are only read in the clone. Where the
+    reads the original's data files, writes new ones in its own folder, and deletes none of the original's. It has no
+    copy of them, and loses those that the original lets go: when that expires snapshots, compacted files with them,
+    purges a table, or is moved. Tables outside of the warehouse's folder are only read in the clone. Where the
     process ends in the middle, the same call goes on, with what was copied already. A dry run says what would be done.
 
     Raises ValidationError where the folder can't be cloned into or from, WarehouseLockedError where another process

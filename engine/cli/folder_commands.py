@@ -41,7 +41,11 @@ def move(settings: Settings, to: str | None, dry_run: bool, message: str | None,
 
 @click.command()
 @click.argument("to", required=False, metavar="[FOLDER]")
-@click.option("--metadata-only", is_flag=True, help="Share the data files, of which the clone deletes none.")
+@click.option(
+    "--metadata-only",
+    is_flag=True,
+    help="Share the data files: the clone deletes none, and loses those that its original expires, purges or moves.",
+)
 @_DRY_RUN
 @commit_options
 @common_options
