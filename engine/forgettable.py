@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -58,17 +58,15 @@ def forgettable_bounds(
     wanted = None if files is None else frozenset(files)
     if wanted is not None:
         held.check(states[0], wanted)
-    seen, gone, replacements, by_snapshot = set[str](), set[str](), [], Counter[int]()
-    deleted_only = held.deleted.keys() - held.live.keys()
+    seen, deleted, gone, replacements = set[str](), set[str](), set[str](), []
+    only_deleted = held.only_deleted
     for position, entries in _contents(repository, states[0].stream):
         # Snapshots are asked for files where they lie now; what is redacted is what was stored.
         now = repository.store.relocations.since(position).entries(entries)
         keys: list[str] = file_keys(now).to_pylist()
         paths: list[str] = now["file_path"].to_pylist()
         seen.update(paths)
-        for key in deleted_only.intersection(keys):
-            deleted_only.discard(key)
-            by_snapshot.update(held.snapshots_of(key))
+        deleted |= only_deleted.intersection(keys)
         chosen = np.array([k not in held.live and k not in held.deleted for k in keys], np.bool_)
         if wanted is not None:
             chosen &= np.array([p in wanted for p in paths], np.bool_)
@@ -78,7 +76,7 @@ def forgettable_bounds(
             replacements.append(Replacement(position, content=encode_content(redacted, new_salt())))
     if wanted is not None and (unknown := sorted(wanted - seen)):
         raise ValidationError(f"{dotted(states[0].identifier)}: its log has no file {unknown[0]}")
-    return Bounds(tuple(replacements), frozenset(gone), dict(by_snapshot), frozenset(held.listed))
+    return Bounds(tuple(replacements), frozenset(gone), held.by_snapshot(deleted), frozenset(held.listed))
 
 
 def column_ids(state: TableState, columns: Collection[str]) -> frozenset[int]:
@@ -175,6 +173,15 @@ class _Held:
     def snapshots_of(self, key: str) -> set[int]:
         """The snapshots that have a file as deleted."""
         return {i for path in self.deleted[key] for i in self.listed[path]}
+
+    @property
+    def only_deleted(self) -> frozenset[str]:
+        """The files that snapshots have as deleted, and none as live."""
+        return frozenset(self.deleted.keys() - self.live.keys())
+
+    def by_snapshot(self, keys: Iterable[str]) -> dict[int, int]:
+        """How many of some files each snapshot has as deleted."""
+        return dict(Counter(i for key in keys for i in self.snapshots_of(key)))
 
     def check(self, state: TableState, files: Collection[str]) -> None:
         """Raises ValidationError naming the snapshots that hold one of the files."""

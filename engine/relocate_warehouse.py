@@ -198,29 +198,39 @@ class Relocating:
     ) -> None:
         payload: dict[str, Any] = {"from": step.source, "to": step.target}
         if self.kind == ev.WAREHOUSE_CLONED:
-            new, old = str(uuid.uuid4()), self.store.warehouse_value(UUID)
-            payload |= {"warehouse-uuid": new, "cloned-from": old, "shares-data": step.shares_data, "shared": shared}
-            self.store.execute(MODELS, "put_warehouse", key=UUID, value=new)
-            self.store.execute(MODELS, "put_warehouse", key=SHARED, value=orjson.dumps(shared).decode())
+            payload |= self._new_identity(step, shared)
         self.store.execute(MODELS, "put_warehouse", key=ROOT, value=step.target)
-
-        def append(stream: str, kind: str, payload: dict[str, Any], table: RelocatedTable | None = None) -> None:
-            transaction.append(
-                stream,
-                kind,
-                payload,
-                event_id=new_event_id() if table is None else table.event_id,
-                recorded_at_ms=transaction.next_recorded_at_ms(),
-                provenance=self.provenance,
-                content=None if table is None else table.content,
-                content_rows=0 if table is None else table.rows,
-            )
-
-        append(ev.CATALOG_STREAM, self.kind, payload)
+        self._append_one(transaction, ev.CATALOG_STREAM, self.kind, payload)
         for stream, table in made.items():
-            append(stream, ev.TABLE_RELOCATED, table.payload, table)
+            self._append_one(transaction, stream, ev.TABLE_RELOCATED, table.payload, table)
         for stream in views:
-            append(stream, ev.VIEW_RELOCATED, {})
+            self._append_one(transaction, stream, ev.VIEW_RELOCATED, {})
+
+    def _new_identity(self, step: Relocation, shared: Sequence[str]) -> dict[str, Any]:
+        """Makes the log that of a clone, and gives what the event says of it."""
+        new, old = str(uuid.uuid4()), self.store.warehouse_value(UUID)
+        self.store.execute(MODELS, "put_warehouse", key=UUID, value=new)
+        self.store.execute(MODELS, "put_warehouse", key=SHARED, value=orjson.dumps(shared).decode())
+        return {"warehouse-uuid": new, "cloned-from": old, "shares-data": step.shares_data, "shared": shared}
+
+    def _append_one(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        kind: str,
+        payload: dict[str, Any],
+        table: RelocatedTable | None = None,
+    ) -> None:
+        transaction.append(
+            stream,
+            kind,
+            payload,
+            event_id=new_event_id() if table is None else table.event_id,
+            recorded_at_ms=transaction.next_recorded_at_ms(),
+            provenance=self.provenance,
+            content=None if table is None else table.content,
+            content_rows=0 if table is None else table.rows,
+        )
 
     def _relocate_archived(self, step: Relocation) -> None:
         """The states at the ends of archives, which are noted as they were read then."""
