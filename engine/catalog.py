@@ -20,6 +20,7 @@ from icecore.engine.log.store import FORGETTING, MODELS, EventStore
 from icecore.engine.log_tools import CatalogLogTools
 from icecore.engine.moments import Moment, milliseconds_of
 from icecore.engine.namespace_catalog import CatalogNamespaces
+from icecore.engine.pending_files import materialize_pending
 from icecore.engine.provenance import provenance
 from icecore.engine.repository import Repository
 from icecore.engine.scratch import sweep
@@ -174,7 +175,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
             self._repository.foreign.sync_if_changed()
             streams = [s for _, kind, s in self._models.all_names() if kind == "table"]
         for stream in streams:
-            self._repository.materialize_pending(stream, provenance(self.actor, message=message, author=author))
+            materialize_pending(self._repository, stream, provenance(self.actor, message=message, author=author))
 
     # The log as a tool
 

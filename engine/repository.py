@@ -14,25 +14,20 @@ from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
     ForeignCommitError,
-    MissingArchiveError,
     NoSuchTableError,
 )
 from icecore.engine.events import Event, Provenance
+from icecore.engine.failed_requirements import failure, last_commit
 from icecore.engine.file_follower import FileFollower
 from icecore.engine.ids import new_event_id, new_salt, now_ms
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.manifest_lists import ManifestLists
+from icecore.engine.pending_files import is_manual, writes_again
 from icecore.engine.spec.content_file import ManifestEntryStatus
-from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.engine.state import (
-    MATERIALIZE,
-    TableState,
-    fold,
-    metadata_folder,
-)
+from icecore.engine.state import TableState, fold, metadata_folder
 from icecore.engine.states import States
 from icecore.engine.storage import Storage
 from icecore.engine.table_states import TABLES, TableStates
@@ -49,9 +44,6 @@ if TYPE_CHECKING:
 Prepare: TypeAlias = "Callable[[TableState], Sequence[Command]]"
 WithIt: TypeAlias = "Callable[[WriteTransaction, TableState], TableState]"
 
-MANUAL = "manual"
-SEARCHED_COMMITS = 100
-LEFT_OUT = "snapshots that no manifest can hold are left out"
 # How often a change of names is tried while another engine keeps changing them.
 FOREIGN_ATTEMPTS = 20
 
@@ -234,7 +226,7 @@ class Repository:
             return result
         raise CommitConflictError(
             f"{dotted(state.identifier)}: the branch kept moving during {attempt + 1} attempts; "
-            f"the last commit there was {self._last_commit(stream)}"
+            f"the last commit there was {last_commit(self.store, self.state(stream))}"
         )
 
     def dry_run(self, stream: str, prepare: Prepare, *, requirements: Sequence[Requirement] = ()) -> DryRun:
@@ -250,7 +242,7 @@ class Repository:
         with contextlib.suppress(ForeignCommitError):
             self.foreign.settle(stream)
         state = self.live_state(stream)
-        conflicts = [self._failure(state, r, text) for r, text in failures(state.metadata, requirements)]
+        conflicts = [failure(self.store, state, r, text) for r, text in failures(state.metadata, requirements)]
         try:
             commands = prepare(state)
         except CommitConflictError as e:
@@ -297,7 +289,7 @@ class Repository:
             raise NoSuchTableError(f"the table {dotted(state.identifier)!r} was dropped")
         self.check_pointer(state)
         for requirement, text in failures(state.metadata, requirements):
-            raise CommitFailedError(self._failure(state, requirement, text))
+            raise CommitFailedError(failure(self.store, state, requirement, text))
         context = self._context(transaction.next_recorded_at_ms(), state)
         decision = decide(state.metadata, commands, context)
         if decision.is_empty:
@@ -390,73 +382,8 @@ class Repository:
         entries = None if event is None else self.store.entries(event.position)
         return frozenset() if entries is None else frozenset(paths_of(entries, ManifestEntryStatus.ADDED))
 
-    def _last_commit(self, stream: str) -> str:
-        return self._describe(self.store.event_at(self.state(stream).position))
-
-    def _failure(self, state: TableState, requirement: Mapping[str, Any], text: str) -> str:
-        """A requirement that does not hold, with the newest commit that changed what it is about."""
-
-        from icecore.engine.conflict_text import changes
-
-        newest = max(0, state.stream_version - SEARCHED_COMMITS)
-        newest = max(newest, self.store.archives.last_version(state.stream))
-        events = [e for e in self.store.stream_events(state.stream, newest) if changes(e, requirement)]
-        by = f"; it was changed by {self._describe(events[-1])}" if events else ""
-        return f"{dotted(state.identifier)}: {text}{by}"
-
-    def _describe(self, event: Event) -> str:
-        from icecore.engine.conflict_text import describe
-
-        entries = None
-        if event.kind == ev.TABLE_COMMITTED:
-            with contextlib.suppress(MissingArchiveError):
-                entries = self.store.entries(event.position)
-        return describe(event, entries)
-
-    def materialize_pending(self, stream: str, provenance: Provenance) -> None:
-        """Writes out a table whose commits are materialized by hand; an event says that it was done.
-
-        Raises StorageError, UnwritableCommitError.
-        """
-        from icecore.engine.decide import leaving_out
-
-        self.foreign.settle(stream)
-        state = self.states.state(stream)
-        if state.pending and (lost := self.files.unwritable_snapshots(state)):
-            self.commit(stream, lambda _: (leaving_out(lost),), Provenance(provenance.actor, message=LEFT_OUT))
-            state = self.states.state(stream)
-        if state.pending:
-            with self.store.write() as transaction:
-                state = self.states.forward(state)
-                self.foreign.check(state)
-                if state.pending:
-                    event = self._append(
-                        transaction, stream, ev.TABLE_MATERIALIZED, let_go(self.store, state), provenance
-                    )
-                    after = fold(state, [event])
-                    assert after is not None, "a fold of one event has a state"
-                    self.files.publish(after, event, state)
-        self.files.materialize(stream)
-        self.files.finish(self.state(stream))
-
     def forget(self) -> None:
         """Drops everything cached."""
         self.states.forget()
         self.lists.forget()
         self.files.forget()
-
-
-def writes_again(updates: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the updates end the writing by hand of a table: their commit writes out all that was pending."""
-    manual = True
-    for update in updates:
-        if update["action"] == "set-properties" and MATERIALIZE in update["updates"]:
-            manual = update["updates"][MATERIALIZE].lower() == MANUAL
-        elif update["action"] == "remove-properties" and MATERIALIZE in update["removals"]:
-            manual = False
-    return not manual
-
-
-def is_manual(metadata: TableMetadata) -> bool:
-    """Whether the table's files are written when asked for only."""
-    return metadata.properties.get(MATERIALIZE, "commit").lower() == MANUAL
