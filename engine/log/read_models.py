@@ -6,17 +6,14 @@ gives the same rows.
 
 from __future__ import annotations
 
-import array
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from icecore.engine import events as ev
 from icecore.engine.errors import (
-    CorruptLogError,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
@@ -25,11 +22,11 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
 )
 from icecore.engine.events import Event
+from icecore.engine.log.manifest_models import ManifestModels
 from icecore.engine.log.sqlite_file import run_script
 from icecore.engine.log.store import MODELS, SCHEMA, EventStore
 from icecore.engine.log.table_folders import TableFolders
-from icecore.engine.manifest_changes import ListedManifest, changes_of
-from icecore.engine.relocated_manifests import RelocatedManifests, listing
+from icecore.engine.relocated_manifests import RelocatedManifests
 from icecore.engine.relocation import Relocation
 from icecore.engine.sql_files import query
 
@@ -44,11 +41,11 @@ def dotted(namespace: tuple[str, ...]) -> str:
     return SEPARATOR.join(namespace)
 
 
-class ReadModels:
+class ReadModels(ManifestModels):
     """Reads and maintains the read models of one log."""
 
     def __init__(self, store: EventStore) -> None:
-        self._store = store
+        super().__init__(store)
         self.folders = TableFolders(store)
 
     # Following the log
@@ -88,25 +85,6 @@ class ReadModels:
             self._replace_manifests(event, RelocatedManifests.from_dict(payload, event.position))
         self.folders.apply(event, entries)
 
-    def _replace_manifests(self, event: Event, relocated: RelocatedManifests) -> None:
-        """The lists of snapshots with the manifests that were written anew."""
-        new = [self._put_manifest(event, m) for m in relocated.manifests]
-        places, placed = relocated.places, set[int]()
-        for snapshot_id in relocated.lists:
-            if snapshot_id in relocated.whole:
-                ids = [new[i] for i in relocated.whole[snapshot_id]]
-            else:
-                rows = self._manifest_rows(event.stream, snapshot_id) or []
-                ids = [new[places[listing(m)]] if listing(m) in places else i for i, m in rows]
-            placed.update(ids)
-            self._put_list(event, snapshot_id, ids)
-        if not placed.issuperset(new):
-            raise CorruptLogError(f"position {event.position}: manifests that it writes anew are in no list")
-
-    def _put_list(self, event: Event, snapshot_id: int, ids: Sequence[int]) -> None:
-        packed = array.array("q", ids).tobytes()
-        self._run("put_snapshot_manifests", stream=event.stream, snapshot_id=_signed(snapshot_id), manifest_ids=packed)
-
     def replay(self) -> list[str]:
         """Makes the read models again of all events; inside of a write transaction, with `end_replay` after it.
 
@@ -143,45 +121,7 @@ class ReadModels:
             position=event.position,
             location=_location(event.kind, payload),
         )
-        for snapshot_id, changes in changes_of(payload, event.position).items():
-            if changes.base is not None:
-                parent = [(self._put_manifest(event, m), m) for m in changes.base]
-            else:
-                parent = self._parent_rows(event, payload, snapshot_id)
-            added = [self._put_manifest(event, m) for m in changes.added]
-            kept = [i for i, m in parent if m.manifest.manifest_path not in changes.removed]
-            self._put_list(event, snapshot_id, [*added, *kept])
-
-    def _parent_rows(
-        self, event: Event, payload: Mapping[str, Any], snapshot_id: int
-    ) -> list[tuple[int, ListedManifest]]:
-        """The parent's list with the ids of its rows."""
-        parent_id = next(
-            u["snapshot"].get("parent-snapshot-id")
-            for u in payload["updates"]
-            if u["action"] == "add-snapshot" and u["snapshot"]["snapshot-id"] == snapshot_id
-        )
-        if parent_id is None:
-            return []
-        rows = self._manifest_rows(event.stream, parent_id)
-        if rows is None:
-            raise CorruptLogError(
-                f"position {event.position}: the manifest list of snapshot {parent_id}, on which snapshot "
-                f"{snapshot_id} builds, is not in the log"
-            )
-        return rows
-
-    def _put_manifest(self, event: Event, listed: ListedManifest) -> int:
-        cursor = self._store.execute(
-            MODELS,
-            "put_manifest",
-            stream=event.stream,
-            position=listed.position,
-            manifest_path=listed.manifest.manifest_path,
-            record=orjson.dumps(listed.to_dict()).decode(),
-        )
-        assert cursor.lastrowid is not None, "an INSERT gives a row id"
-        return cursor.lastrowid
+        self._follow_lists(event, payload)
 
     # Names
 
@@ -338,69 +278,11 @@ class ReadModels:
     def location_in_use(self, location: str) -> bool:
         return self._store.row(MODELS, "location_in_use", location=location) is not None
 
-    # Manifests
-
-    def list_manifests(self, stream: str, snapshot_id: int) -> tuple[ListedManifest, ...] | None:
-        """The manifests of a snapshot in list order; None where this log did not make the snapshot."""
-        rows = self._manifest_rows(stream, snapshot_id)
-        return None if rows is None else tuple(listed for _, listed in rows)
-
-    def manifests_of(self, stream: str, snapshot_ids: Iterable[int]) -> tuple[list[ListedManifest], set[int]]:
-        """The manifests that any of the snapshots lists, each once, and the snapshots that this log made."""
-        known, ids = set[int](), set[int]()
-        for snapshot_id in snapshot_ids:
-            listed = self._manifest_ids(stream, snapshot_id)
-            if listed is not None:
-                known.add(snapshot_id)
-                ids.update(listed)
-        return list(self._manifests(sorted(ids)).values()), known
-
-    def _manifest_ids(self, stream: str, snapshot_id: int) -> array.array[int] | None:
-        found = self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=_signed(snapshot_id))
-        if found is None:
-            return None
-        ids = array.array("q")
-        ids.frombytes(found["manifest_ids"])
-        return ids
-
-    def _manifest_rows(self, stream: str, snapshot_id: int) -> list[tuple[int, ListedManifest]] | None:
-        ids = self._manifest_ids(stream, snapshot_id)
-        if ids is None:
-            return None
-        by_id = self._manifests(ids.tolist())
-        return [(i, by_id[i]) for i in ids]
-
-    def _manifests(self, ids: list[int]) -> dict[int, ListedManifest]:
-        text = orjson.dumps(ids).decode()
-        rows = self._store.rows(MODELS, "manifests_by_id", ids=text)
-        return {r["manifest_id"]: _listed(r["record"], r["position"]) for r in rows}
-
-    def has_list(self, stream: str, snapshot_id: int) -> bool:
-        """Whether this log knows the manifest list of a snapshot."""
-        return (
-            self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=_signed(snapshot_id))
-            is not None
-        )
-
-    def manifest(self, stream: str, manifest_path: str) -> ListedManifest | None:
-        """The newest record of a manifest by its path."""
-        found = self._store.row(MODELS, "manifests_by_path", stream=stream, manifest_path=manifest_path)
-        return None if found is None else _listed(found["record"], found["position"])
-
-    def _run(self, query_name: str, /, **parameters: Any) -> None:
-        self._store.execute(MODELS, query_name, **parameters)
-
 
 def relocation_of(event: Event) -> Relocation:
     """The relocation that an event of a move or clone tells of."""
     payload = event.payload
     return Relocation(event.position, payload["from"], payload["to"], payload.get("shares-data", False))
-
-
-@lru_cache(maxsize=20_000)
-def _listed(record: str, position: int) -> ListedManifest:
-    """The manifest of a row. Kept by what the row says, not by its id: a rolled back id is given out again."""
-    return ListedManifest.from_dict(orjson.loads(record), position)
 
 
 def _location(kind: str, payload: Mapping[str, Any]) -> str | None:
@@ -411,8 +293,3 @@ def _location(kind: str, payload: Mapping[str, Any]) -> str | None:
         return location
     locations = [u["location"] for u in payload.get("updates", ()) if u["action"] == "set-location"]
     return locations[-1] if locations else None
-
-
-def _signed(snapshot_id: int) -> int:
-    """SQLite holds signed 64-bit integers; some writers made ids above them."""
-    return snapshot_id - 2**64 if snapshot_id >= 2**63 else snapshot_id

@@ -1,0 +1,147 @@
+"""The manifest lists of snapshots as the log has them: a part of the read models."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from icecore.engine.errors import CorruptLogError
+from icecore.engine.events import Event
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.manifest_changes import ListedManifest, changes_of
+from icecore.engine.relocated_manifests import RelocatedManifests, listing
+
+
+class ManifestModels:
+    """Reads and maintains which manifests each snapshot lists."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+
+    def list_manifests(self, stream: str, snapshot_id: int) -> tuple[ListedManifest, ...] | None:
+        """The manifests of a snapshot in list order; None where this log did not make the snapshot."""
+        rows = self._manifest_rows(stream, snapshot_id)
+        return None if rows is None else tuple(listed for _, listed in rows)
+
+    def manifests_of(self, stream: str, snapshot_ids: Iterable[int]) -> tuple[list[ListedManifest], set[int]]:
+        """The manifests that any of the snapshots lists, each once, and the snapshots that this log made."""
+        known, ids = set[int](), set[int]()
+        for snapshot_id in snapshot_ids:
+            listed = self._manifest_ids(stream, snapshot_id)
+            if listed is not None:
+                known.add(snapshot_id)
+                ids.update(listed)
+        return list(self._manifests(sorted(ids)).values()), known
+
+    def _manifest_ids(self, stream: str, snapshot_id: int) -> array.array[int] | None:
+        found = self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=_signed(snapshot_id))
+        if found is None:
+            return None
+        ids = array.array("q")
+        ids.frombytes(found["manifest_ids"])
+        return ids
+
+    def _manifest_rows(self, stream: str, snapshot_id: int) -> list[tuple[int, ListedManifest]] | None:
+        ids = self._manifest_ids(stream, snapshot_id)
+        if ids is None:
+            return None
+        by_id = self._manifests(ids.tolist())
+        return [(i, by_id[i]) for i in ids]
+
+    def _manifests(self, ids: list[int]) -> dict[int, ListedManifest]:
+        text = orjson.dumps(ids).decode()
+        rows = self._store.rows(MODELS, "manifests_by_id", ids=text)
+        return {r["manifest_id"]: _listed(r["record"], r["position"]) for r in rows}
+
+    def has_list(self, stream: str, snapshot_id: int) -> bool:
+        """Whether this log knows the manifest list of a snapshot."""
+        return (
+            self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=_signed(snapshot_id))
+            is not None
+        )
+
+    def manifest(self, stream: str, manifest_path: str) -> ListedManifest | None:
+        """The newest record of a manifest by its path."""
+        found = self._store.row(MODELS, "manifests_by_path", stream=stream, manifest_path=manifest_path)
+        return None if found is None else _listed(found["record"], found["position"])
+
+    # Following the log
+
+    def _follow_lists(self, event: Event, payload: Mapping[str, Any]) -> None:
+        """The lists of the snapshots that a commit makes."""
+        for snapshot_id, changes in changes_of(payload, event.position).items():
+            if changes.base is not None:
+                parent = [(self._put_manifest(event, m), m) for m in changes.base]
+            else:
+                parent = self._parent_rows(event, payload, snapshot_id)
+            added = [self._put_manifest(event, m) for m in changes.added]
+            kept = [i for i, m in parent if m.manifest.manifest_path not in changes.removed]
+            self._put_list(event, snapshot_id, [*added, *kept])
+
+    def _parent_rows(
+        self, event: Event, payload: Mapping[str, Any], snapshot_id: int
+    ) -> list[tuple[int, ListedManifest]]:
+        """The parent's list with the ids of its rows."""
+        parent_id = next(
+            u["snapshot"].get("parent-snapshot-id")
+            for u in payload["updates"]
+            if u["action"] == "add-snapshot" and u["snapshot"]["snapshot-id"] == snapshot_id
+        )
+        if parent_id is None:
+            return []
+        rows = self._manifest_rows(event.stream, parent_id)
+        if rows is None:
+            raise CorruptLogError(
+                f"position {event.position}: the manifest list of snapshot {parent_id}, on which snapshot "
+                f"{snapshot_id} builds, is not in the log"
+            )
+        return rows
+
+    def _put_manifest(self, event: Event, listed: ListedManifest) -> int:
+        cursor = self._store.execute(
+            MODELS,
+            "put_manifest",
+            stream=event.stream,
+            position=listed.position,
+            manifest_path=listed.manifest.manifest_path,
+            record=orjson.dumps(listed.to_dict()).decode(),
+        )
+        assert cursor.lastrowid is not None, "an INSERT gives a row id"
+        return cursor.lastrowid
+
+    def _replace_manifests(self, event: Event, relocated: RelocatedManifests) -> None:
+        """The lists of snapshots with the manifests that were written anew."""
+        new = [self._put_manifest(event, m) for m in relocated.manifests]
+        places, placed = relocated.places, set[int]()
+        for snapshot_id in relocated.lists:
+            if snapshot_id in relocated.whole:
+                ids = [new[i] for i in relocated.whole[snapshot_id]]
+            else:
+                rows = self._manifest_rows(event.stream, snapshot_id) or []
+                ids = [new[places[listing(m)]] if listing(m) in places else i for i, m in rows]
+            placed.update(ids)
+            self._put_list(event, snapshot_id, ids)
+        if not placed.issuperset(new):
+            raise CorruptLogError(f"position {event.position}: manifests that it writes anew are in no list")
+
+    def _put_list(self, event: Event, snapshot_id: int, ids: Sequence[int]) -> None:
+        packed = array.array("q", ids).tobytes()
+        self._run("put_snapshot_manifests", stream=event.stream, snapshot_id=_signed(snapshot_id), manifest_ids=packed)
+
+    def _run(self, query_name: str, /, **parameters: Any) -> None:
+        self._store.execute(MODELS, query_name, **parameters)
+
+
+@lru_cache(maxsize=20_000)
+def _listed(record: str, position: int) -> ListedManifest:
+    """The manifest of a row. Kept by what the row says, not by its id: a rolled back id is given out again."""
+    return ListedManifest.from_dict(orjson.loads(record), position)
+
+
+def _signed(snapshot_id: int) -> int:
+    """SQLite holds signed 64-bit integers; some writers made ids above them."""
+    return snapshot_id - 2**64 if snapshot_id >= 2**63 else snapshot_id
