@@ -252,7 +252,8 @@ class CatalogLogTools(ABC):
 
         It goes from actors and messages, values of properties and of summaries, comments of columns and the SQL of
         views, from archives and from metadata files of the past. The log verifies as before, and an event says what was
-        forgotten; see `Table.forget` for what is out of reach. Bounds are forgotten by that, keys of idempotency never.
+        forgotten; see `Table.forget` for what is out of reach. Hashes of the texts stay, by which who guesses rightly
+        can tell that a forgotten text was the guess. Bounds are forgotten by `Table.forget`, keys of idempotency never.
         Raises ValidationError where the text stands in what the log can't do without, as names and paths, or is still
         in force: a replay without it must end in what there is now. MissingArchiveError, StorageError.
         """
