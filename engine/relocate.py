@@ -26,6 +26,7 @@ from icecore.engine.repository import Repository
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
 from icecore.engine.state import TableState, metadata_folder
 from icecore.engine.storage import Storage
+from icecore.projections.segments import inherit_sequence_numbers
 
 _WITHOUT_FILES = frozenset(
     f"{what}.{done}" for what in ("table", "view") for done in ("renamed", "dropped", "undropped")
@@ -174,6 +175,8 @@ class _Making:
         """The same manifest with new paths, whose entries are all in the event."""
         storage = self.repository.storage_of(self.state)
         entries = self.repository.entries.canonical(self.state.stream, listed, storage).select(ENTRY_SCHEMA.names)
+        # Entries of version 1 have no sequence numbers, and this may be written in a later version (M3).
+        entries = inherit_sequence_numbers(entries, [listed.manifest], [entries.num_rows])
         if not self.step.shares_data:
             entries = self._moved(entries.combine_chunks())
         path = f"{self.folder}/{self.event_id}-m{self._count}.avro"

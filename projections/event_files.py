@@ -179,9 +179,11 @@ class EventFiles:
             for m in self._models.list_manifests(event.stream, snapshot_id) or ()
             if m.manifest.has_live_files or self._is_written(m)
         ]
+        # One that is written anew with its warehouse's folder may be from before version 3: it has no row ids (RL3).
+        is_older = event.kind == TABLE_RELOCATED and snapshot.first_row_id is None
         data = write_manifest_list(
             [m.with_length(self._length(m, storage)) for m in manifests],
-            format_version=metadata.format_version,
+            format_version=min(metadata.format_version, 2) if is_older else metadata.format_version,
             snapshot_id=snapshot_id,
             parent_snapshot_id=snapshot.parent_snapshot_id,
             sequence_number=snapshot.sequence_number,

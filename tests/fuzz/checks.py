@@ -127,7 +127,7 @@ def _check_main(world: World, table: icecore.Table, where: Filter | None) -> Non
     theirs = None if where is not None and where.has_default else where
     whole = seen(model.columns, model.rows(), theirs)
     found = world.java("read", **({"filter": theirs.java()} if theirs else {}))
-    same(f"{said}, Java", whole, _java_rows(found))
+    same(f"{said}, Java", whole, java_rows(found))
     ids = [[f.field_id, f.name, _type_name(f.field_type)] for f in table.schema().fields]
     same("field ids, Java", ids, [[i, n, _type_name(t)] for i, n, t in found["columns"]])
     same("references, Java", {n: r.snapshot_id for n, r in table.refs().items()}, found["refs"])
@@ -144,7 +144,7 @@ def _check_another(world: World, table: icecore.Table) -> None:
         columns = model.refs[name].columns if name in model.tags else model.columns
         expected = seen(columns, model.rows(name))
         same(f"rows of {name}, ours", expected, arrow_rows(table.scan(ref=name).to_arrow()))
-        same(f"rows of {name}, Java", expected, _java_rows(world.java("read", ref=name)))
+        same(f"rows of {name}, Java", expected, java_rows(world.java("read", ref=name)))
         return
     version = world.version()
     if version is None:
@@ -152,7 +152,7 @@ def _check_another(world: World, table: icecore.Table) -> None:
     expected = seen(version.columns, version.rows)
     said = f"rows of snapshot {version.snapshot_id}"
     same(f"{said}, ours", expected, arrow_rows(table.scan(snapshot_id=version.snapshot_id).to_arrow()))
-    same(f"{said}, Java", expected, _java_rows(world.java("read", snapshot=version.snapshot_id)))
+    same(f"{said}, Java", expected, java_rows(world.java("read", snapshot=version.snapshot_id)))
 
 
 def _peer_rows(world: World, where: Filter | None) -> Found:
@@ -175,7 +175,7 @@ def arrow_rows(table: Any) -> Found:
     return sorted_rows(zip(*columns, strict=True))
 
 
-def _java_rows(answer: Any) -> Found:
+def java_rows(answer: Any) -> Found:
     types = [t for _, _, t in answer["columns"]]
     return sorted_rows([from_java(t, v) for t, v in zip(types, row, strict=True)] for row in answer["rows"])
 

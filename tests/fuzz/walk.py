@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 import icecore
 
-from . import java_verbs, ours_log, ours_rows, ours_shape, peer_verbs, references
+from . import java_verbs, ours_log, ours_places, ours_rows, ours_shape, peer_verbs, references, stale
 from .checks import Violation, check
 from .deeper_checks import check_deeper
 from .jvm import JavaError, Jvm
@@ -26,7 +26,7 @@ from .values import TYPES, arrow_table
 from .verbs import VERBS, Act
 from .world import ID, NAME, World
 
-MODULES = (ours_rows, ours_shape, ours_log, java_verbs, peer_verbs, references)
+MODULES = (ours_rows, ours_shape, ours_log, ours_places, java_verbs, peer_verbs, references, stale)
 
 
 @frozen
@@ -65,7 +65,7 @@ def walk(jvm: Jvm, seed: str, steps: Sequence[Step], say: Callable[[str], object
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            world = _start(folder, jvm, seed, out)
+            world = _start(folder / "warehouse", jvm, seed, out)
             _take(world, steps, out, say)
     finally:
         if world is not None:

@@ -62,6 +62,18 @@ class World:
             self.handle = (self.ours(), self.model.columns)
         return self.handle[0]
 
+    def place(self, kind: str) -> Path:
+        """A folder beside the warehouse that is not there yet."""
+        self.model.next_id += 1
+        return self.folder.parent / f"{kind} {self.model.next_id}"
+
+    def settle(self, folder: Path) -> None:
+        """Everybody opens the warehouse in the folder that it was moved to."""
+        self.folder = folder
+        for which in range(len(self.catalogs)):
+            self.reopen(which)
+        self.jvm.ask("open", warehouse=str(folder))
+
     def reopen(self, which: int) -> None:
         self.handle = None
         self.catalogs[which].close()

@@ -21,6 +21,8 @@ public final class FuzzPeer {
   static final JsonNodeFactory NODES = JsonNodeFactory.instance;
 
   private static JdbcCatalog catalog;
+  /** A table as it was loaded by "hold". */
+  private static Table held;
 
   private FuzzPeer() {}
 
@@ -53,6 +55,9 @@ public final class FuzzPeer {
 
   private static JsonNode answer(JsonNode q) throws Exception {
     String op = q.get("op").asText();
+    if (op.equals("close")) {
+      return close();
+    }
     if (op.equals("open")) {
       return open(q.get("warehouse").asText());
     }
@@ -64,11 +69,11 @@ public final class FuzzPeer {
     if (op.equals("drop")) {
       return NODES.booleanNode(catalog.dropTable(name, false));
     }
-    Table table =
-        q.hasNonNull("location")
-            ? new HadoopTables(new Configuration()).load(q.get("location").asText())
-            : catalog.loadTable(name);
+    Table table = q.path("held").asBoolean() ? held : load(name, q);
     switch (op) {
+      case "hold":
+        held = table;
+        return NODES.nullNode();
       case "read":
         return Scans.read(table, q);
       case "append":
@@ -92,10 +97,23 @@ public final class FuzzPeer {
     }
   }
 
-  private static JsonNode open(String warehouse) throws Exception {
+  private static Table load(TableIdentifier name, JsonNode q) {
+    return q.hasNonNull("location")
+        ? new HadoopTables(new Configuration()).load(q.get("location").asText())
+        : catalog.loadTable(name);
+  }
+
+  private static JsonNode close() throws Exception {
     if (catalog != null) {
       catalog.close();
     }
+    catalog = null;
+    held = null;
+    return NODES.nullNode();
+  }
+
+  private static JsonNode open(String warehouse) throws Exception {
+    close();
     catalog = new JdbcCatalog();
     catalog.setConf(new Configuration());
     catalog.initialize(
