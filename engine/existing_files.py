@@ -18,6 +18,7 @@ from icecore.engine.some_of import some_of
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
+from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState
 from icecore.engine.storage import Storage
 
@@ -43,7 +44,8 @@ def describe_existing_files(
     if repeated:
         raise ValidationError(f"files are given twice: {some_of(repeated, 5)}")
     if check_duplicate_files:
-        known = _in_branch(repository, state, [s for p in file_paths for s in _spellings(storage, p)], branch)
+        spelled = [s for p in file_paths for s in _spellings(storage, p)]
+        known = _in_snapshot(repository, state, metadata.snapshot_by_ref(branch), spelled)
         if known:
             raise ValidationError(f"files are in the table already: {some_of(known, 5)}")
     return describe_files(
@@ -77,8 +79,9 @@ def _place(storage: Storage, path: str) -> str:
     return place if local_path(place) is None else os.path.abspath(place)
 
 
-def _in_branch(repository: Repository, state: TableState, file_paths: list[str], branch: str) -> list[str]:
-    snapshot = state.metadata.snapshot_by_ref(branch)
+def _in_snapshot(
+    repository: Repository, state: TableState, snapshot: Snapshot | None, file_paths: list[str]
+) -> list[str]:
     if snapshot is None:
         return []
     wanted = pa.array(file_paths, pa.string())

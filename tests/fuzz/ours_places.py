@@ -22,14 +22,12 @@ from .world import NAME, World
 
 @verb(1)
 def move_warehouse(world: World) -> Act | None:
-    """By us, or by hand and we are told; nobody has it open then, as SQLite demands."""
+    """By us, or by hand and we are told."""
     old, new = world.folder, world.place("warehouse")
     by_hand = world.dice.random() < 0.5
 
     def run() -> None:
-        for catalog in world.catalogs:
-            catalog.close()
-        world.jvm.ask("close")
+        world.leave()
         if by_hand:
             shutil.move(old, new)
         icecore.move_warehouse(new if by_hand else old, None if by_hand else new, actor="mover")

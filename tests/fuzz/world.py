@@ -40,6 +40,7 @@ class World:
     moments: list[Moment] = field(factory=list)
     changes: list[RowChange] = field(factory=list)
     handle: tuple[icecore.Table, tuple[Column, ...]] | None = None
+    peer: SqlCatalog | None = None
     is_ours: bool = False
     """Whether the last commit was."""
 
@@ -67,6 +68,14 @@ class World:
         self.model.next_id += 1
         return self.folder.parent / f"{kind} {self.model.next_id}"
 
+    def leave(self) -> None:
+        """Everybody closes the warehouse, as SQLite wants it before its file is moved."""
+        for catalog in self.catalogs:
+            catalog.close()
+        if self.peer is not None:
+            self.peer.close()
+        self.jvm.ask("close")
+
     def settle(self, folder: Path) -> None:
         """Everybody opens the warehouse in the folder that it was moved to."""
         self.folder = folder
@@ -81,8 +90,10 @@ class World:
 
     def theirs(self) -> PeerTable:
         """The table as PyIceberg has it."""
-        peer = SqlCatalog("icecore", uri=f"sqlite:///{self.folder}/icecore.db", warehouse=str(self.folder))
-        return peer.load_table(NAME)
+        if self.peer is not None:
+            self.peer.close()
+        self.peer = SqlCatalog("icecore", uri=f"sqlite:///{self.folder}/icecore.db", warehouse=str(self.folder))
+        return self.peer.load_table(NAME)
 
     def peer_misses_deletes(self) -> bool:
         """Whether PyIceberg takes rows for live that are deleted, or may do so: by equality, or in lost partitions."""

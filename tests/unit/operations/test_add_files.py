@@ -69,3 +69,14 @@ def test_a_file_of_a_mapped_table_is_known_by_where_it_lies(
     for path in (f"{folder}{name}", f"{lake}{name}", f"file://{lake}{name}"):
         with pytest.raises(ValidationError, match="in the table already"):
             adopted.add_files([path])
+
+
+def test_a_branch_that_is_not_there_is_made_from_main(catalog: icecore.Catalog, file: Path) -> None:
+    """As by all commits of rows; a file of main is in it too."""
+    table = make_table(catalog)
+    table.append(rows(9))
+    table.add_files([str(file)], branch="new")
+    assert ids_of(table) == [9] and ids_of(table, ref="new") == [1, 2, 9]
+    table.add_files([str(file)])
+    with pytest.raises(ValidationError, match="in the table already"):
+        table.add_files([str(file)], branch="newer")
