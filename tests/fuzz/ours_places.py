@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def clone_warehouse(world: World) -> Act | None:
 
     def run() -> None:
         if how == "by hand":
-            shutil.copytree(world.folder, new)
+            # By another process: SQLite loses its locks where this one closes the file that it has open.
+            subprocess.run(["cp", "-a", str(world.folder), str(new)], check=True)
         original, to = (new, None) if how == "by hand" else (world.folder, new)
         icecore.clone_warehouse(original, to, metadata_only=how == "metadata only", actor="cloner")
         with icecore.open(new, actor="clone") as clone:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import icecore
@@ -46,6 +46,7 @@ def entry(path: str, referenced: str | None, content: int, bounds: tuple[str, st
 
 
 @settings(derandomize=True)
+@example("file:///w", "file:///x", [(f"{way}/w/a", f"{way}/w/b", 1) for way in ("file://", "file:", "")])
 @given(FOLDERS, FOLDERS, st.lists(st.tuples(PATHS, st.none() | PATHS, st.integers(0, 2)), max_size=4))
 def test_entries_are_mapped_as_locations_are(old: str, new: str, files: list[tuple[str, str | None, int]]) -> None:
     mapping = LocationMapping.of(moved_prefixes(old, new))
