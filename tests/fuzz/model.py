@@ -64,6 +64,8 @@ class Model:
     versions: list[Version] = field(factory=list)
     properties: dict[str, str] = field(factory=dict)
     equality_keys: set[int] = field(factory=set)
+    has_picked: bool = False
+    """Whether a file may have come again after deletes of its rows."""
     next_key: int = 100
     next_id: int = 1
 

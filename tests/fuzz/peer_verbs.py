@@ -60,7 +60,7 @@ def append(world: World) -> Act | None:
 
 @verb(3)
 def delete(world: World) -> Act | None:
-    if world.peer_misses_deletes():
+    if world.is_beyond_theirs():
         return None  # rows that it takes for live come back in what it writes again
     where = _filter(world)
     return _act(
@@ -73,7 +73,7 @@ def delete(world: World) -> Act | None:
 
 @verb(2)
 def overwrite(world: World) -> Act | None:
-    if world.peer_misses_deletes():
+    if world.is_beyond_theirs():
         return None
     where, rows = _filter(world), world.rows()
     return _act(
@@ -86,7 +86,7 @@ def overwrite(world: World) -> Act | None:
 
 @verb(1)
 def dynamic_partition_overwrite(world: World) -> Act | None:
-    if world.peer_misses_deletes():
+    if world.is_beyond_theirs():
         return None
     partition, rows = partitioner(world.model.columns, world.ours().metadata), world.rows()
     if partition is None:
@@ -103,7 +103,7 @@ def dynamic_partition_overwrite(world: World) -> Act | None:
 
 @verb(1)
 def upsert(world: World) -> Act | None:
-    if world.peer_misses_deletes():
+    if world.is_beyond_theirs():
         return None
     here = world.model.rows()
     if not here:

@@ -153,6 +153,7 @@ def cherry_pick(world: World) -> Act | None:
     version = world.dice.choice(versions)
 
     def after(m: Model, _: Any) -> None:
+        m.has_picked = True
         if version.parent is head:
             m.refs["main"] = version
         else:

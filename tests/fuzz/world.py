@@ -95,16 +95,17 @@ class World:
         self.peer = SqlCatalog("icecore", uri=f"sqlite:///{self.folder}/icecore.db", warehouse=str(self.folder))
         return self.peer.load_table(NAME)
 
-    def peer_misses_deletes(self) -> bool:
-        """Whether PyIceberg takes rows for live that are deleted, or may do so: by equality, or in lost partitions."""
-        return bool(self.model.equality_keys or self.has_lost_partitions())
+    def is_beyond_theirs(self) -> bool:
+        """Whether PyIceberg may take rows for live that are deleted, or the reverse."""
+        return bool(self.model.equality_keys) or self.is_misread()
 
-    def has_lost_partitions(self) -> bool:
-        """Whether a partition's column was dropped: manifests have its values, or nulls where they were written since.
+    def is_misread(self) -> bool:
+        """Whether it does so without a word.
 
-        PyIceberg doesn't find deletes by position where one of two manifests is older.
+        It doesn't find deletes by position where a partition's column was dropped and one of two manifests is older, as
+        newer ones have nulls. To a file that was picked again it applies deletes from before.
         """
-        return bool(losable_fields(self.catalogs[0].load_table(NAME).metadata))
+        return self.model.has_picked or bool(losable_fields(self.catalogs[0].load_table(NAME).metadata))
 
     def java(self, op: str, **fields: Any) -> Any:
         location = f"file://{self.folder}/ns/t" if self.is_file_system else None
