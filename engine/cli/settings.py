@@ -12,7 +12,6 @@ from click.core import ParameterSource
 
 import icecore
 from icecore.engine.errors import MovedWarehouseWarning, NamespaceAlreadyExistsError
-from icecore.engine.identifiers import identifier_tuple
 
 if TYPE_CHECKING:
     from icecore.engine.catalog import Catalog
@@ -82,6 +81,8 @@ def namespace_option(command: Command) -> Command:
 
 def make_namespace(catalog: Catalog, identifier: str) -> None:
     """Makes the namespace of a name, if it is not there."""
+    from icecore.engine.identifiers import identifier_tuple
+
     with contextlib.suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(identifier_tuple(identifier)[:-1])
 

@@ -12,7 +12,7 @@ from core_tables import SCHEMA, local, make_table, metadata_files, repository_of
 import icecore
 from icecore.engine.errors import NoSuchTableError
 from icecore.engine.location import LocationMapping
-from icecore.projections.verification import Cause, Finding
+from icecore.projections.verification import Cause, Finding, Verification
 from icecore.projections.verify_presence import Looked, Looker
 
 OF_OTHERS = {
@@ -253,7 +253,7 @@ def test_sentences_are_few_and_short() -> None:
         Finding(Cause.GONE, f"ns.t{n}", "data file", 10_000, examples, details, "file:///lake/ns/t/data")
         for n in range(100)
     )
-    report = icecore.projections.verification.Verification(1, 100, 10**6, "abc", findings)
+    report = Verification(1, 100, 10**6, "abc", findings)
     lines = str(report).splitlines()
     assert len(lines) < 80 and max(map(len, lines)) <= 80
     assert lines[-1] == "- and 80 more"
