@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
+from icecore.engine.decide import leaving_out
 from icecore.engine.events import TABLE_MATERIALIZED, Provenance
-from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.state import MATERIALIZE, fold
+from icecore.engine.repository import Repository
+from icecore.engine.state import fold
 from icecore.projections.forgotten_metadata import let_go
 
-if TYPE_CHECKING:
-    from icecore.engine.repository import Repository
-
-MANUAL = "manual"
 LEFT_OUT = "snapshots that no manifest can hold are left out"
 
 
@@ -22,8 +16,6 @@ def materialize_pending(repository: Repository, stream: str, provenance: Provena
 
     Raises StorageError, UnwritableCommitError.
     """
-    from icecore.engine.decide import leaving_out
-
     repository.foreign.settle(stream)
     state = repository.states.state(stream)
     if state.pending and (lost := repository.files.unwritable_snapshots(state)):
@@ -42,19 +34,3 @@ def materialize_pending(repository: Repository, stream: str, provenance: Provena
                 repository.files.publish(after, event, state)
     repository.files.materialize(stream)
     repository.files.finish(repository.state(stream))
-
-
-def writes_again(updates: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the updates end the writing by hand of a table: their commit writes out all that was pending."""
-    manual = True
-    for update in updates:
-        if update["action"] == "set-properties" and MATERIALIZE in update["updates"]:
-            manual = update["updates"][MATERIALIZE].lower() == MANUAL
-        elif update["action"] == "remove-properties" and MATERIALIZE in update["removals"]:
-            manual = False
-    return not manual
-
-
-def is_manual(metadata: TableMetadata) -> bool:
-    """Whether the table's files are written when asked for only."""
-    return metadata.properties.get(MATERIALIZE, "commit").lower() == MANUAL

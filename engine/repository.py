@@ -24,7 +24,7 @@ from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.manifest_lists import ManifestLists
-from icecore.engine.pending_files import is_manual, writes_again
+from icecore.engine.materialize_mode import is_manual, writes_again
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.state import TableState, fold, metadata_folder
