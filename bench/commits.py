@@ -21,7 +21,7 @@ from measure import as_installed, cpu_seconds, save
 
 import icecore
 from icecore.engine.log.store import EventStore
-from icecore.engine.state import fold
+from icecore.engine.metadata.fold import fold
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 ROW = pa.table({"id": [1], "name": ["x"]}, schema=SCHEMA)

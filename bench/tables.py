@@ -19,7 +19,7 @@ from icecore.engine.formats.metadata_json import table_metadata_from_dict
 from icecore.engine.spec.content_file import ManifestContent, ManifestFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
-from icecore.projections.entries import decode_manifest
+from icecore.projections.entries.decode_entries import decode_manifest
 
 PATH_ID = 2147483546
 UNPARTITIONED_ID = 7

@@ -16,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
 from icecore.engine.log.store import EventStore
-from icecore.engine.repository import Repository
+from icecore.engine.repository.repository import Repository
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 

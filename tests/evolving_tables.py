@@ -13,7 +13,7 @@ from expression_cases import VALUES, Column, transforms_of
 from hypothesis import strategies as st
 
 import icecore
-from icecore.engine.data.arrow_values import to_array
+from icecore.engine.data.arrow.arrow_values import to_array
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (

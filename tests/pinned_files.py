@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 import icecore
-from icecore.engine.copy_on_write import lineage_schema, write_again
-from icecore.engine.data.read import DeleteCache, read_task
-from icecore.engine.merge_on_read import select_rows, write_deletes
-from icecore.engine.name_mapping import table_name_mapping
-from icecore.engine.row_filter import keep_rows
-from icecore.engine.scan_task import FileScanTask
+from icecore.engine.data.arrow.row_filter import keep_rows
+from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.operations.copy_on_write import lineage_schema, write_again
+from icecore.engine.operations.merge_on_read import select_rows, write_deletes
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.reserved import LINEAGE
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 
 def storage_of(table: icecore.Table) -> Storage:
@@ -36,7 +36,7 @@ def position_deletes(table: icecore.Table, row_filter: str) -> list[ContentFile]
 
 def vector(table: icecore.Table, task: FileScanTask, *positions: int) -> ContentFile:
     """A deletion vector of just these positions, whatever was deleted before."""
-    from icecore.engine.data.deletion_vector_write import DeletedRows, write_deletion_vectors
+    from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
 
     rows = DeletedRows(np.array(positions, dtype=np.int64), task.file.spec_id, task.file.partition)
     location = f"{table.location()}/data/{uuid.uuid4()}.puffin"

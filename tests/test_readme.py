@@ -77,7 +77,7 @@ def test_the_first_commands_are_the_makefile_s() -> None:
 def test_it_lists_every_command_and_audit_table() -> None:
     """None was forgotten, none was made up."""
     from icecore.engine.cli.main import COMMANDS
-    from icecore.projections.audit import AUDIT_TABLES
+    from icecore.projections.audit.sql_prompt import AUDIT_TABLES
 
     assert " ".join(COMMANDS) in README
     assert set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)) == set(AUDIT_TABLES)

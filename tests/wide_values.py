@@ -33,7 +33,7 @@ from icecore.engine.spec.types import (
     TimeType,
     UUIDType,
 )
-from icecore.projections.segments import widen
+from icecore.projections.entries.wide_entries import widen
 
 
 def entries(*rows: dict[str, Any]) -> pa.Table:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from icecore.engine.catalog.resolve_conflict import KEEPS, LOG
 from icecore.engine.cli.inputs import read_files
-from icecore.engine.cli.output import counted, print_json, print_text, waiting
 from icecore.engine.cli.settings import (
     Settings,
     commit_options,
@@ -16,11 +16,11 @@ from icecore.engine.cli.settings import (
     namespace_option,
     pass_settings,
 )
-from icecore.engine.cli.table_text import TableText
 from icecore.engine.cli.texts import pairs
-from icecore.engine.resolve import KEEPS, LOG
+from icecore.engine.display.output import counted, print_json, print_text, waiting
+from icecore.engine.display.table_text import TableText
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
-from icecore.engine.table import Table
+from icecore.engine.table.table import Table
 
 
 @click.command()

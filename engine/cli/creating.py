@@ -8,7 +8,6 @@ import click
 import pyarrow as pa
 
 from icecore.engine.cli.inputs import file_schema
-from icecore.engine.cli.output import counted, print_json, print_text
 from icecore.engine.cli.settings import (
     Settings,
     commit_options,
@@ -17,10 +16,11 @@ from icecore.engine.cli.settings import (
     namespace_option,
     pass_settings,
 )
-from icecore.engine.cli.table_text import TableText
 from icecore.engine.cli.texts import pairs
-from icecore.engine.cli.view_text import ViewText
-from icecore.engine.schema_text import parse_schema
+from icecore.engine.display.output import counted, print_json, print_text
+from icecore.engine.display.table_text import TableText
+from icecore.engine.display.view_text import ViewText
+from icecore.engine.evolution.schema_text import parse_schema
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from icecore.engine.cli.output import counted, print_json, print_text, waiting
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
-from icecore.engine.purge import Purged
+from icecore.engine.deletion.purge_table import Purged
+from icecore.engine.display.output import counted, print_json, print_text, waiting
 
 _POSITION = click.option(
     "--position", type=click.IntRange(min=1), help="That of the drop; the latest one of the name else."

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 import icecore
-from icecore.engine.cli.output import counted, print_json, print_text
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
-from icecore.engine.location import local_path
-from icecore.engine.relocate_warehouse import Progress as Told
-from icecore.engine.relocate_warehouse import RelocatedWarehouse, no_progress
+from icecore.engine.common.location import local_path
+from icecore.engine.display.output import counted, print_json, print_text
+from icecore.engine.relocate.relocate_warehouse import Progress as Told
+from icecore.engine.relocate.relocate_warehouse import RelocatedWarehouse, no_progress
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 

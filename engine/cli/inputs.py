@@ -13,8 +13,8 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.conform import conform
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.spec.schema import Schema
 

@@ -9,14 +9,14 @@ import click
 from attrs import asdict
 
 import icecore
-from icecore.engine.catalog import DEFAULT_CATALOG_NAME
-from icecore.engine.cli.output import counted, print_json, print_text, waiting
+from icecore.engine.archive.log_transfer import FORMATS, JSONL, PARQUET
+from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.texts import pairs
-from icecore.engine.log.transfer import FORMATS, JSONL, PARQUET
+from icecore.engine.display.output import counted, print_json, print_text, waiting
 
 if TYPE_CHECKING:
-    from icecore.engine.forget import Forgotten
+    from icecore.engine.forget.forget import Forgotten
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from icecore.engine.cli.settings import program_options
+from icecore.engine.common.text import printable
 from icecore.engine.errors import IcecoreError
-from icecore.engine.some_of import printable
 
 COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "init": ("warehouse_commands", "init", "Make a warehouse folder, or say that it is one."),

@@ -9,19 +9,19 @@ import click
 import orjson
 import pyarrow as pa
 
-from icecore.engine.catalog import Catalog
-from icecore.engine.cli.output import counted, print_arrow, print_json, print_pairs, print_rows, print_text
-from icecore.engine.cli.plan_text import plan_dict, plan_files_rows, plan_steps, print_explanation
+from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds, names
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.narrow import narrow
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.narrow import narrow
+from icecore.engine.data.arrow.row_filter import keep_rows
+from icecore.engine.display.output import counted, print_arrow, print_json, print_pairs, print_rows, print_text
+from icecore.engine.display.plan_text import plan_dict, plan_files_rows, plan_steps, print_explanation
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.parse import parse_filter
-from icecore.engine.row_filter import keep_rows
-from icecore.engine.table import Table
-from icecore.engine.view import View
-from icecore.projections.audit import AUDIT_SCHEMAS
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.table.table import Table
+from icecore.engine.view.view import View
+from icecore.projections.audit.sql_prompt import AUDIT_SCHEMAS
 
 SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
 

@@ -14,7 +14,7 @@ import icecore
 from icecore.engine.errors import MovedWarehouseWarning, NamespaceAlreadyExistsError
 
 if TYPE_CHECKING:
-    from icecore.engine.catalog import Catalog
+    from icecore.engine.catalog.catalog import Catalog
 
 WAREHOUSE_VARIABLE = "ICECORE_WAREHOUSE"
 OUTPUT_VARIABLE = "ICECORE_OUTPUT"
@@ -81,7 +81,7 @@ def namespace_option(command: Command) -> Command:
 
 def make_namespace(catalog: Catalog, identifier: str) -> None:
     """Makes the namespace of a name, if it is not there."""
-    from icecore.engine.identifiers import identifier_tuple
+    from icecore.engine.common.identifiers import identifier_tuple
 
     with contextlib.suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(identifier_tuple(identifier)[:-1])

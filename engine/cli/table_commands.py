@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from icecore.engine.cli.output import print_json, print_pairs, print_rows
-from icecore.engine.cli.settings import (
-    Settings,
-    common_options,
-    pass_settings,
-)
-from icecore.engine.cli.table_text import TableText
-from icecore.engine.cli.view_text import ViewText
+from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.display.output import print_json, print_pairs, print_rows
+from icecore.engine.display.table_text import TableText
+from icecore.engine.display.view_text import ViewText
 
 if TYPE_CHECKING:
-    from icecore.engine.table import Table
-    from icecore.engine.view import View
+    from icecore.engine.table.table import Table
+    from icecore.engine.view.view import View
 
 # Name, kind, format version, files, rows, time of the last change.
 _Row = tuple[str, str, int, int | None, int | None, dt.datetime]

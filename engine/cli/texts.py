@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.moments import milliseconds_of
+from icecore.engine.expression.timestamps import milliseconds_of
 
 
 def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:

@@ -10,11 +10,11 @@ from rich.status import Status
 from rich.text import Text
 
 import icecore
-from icecore.engine.catalog import DEFAULT_CATALOG_NAME, LOG_FILE
-from icecore.engine.cli.output import counted, print_json, print_text, waiting
+from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME, LOG_FILE
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.common.text import printable
+from icecore.engine.display.output import counted, print_json, print_text, waiting
 from icecore.engine.errors import ValidationError
-from icecore.engine.some_of import printable
 
 DEMO_FOLDER = "demo-warehouse"
 

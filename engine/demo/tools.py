@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from icecore.engine.cli.output import print_text, waiting
+from icecore.engine.display.output import print_text, waiting
 from icecore.engine.errors import MissingDependencyError
-from icecore.engine.table import Table
+from icecore.engine.table.table import Table
 
 
 def headline(text: str) -> None:

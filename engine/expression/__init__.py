@@ -27,7 +27,7 @@ from icecore.engine.expression.build import (
 from icecore.engine.expression.nodes import Expression
 
 if TYPE_CHECKING:
-    from icecore.engine.expression.parse import parse_filter
+    from icecore.engine.expression.sql.parse import parse_filter
 
 __all__ = [
     "AlwaysFalse",
@@ -58,7 +58,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # The SQL parser takes as long to import as all the rest, and much that filters are needed for parses none.
     if name == "parse_filter":
-        from icecore.engine.expression.parse import parse_filter
+        from icecore.engine.expression.sql.parse import parse_filter
 
         return parse_filter
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -32,13 +32,7 @@ from icecore.engine.expression.strings import bytes_successor, string_successor
 from icecore.engine.expression.temporal import month_start
 from icecore.engine.spec import single_value
 from icecore.engine.spec.single_value import US_PER_DAY, decimal_to_unscaled, unscaled_to_decimal
-from icecore.engine.spec.transform import (
-    DayTransform,
-    HourTransform,
-    MonthTransform,
-    TruncateTransform,
-    YearTransform,
-)
+from icecore.engine.spec.transform import DayTransform, HourTransform, MonthTransform, TruncateTransform, YearTransform
 from icecore.engine.spec.types import (
     BinaryType,
     DateType,

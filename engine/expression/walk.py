@@ -6,16 +6,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from icecore.engine.expression.depth import operands
-from icecore.engine.expression.nodes import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BoundTerm,
-    Expression,
-    Not,
-    Or,
-    Predicate,
-)
+from icecore.engine.expression.nodes import AlwaysFalse, AlwaysTrue, And, BoundTerm, Expression, Not, Or, Predicate
 from icecore.engine.expression.simplify import and_, or_
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from attrs import frozen
 
-from icecore.engine.log.content import decode_table, encode_table
+from icecore.engine.formats.event_content import decode_table, encode_table
 
 SCHEMA = pa.schema(
     [

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
+from icecore.engine.common import json_reader
 from icecore.engine.errors import CorruptFileError, IcecoreError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.formats import avro_blocks, manifest_layout
 from icecore.engine.formats.avro_blocks import BLOCK_BYTES, AvroBlock, AvroHeader
@@ -27,7 +28,7 @@ from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.entry_encoding import encode_entries
 from icecore.engine.formats.manifest_layout import EntryLayout, PartitionColumn
 from icecore.engine.formats.manifest_schema import UNSUPPORTED_IN, entry_avro_schema
-from icecore.engine.spec import json_reader, single_value
+from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.partition import PartitionField, PartitionSpec, fields_from_list
 from icecore.engine.spec.schema import Schema

@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
+from icecore.engine.common.json_reader import get, get_list, get_str_map, loads, unknown
+from icecore.engine.common.version import engine_version
 from icecore.engine.errors import CorruptFileError, ValidationError
-from icecore.engine.formats.frames import LZ4, ZSTD, compress, decompress
-from icecore.engine.spec.json_reader import get, get_list, get_str_map, loads, unknown
-from icecore.engine.version import engine_version
+from icecore.engine.formats.compression_frames import LZ4, ZSTD, compress, decompress
 
 MAGIC = b"PFA1"
 CREATED_BY = "created-by"

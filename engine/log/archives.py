@@ -18,7 +18,7 @@ from attrs import frozen
 
 from icecore.engine.errors import CorruptLogError, MissingArchiveError
 from icecore.engine.log.sqlite_file import SqliteFile
-from icecore.engine.sql_files import query
+from icecore.engine.queries.named_queries import query
 
 ARCHIVE = "log/archive.sql"
 EVENTS = "log/events.sql"

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.events import GENESIS_HASH, Event
+from icecore.engine.events.event import GENESIS_HASH, Event
 from icecore.engine.log.reader import EVENTS
 from icecore.engine.log.redactions import Redactions
 from icecore.engine.log.store import EventStore

@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.events import Event
+from icecore.engine.events.event import Event
+from icecore.engine.events.manifest_changes import ListedManifest, changes_of
+from icecore.engine.events.relocated_manifests import RelocatedManifests, listing
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.manifest_changes import ListedManifest, changes_of
-from icecore.engine.relocated_manifests import RelocatedManifests, listing
 
 
 class ManifestModels:

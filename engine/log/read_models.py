@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from icecore.engine import events as ev
 from icecore.engine.errors import (
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
@@ -21,14 +20,15 @@ from icecore.engine.errors import (
     NoSuchViewError,
     TableAlreadyExistsError,
 )
-from icecore.engine.events import Event
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
+from icecore.engine.events.relocated_manifests import RelocatedManifests
+from icecore.engine.events.relocation import Relocation
 from icecore.engine.log.manifest_models import ManifestModels
 from icecore.engine.log.sqlite_file import run_script
 from icecore.engine.log.store import MODELS, SCHEMA, EventStore
 from icecore.engine.log.table_folders import TableFolders
-from icecore.engine.relocated_manifests import RelocatedManifests
-from icecore.engine.relocation import Relocation
-from icecore.engine.sql_files import query
+from icecore.engine.queries.named_queries import query
 
 if TYPE_CHECKING:
     import pyarrow as pa

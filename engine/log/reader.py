@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.events import (
+from icecore.engine.events.event import (
     CATALOG_STREAM,
     GENESIS_HASH,
     TABLE_CREATED,
@@ -25,9 +25,9 @@ from icecore.engine.events import (
     VIEW_UNDROPPED,
     Event,
 )
+from icecore.engine.events.relocation import NO_RELOCATIONS, Relocations
 from icecore.engine.log.archives import Archives
 from icecore.engine.log.sqlite_file import SqliteFile
-from icecore.engine.relocation import NO_RELOCATIONS, Relocations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,7 +168,7 @@ class EventReader(SqliteFile):
 
         Raises MissingArchiveError, CorruptLogError.
         """
-        from icecore.engine.log.content import decode_content
+        from icecore.engine.formats.event_content import decode_content
 
         data = self.content(position)
         return None if data is None else self.relocations.since(position).entries(decode_content(data, position))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.events import CATALOG_STREAM, CONTENT, LOG_FORGOTTEN, Event, text_hash
+from icecore.engine.events.event import CATALOG_STREAM, CONTENT, LOG_FORGOTTEN, Event, text_hash
 
 if TYPE_CHECKING:
     from icecore.engine.log.reader import EventReader

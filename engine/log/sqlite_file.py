@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from icecore.engine import forks
+from icecore.engine.common import fork_safety as forks
 from icecore.engine.errors import (
     CommitFailedError,
     CorruptLogError,
@@ -27,7 +27,7 @@ from icecore.engine.errors import (
     StorageError,
     WarehouseLockedError,
 )
-from icecore.engine.sql_files import query
+from icecore.engine.queries.named_queries import query
 
 DEFAULT_LOCK_TIMEOUT_S = 60.0
 Result = TypeVar("Result")

@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import (
     CommitStateUnknownError,
     CorruptLogError,
@@ -21,12 +22,11 @@ from icecore.engine.errors import (
     MovedWarehouseError,
     ReadOnlyError,
 )
-from icecore.engine.events import SCHEMA_VERSION, Event, Provenance, canonical
-from icecore.engine.ids import now_ms
+from icecore.engine.events.event import SCHEMA_VERSION, Event, Provenance, canonical
+from icecore.engine.events.relocation import Relocation, Relocations
 from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader
 from icecore.engine.log.sqlite_file import DEFAULT_LOCK_TIMEOUT_S, run_script
-from icecore.engine.relocation import Relocation, Relocations
-from icecore.engine.sql_files import query
+from icecore.engine.queries.named_queries import query
 
 MODELS = "log/read_models.sql"
 SCHEMA = "log/schema.sql"

@@ -17,14 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from icecore.engine import events as ev
-from icecore.engine.data.locations import DATA_PATH, FOLDER_STORAGE_PATH, OBJECT_STORAGE_PATH, folder_at
+from icecore.engine.common.location import folded, local_path
 from icecore.engine.errors import IcecoreError
-from icecore.engine.events import Event
-from icecore.engine.location import folded, local_path
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
+from icecore.engine.events.manifest_changes import ListedManifest, changes_of
+from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.log.store import FOLDERS_KNOWN, MODELS, EventStore
-from icecore.engine.manifest_changes import ListedManifest, changes_of
-from icecore.engine.relocated_manifests import RelocatedManifests
+from icecore.engine.properties.data_locations import DATA_PATH, FOLDER_STORAGE_PATH, OBJECT_STORAGE_PATH, folder_at
 
 if TYPE_CHECKING:
     import pyarrow as pa

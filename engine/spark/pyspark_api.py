@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from icecore.engine.optional import needs
+from icecore.engine.common.optional_packages import needs
 
 with needs("PySpark", "'icecore[spark]'"):
     from pyspark.sql import Column, DataFrame, SparkSession, functions, types

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from icecore.engine.optional import needs
+from icecore.engine.common.optional_packages import needs
 from icecore.engine.spark.java import find_java_home
 
 # Read when a query runs, not when it is built, so they must stay on for the session.

@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 from attrs import define, field
 
-from icecore.engine.compressed_json import decompress
+from icecore.engine.common.compressed_json import decompress
+from icecore.engine.common.growing_json import JoinedJson
+from icecore.engine.common.json_reader import loads
 from icecore.engine.errors import NoSuchSnapshotError, UnsupportedFormatVersionError, ValidationError
-from icecore.engine.formats.joined_json import JoinedJson
-from icecore.engine.spec.json_reader import loads
 from icecore.engine.spec.metadata_json import NO_SNAPSHOT, SUPPORTED_FORMAT_VERSIONS, WHERE, metadata_fields
 from icecore.engine.spec.partition import PARTITION_FIELD_ID_START, PartitionSpec
 from icecore.engine.spec.schema import Schema

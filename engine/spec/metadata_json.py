@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from icecore.engine.common.json_reader import get, get_list, get_str_map, unknown
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
-from icecore.engine.spec.json_reader import get, get_list, get_str_map, unknown
 from icecore.engine.spec.partition import INITIAL_SPEC_ID, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import (

@@ -9,8 +9,8 @@ import attrs
 import orjson
 from attrs import frozen
 
+from icecore.engine.common.json_reader import get, get_list
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.json_reader import get, get_list
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField, children
 

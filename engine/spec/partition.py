@@ -11,16 +11,10 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from icecore.engine.common.json_reader import get, get_list, unknown
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.json_reader import get, get_list, unknown
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.transform import (
-    Transform,
-    UnknownTransform,
-    VoidTransform,
-    parse_transform,
-    path_segment,
-)
+from icecore.engine.spec.transform import Transform, UnknownTransform, VoidTransform, parse_transform, path_segment
 from icecore.engine.spec.types import BinaryType, NestedField, PrimitiveType, StructType
 
 PARTITION_FIELD_ID_START = 1000

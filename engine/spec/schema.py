@@ -11,10 +11,10 @@ from typing import Any
 
 from attrs import define, evolve, field
 
+from icecore.engine.common.json_reader import get, get_ints, get_list, unknown
+from icecore.engine.common.text import some_of
 from icecore.engine.errors import ValidationError
-from icecore.engine.some_of import some_of
 from icecore.engine.spec import single_value
-from icecore.engine.spec.json_reader import get, get_ints, get_list, unknown
 from icecore.engine.spec.types import (
     DoubleType,
     FloatType,

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
+from icecore.engine.common.json_reader import get, get_list, get_str_map, unknown
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.json_reader import get, get_list, get_str_map, unknown
 
 MAIN_BRANCH = "main"
 INITIAL_SEQUENCE_NUMBER = 0

@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import field, frozen
 
+from icecore.engine.common.json_reader import get, get_list, unknown
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.json_reader import get, get_list, unknown
 from icecore.engine.spec.partition import source_ids
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import Transform, parse_transform

@@ -16,12 +16,7 @@ from attrs import frozen
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec import single_value
-from icecore.engine.spec.single_value import (
-    US_PER_DAY,
-    decimal_to_unscaled,
-    signed_big_endian,
-    unscaled_to_decimal,
-)
+from icecore.engine.spec.single_value import US_PER_DAY, decimal_to_unscaled, signed_big_endian, unscaled_to_decimal
 from icecore.engine.spec.types import (
     BinaryType,
     DateType,

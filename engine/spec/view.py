@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 from attrs import define, field, frozen
 
-from icecore.engine.compressed_json import decompress
+from icecore.engine.common.compressed_json import decompress
+from icecore.engine.common.json_reader import get, get_list, get_str_map, loads, unknown
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
-from icecore.engine.spec.json_reader import get, get_list, get_str_map, loads, unknown
 from icecore.engine.spec.schema import Schema
 
 WHERE = "view metadata"

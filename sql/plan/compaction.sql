@@ -1,6 +1,6 @@
 -- Which data files are worth being written again. One row is a live data file of the snapshot: `place` is the partition
 -- that it is packed in, which is one for all files of other specs. `planned_files`, `planned_deletes` and `planned_pairs`
--- are a plan of the snapshot: see projections/planned_files.py. Pairs name files by `number`.
+-- are a plan of the snapshot: see projections/plan/planned_files.py. Pairs name files by `number`.
 
 -- name: no_deletes
 CREATE TABLE planned_deletes (

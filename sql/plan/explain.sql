@@ -1,5 +1,5 @@
 -- Why the data files of some manifests are planned or not. One row is a live data file.
--- {entries} is the wide entries of a table: see projections/segments.py; {only} chooses the entries that count.
+-- {entries} is the wide entries of a table: see projections/entries/wide_entries.py; {only} chooses the entries that count.
 -- {by_partition} and {by_metrics} are the filter by partition values alone and by column metrics too. {partition_leaves}
 -- and {leaves} are numbers with a bit for each leaf of the filter: whether some row of the file may satisfy it. {surely}
 -- are such numbers of whether all rows do, {known} selects the metrics of the filter's columns.

@@ -1,5 +1,5 @@
 -- Planning over the wide entries of one table. One row of the entries is one file in one manifest: see
--- projections/segments.py for its columns; `m` numbers the manifest. {entries} is a query for the entries of the
+-- projections/entries/wide_entries.py for its columns; `m` numbers the manifest. {entries} is a query for the entries of the
 -- manifests that the scan looks into, {where}, {might} and {all} are conditions made from the filter, {more} columns.
 
 -- name: data_files

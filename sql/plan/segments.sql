@@ -1,4 +1,4 @@
--- Segment files: DuckDB files that are written once, with the wide entries of many manifests (projections/segments.py).
+-- Segment files: DuckDB files that are written once, with the wide entries of many manifests (projections/entries/wide_entries.py).
 -- One row of `entries` is one file in one manifest, `m` numbers the manifests of the segment from 0. The one row of
 -- `info` says as JSON what is in it. {name} is what the file is attached as, {path} its path, {entries} a table,
 -- {source} a query, {columns} columns with their types, {name} in `rename_entries` a name without its schema.

@@ -1,5 +1,5 @@
 -- Partition statistics (Spec: Partition Statistics File, MD5). One row is one partition tuple of one partition spec.
--- {entries} is the wide entries of a table: see projections/segments.py; `scan_manifests` has a row for each manifest of
+-- {entries} is the wide entries of a table: see projections/entries/wide_entries.py; `scan_manifests` has a row for each manifest of
 -- the snapshot. `snapshots_of_table` has the snapshots that are still there, `place` counts them in order of time.
 -- {partition} selects the partition values by the names of the unified partition type, {order} are these names, sorted.
 
@@ -27,7 +27,7 @@ global_deletes AS (
     SELECT count(*) > 0 AS found FROM entries
     WHERE content = 2 AND is_live AND spec_id IN (SELECT unnest($unpartitioned::INTEGER[]))
 ),
--- So may others, of partitions of their spec, where values may have been lost: see projections/lost_values.py.
+-- So may others, of partitions of their spec, where values may have been lost: see projections/plan/lost_values.py.
 specs_with_deletes AS (
     SELECT DISTINCT spec_id FROM entries
     WHERE content <> 0 AND NOT is_vector AND is_live AND spec_id IN (SELECT unnest($losable::INTEGER[]))

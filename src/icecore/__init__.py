@@ -5,38 +5,38 @@ from importlib import import_module
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from icecore.engine.catalog import Catalog
-    from icecore.engine.catalog import open_catalog as open
-    from icecore.engine.clone_warehouse import clone_warehouse
+    from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.catalog.catalog import open_catalog as open
+    from icecore.engine.catalog.import_log import import_log
     from icecore.engine.errors import IcecoreError
-    from icecore.engine.import_log import import_log
-    from icecore.engine.move_warehouse import move_warehouse
-    from icecore.engine.scan import DataScan
+    from icecore.engine.relocate.clone_warehouse import clone_warehouse
+    from icecore.engine.relocate.move_warehouse import move_warehouse
+    from icecore.engine.scan.data_scan import DataScan
     from icecore.engine.spec.metadata import TableMetadata
     from icecore.engine.spec.partition import PartitionField, PartitionSpec
     from icecore.engine.spec.schema import Schema
     from icecore.engine.spec.sort import SortField, SortOrder
     from icecore.engine.spec.view import ViewMetadata
-    from icecore.engine.table import Table
-    from icecore.engine.view import View
+    from icecore.engine.table.table import Table
+    from icecore.engine.view.view import View
 else:
     _MODULES = {
-        "Catalog": "icecore.engine.catalog",
-        "DataScan": "icecore.engine.scan",
+        "Catalog": "icecore.engine.catalog.catalog",
+        "DataScan": "icecore.engine.scan.data_scan",
         "IcecoreError": "icecore.engine.errors",
         "PartitionField": "icecore.engine.spec.partition",
         "PartitionSpec": "icecore.engine.spec.partition",
         "Schema": "icecore.engine.spec.schema",
         "SortField": "icecore.engine.spec.sort",
         "SortOrder": "icecore.engine.spec.sort",
-        "Table": "icecore.engine.table",
+        "Table": "icecore.engine.table.table",
         "TableMetadata": "icecore.engine.spec.metadata",
-        "View": "icecore.engine.view",
+        "View": "icecore.engine.view.view",
         "ViewMetadata": "icecore.engine.spec.view",
-        "clone_warehouse": "icecore.engine.clone_warehouse",
-        "import_log": "icecore.engine.import_log",
-        "move_warehouse": "icecore.engine.move_warehouse",
-        "open": "icecore.engine.catalog",
+        "clone_warehouse": "icecore.engine.relocate.clone_warehouse",
+        "import_log": "icecore.engine.catalog.import_log",
+        "move_warehouse": "icecore.engine.relocate.move_warehouse",
+        "open": "icecore.engine.catalog.catalog",
     }
 
     def __getattr__(name):

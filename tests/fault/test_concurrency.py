@@ -24,7 +24,7 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
-from icecore.engine.repository import Repository
+from icecore.engine.repository.repository import Repository
 
 Open = Callable[[], icecore.Catalog]
 SPAWN = multiprocessing.get_context("spawn")

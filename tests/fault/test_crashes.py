@@ -18,13 +18,13 @@ from fault_writers import append_until_killed, hold_the_lock
 from pyiceberg.table import StaticTable
 
 import icecore
-from icecore.engine.adopt import ForeignCommitWarning
 from icecore.engine.errors import CommitStateUnknownError, IcecoreError, StorageError, WarehouseLockedError
-from icecore.engine.file_follower import MaterializationWarning
+from icecore.engine.foreign.adopter import ForeignCommitWarning
 from icecore.engine.log.store import EventStore
-from icecore.engine.storage import Storage
-from icecore.projections.event_files import EventFiles
-from icecore.projections.materialize import Materializer
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.event_files import EventFiles
+from icecore.projections.files.file_follower import MaterializationWarning
+from icecore.projections.files.materialize import Materializer
 
 SPAWN = multiprocessing.get_context("spawn")
 # Starting a process anew takes seconds: here a clean one, which has imported all and runs no thread, forks others.
@@ -202,7 +202,7 @@ def full_disk(path_part: str) -> Any:
     def write(self: Storage, location: str, data: bytes, *, replace: bool) -> None:
         if path_part in location:
             with_error = OSError(28, "No space left on device")
-            from icecore.engine.storage import translated
+            from icecore.engine.storage.file_io import translated
 
             with translated(location, "write"):
                 raise with_error
@@ -285,7 +285,7 @@ def test_a_full_disk_for_data_commits_nothing(catalog: icecore.Catalog, monkeypa
     table = make_table(catalog)
 
     def refused(self: Storage, location: str) -> pa.NativeFile:
-        from icecore.engine.storage import translated
+        from icecore.engine.storage.file_io import translated
 
         with translated(location, "write"):
             raise OSError(28, "No space left on device")

@@ -9,7 +9,7 @@ from core_tables import ids_of, local, make_table, rows
 
 import icecore
 from icecore.engine.errors import CorruptFileError, MissingFileError, StorageError
-from icecore.projections.segment_merging import MANIFESTS_IN_MEMORY
+from icecore.projections.segments.segment_merging import MANIFESTS_IN_MEMORY
 
 
 def segments(catalog: icecore.Catalog) -> list[Path]:

@@ -20,9 +20,9 @@ from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, 
 from fault_writers import open_until_killed
 
 import icecore
-from icecore.engine import events as ev
-from icecore.engine.file_follower import FileFollower
-from icecore.projections.materialize import Materializer
+from icecore.engine.events import event as ev
+from icecore.projections.files.file_follower import FileFollower
+from icecore.projections.files.materialize import Materializer
 
 FORKSERVER = multiprocessing.get_context("forkserver")
 FORKSERVER.set_forkserver_preload(["fault_writers"])

@@ -12,8 +12,8 @@ from harness.steps import Steps, kill
 from traces import traces_of
 
 import icecore
-from icecore.engine.ids import now_ms
-from icecore.engine.log.forgetting import ENDING
+from icecore.engine.common.ids import now_ms
+from icecore.engine.forget.redact_events import ENDING
 
 SECRET = "zoe.secret@x.org"
 SCHEMA = pa.schema([("id", pa.int64()), ("email", pa.string())])

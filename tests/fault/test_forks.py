@@ -16,13 +16,13 @@ from core_tables import ids_of, make_table, rows
 from harness.children import FAILED, Child, Say
 
 import icecore
-from icecore.engine.events import Event
-from icecore.engine.forks import Lock
+from icecore.engine.common.bulk_attrs import uncollected
+from icecore.engine.common.fork_safety import Lock
+from icecore.engine.data.arrow.row_filter import connection
+from icecore.engine.events.event import Event
 from icecore.engine.log.reader import EventReader
-from icecore.engine.many import uncollected
-from icecore.engine.row_filter import connection
-from icecore.projections.entry_scope import Scope
-from icecore.projections.planner import PlannedFiles, Planner
+from icecore.projections.plan.planner import PlannedFiles, Planner
+from icecore.projections.segments.manifest_selection import Scope
 
 ROOT = Path(__file__).parents[2]
 

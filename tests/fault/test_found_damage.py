@@ -13,8 +13,8 @@ from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
 
 import icecore
 from icecore.engine.errors import ForeignCommitError
-from icecore.engine.scratch import put_file, sweep
-from icecore.projections import verify_files
+from icecore.engine.storage.atomic_write import put_file, sweep
+from icecore.projections.verify import verify_files
 
 
 def problems(catalog: icecore.Catalog) -> str:
@@ -200,7 +200,7 @@ def test_unfinished_files_are_swept_at_open(catalog: icecore.Catalog) -> None:
 
 def test_a_file_that_was_swept_too_early_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweeper that is quicker than our lock costs a second try, not the file."""
-    from icecore.engine import scratch as module
+    from icecore.engine.storage import atomic_write as module
 
     original = module._lock
     swept: list[int] = []

@@ -18,8 +18,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
 from icecore.engine.errors import RebuildError, StorageError
-from icecore.engine.file_follower import FileFollower
-from icecore.projections.event_files import EventFiles
+from icecore.projections.files.event_files import EventFiles
+from icecore.projections.files.file_follower import FileFollower
 
 SCHEMA = pa.schema([("id", pa.int64())])
 NAMES = ("a", "b", "bad", "y", "z")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import icecore
-from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 
 from .checks import arrow_rows, java_rows, same
 from .filters import Row

@@ -8,7 +8,7 @@ from typing import Any
 from pinned_files import position_deletes, rewritten, storage_of
 
 import icecore
-from icecore.engine.data.write import write_data_files
+from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.spec.content_file import ContentFile
 
 from .model import Model

@@ -20,13 +20,13 @@ from attrs import evolve
 from core_tables import local, repository_of, store_of
 
 import icecore
-from icecore.engine import gathering
-from icecore.engine import repository as repository_module
-from icecore.engine.events import GENESIS_HASH, Event, canonical
+from icecore.engine.events.event import GENESIS_HASH, Event, canonical
+from icecore.engine.formats.event_content import decode_content
 from icecore.engine.log import store as store_module
-from icecore.engine.log.content import decode_content
+from icecore.engine.metadata.fold import fold
+from icecore.engine.repository import repository as repository_module
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
-from icecore.engine.state import fold
+from icecore.engine.table import pending_commit as gathering
 
 HERE = Path(__file__).parent
 UPDATE = os.environ.get("ICECORE_UPDATE_GOLDEN") == "1"

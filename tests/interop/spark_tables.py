@@ -13,18 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import evolve
 
-from icecore.engine.data.arrow_schema import FIELD_ID_KEY, schema_to_arrow
-from icecore.engine.data.deletion_vector import encode_deletion_vector
-from icecore.engine.data.write import write_data_files
+from icecore.engine.data.arrow.arrow_schema import FIELD_ID_KEY, schema_to_arrow
+from icecore.engine.data.read.deletion_vector import encode_deletion_vector
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.expression.nodes import TRUE, Expression
-from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import parse_transform
 from icecore.engine.spec.types import NestedField, Type
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 STORAGE = Storage(durable=False)
 _numbers = itertools.count()

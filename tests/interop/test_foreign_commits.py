@@ -14,8 +14,6 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import StringType
 
 import icecore
-from icecore.engine import events as ev
-from icecore.engine.adopt import Adopter, ForeignCommitWarning
 from icecore.engine.errors import (
     ForeignCommitError,
     NoSuchNamespaceError,
@@ -23,7 +21,9 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
-from icecore.projections.materialize import Materializer
+from icecore.engine.events import event as ev
+from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
+from icecore.projections.files.materialize import Materializer
 
 MANUAL = {"icecore.materialize": "manual"}
 SCHEMES = ("metastore", "filesystem")
@@ -537,7 +537,7 @@ def make_version(table: icecore.Table, name: str) -> None:
     """What another engine's file system catalog would write after the table's last version."""
     from attrs import evolve
 
-    from icecore.engine.compressed_json import compress
+    from icecore.engine.common.compressed_json import compress
     from icecore.engine.spec.snapshot import MetadataLogEntry
 
     m = table.metadata

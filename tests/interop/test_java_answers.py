@@ -16,22 +16,22 @@ import pytest
 from attrs import frozen
 from java_peer.questions import COMPARISONS, Question, parse, schema_of
 
-from icecore.engine.data.metrics_mode import parse_mode, truncated_lower, truncated_upper
+from icecore.engine.data.file.metrics_mode import parse_mode, truncated_lower, truncated_upper
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.evaluate import evaluate
-from icecore.engine.expression.json import from_json, to_json
+from icecore.engine.expression.json.expression_json import from_json, to_json
 from icecore.engine.expression.nodes import TRUE, Expression, TypedValue
 from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.formats.typed_values import typed_values
-from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.transform import parse_transform
 from icecore.engine.spec.types import FLOATING_TYPES, PrimitiveType, StringType, UUIDType
-from icecore.projections.duckdb_types import raw_type
-from icecore.projections.predicate import manifest_predicate, plan_predicate, residual
-from icecore.projections.splits import Splitting, combine, split_tasks
+from icecore.projections.plan.predicate import manifest_predicate, plan_predicate, residual
+from icecore.projections.plan.splits import Splitting, combine, split_tasks
+from icecore.projections.segments.duckdb_types import raw_type
 
 STORED = json.loads((Path(__file__).parent / "java_peer" / "answers.json").read_text())
 ANSWERS: list[tuple[Question, Any]] = STORED["answers"]

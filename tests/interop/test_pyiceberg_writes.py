@@ -15,12 +15,7 @@ from pyiceberg.table import StaticTable
 from pyiceberg.types import StringType
 
 import icecore
-from icecore.engine.errors import (
-    CorruptFileError,
-    MissingFileError,
-    StorageError,
-    UnsupportedFormatVersionError,
-)
+from icecore.engine.errors import CorruptFileError, MissingFileError, StorageError, UnsupportedFormatVersionError
 
 
 @pytest.fixture

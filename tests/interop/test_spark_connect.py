@@ -27,13 +27,13 @@ from spark_tables import (
 )
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.parse import parse_filter
-from icecore.engine.spark.read import read_tasks
-from icecore.engine.spark.write import write_data_files
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.spark.read.scan_to_spark import read_tasks
+from icecore.engine.spark.spark_write import write_data_files
 from icecore.engine.spec.sort import SortField, SortOrder
 from icecore.engine.spec.transform import parse_transform
 from icecore.engine.spec.types import LongType, NestedField, StringType, TimestamptzType, UUIDType
-from icecore.engine.data.resolve import FILE_ID
+from icecore.engine.data.read.column_resolution import FILE_ID
 from icecore.engine.spec.schema import Schema
 
 old = schema_of((1, "id", LongType()), (2, "name", StringType()), (3, "u", UUIDType()), (4, "ts", TimestamptzType()))

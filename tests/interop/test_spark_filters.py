@@ -17,18 +17,18 @@ from expression_cases import VALUES, literal_texts  # noqa: E402
 from pyspark.sql import types as T  # noqa: E402
 from spark_tables import STORAGE, metadata_of, schema_of, tasks_of  # noqa: E402
 
-from icecore.engine.data.arrow_values import to_array  # noqa: E402
-from icecore.engine.data.write import write_data_files  # noqa: E402
+from icecore.engine.data.arrow.arrow_values import to_array  # noqa: E402
+from icecore.engine.data.write.write_rows import write_data_files  # noqa: E402
 from icecore.engine.errors import ExpressionError  # noqa: E402
 from icecore.engine.expression.bind import bind  # noqa: E402
 from icecore.engine.expression.evaluate import evaluate  # noqa: E402
 from icecore.engine.expression.nodes import Expression  # noqa: E402
-from icecore.engine.expression.parse import parse_filter  # noqa: E402
-from icecore.engine.expression.to_spark import to_spark_sql  # noqa: E402
-from icecore.engine.spark.read import read_tasks  # noqa: E402
-from icecore.engine.spark.sql_text import quote  # noqa: E402
-from icecore.engine.spark.stored_arrow import stored_array  # noqa: E402
-from icecore.engine.spark.types import stored_type  # noqa: E402
+from icecore.engine.expression.sql.parse import parse_filter  # noqa: E402
+from icecore.engine.spark.read.scan_to_spark import read_tasks  # noqa: E402
+from icecore.engine.spark.read.stored_arrow import stored_array  # noqa: E402
+from icecore.engine.spark.spark_filter import to_spark_sql  # noqa: E402
+from icecore.engine.spark.spark_sql_text import quote  # noqa: E402
+from icecore.engine.spark.spark_types import stored_type  # noqa: E402
 from icecore.engine.spec.partition import UNPARTITIONED  # noqa: E402
 from icecore.engine.spec.schema import Schema  # noqa: E402
 from icecore.engine.spec.types import LongType, PrimitiveType, StringType, UUIDType  # noqa: E402

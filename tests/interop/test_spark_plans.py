@@ -21,9 +21,9 @@ from hypothesis import strategies as st  # noqa: E402
 from two_dialects import paired_filters  # noqa: E402
 
 import icecore  # noqa: E402
+from icecore.engine.data.scan_task import FileScanTask  # noqa: E402
 from icecore.engine.expression.nodes import TRUE, Expression  # noqa: E402
-from icecore.engine.scan_task import FileScanTask  # noqa: E402
-from icecore.engine.spark.read import read_tasks  # noqa: E402
+from icecore.engine.spark.read.scan_to_spark import read_tasks  # noqa: E402
 
 TABLES = 5
 FILTERS = 6

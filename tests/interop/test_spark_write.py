@@ -21,13 +21,13 @@ from pyspark.sql import functions as F  # noqa: E402
 from pyspark.sql import types as T  # noqa: E402
 from spark_tables import STORAGE, metadata_of, plain_values, schema_of, spec_of, tasks_of, write  # noqa: E402
 
-from icecore.engine.data.arrow_schema import schema_to_arrow  # noqa: E402
-from icecore.engine.data.partition_arrow import partition_batches  # noqa: E402
-from icecore.engine.data.read import read_task  # noqa: E402
+from icecore.engine.data.arrow.arrow_partitions import partition_batches  # noqa: E402
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow  # noqa: E402
+from icecore.engine.data.read.read_tasks import read_task  # noqa: E402
 from icecore.engine.errors import ValidationError  # noqa: E402
-from icecore.engine.spark.read import read_tasks  # noqa: E402
-from icecore.engine.spark.types import schema_to_spark, spark_to_schema  # noqa: E402
-from icecore.engine.spark.write import write_data_files  # noqa: E402
+from icecore.engine.spark.read.scan_to_spark import read_tasks  # noqa: E402
+from icecore.engine.spark.spark_types import schema_to_spark, spark_to_schema  # noqa: E402
+from icecore.engine.spark.spark_write import write_data_files  # noqa: E402
 from icecore.engine.spec import single_value  # noqa: E402
 from icecore.engine.spec.content_file import ContentFile  # noqa: E402
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionSpec  # noqa: E402

@@ -16,7 +16,7 @@ from pyiceberg.view.metadata import ViewMetadata as PyViewMetadata
 
 import icecore
 from icecore.engine.errors import NoSuchTableError, ValidationError
-from icecore.engine.view import View
+from icecore.engine.view.view import View
 
 
 @pytest.fixture

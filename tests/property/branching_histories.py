@@ -16,7 +16,7 @@ from attrs import define, field
 from rows_by_id import POOLS, Values, condition, leaves, named, text, texts, visible
 
 import icecore
-from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot

@@ -18,7 +18,7 @@ from pinned_files import position_deletes, rewritten
 
 import icecore
 from icecore.engine.errors import ConflictingCommitsError
-from icecore.engine.repository import Repository
+from icecore.engine.repository.repository import Repository
 
 # The first column tells rows apart for ever: a row that comes back, or comes twice, is seen.
 Row = tuple[int, int, int]
@@ -120,8 +120,8 @@ class Step:
 
 
 def files_of(table: icecore.Table, rows: list[Row]) -> list[Any]:
-    from icecore.engine.copy_on_write import write_again
-    from icecore.engine.data.conform import conform
+    from icecore.engine.data.write.conform import conform
+    from icecore.engine.operations.copy_on_write import write_again
 
     if not rows:
         return []

@@ -17,8 +17,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from test_data_round_trip import arrow, tables
 
 import icecore
-from icecore.engine.data.arrow_schema import assign_fresh_ids, schema_to_arrow
-from icecore.engine.data.conform import conform
+from icecore.engine.data.arrow.arrow_schema import assign_fresh_ids, schema_to_arrow
+from icecore.engine.data.write.conform import conform
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.single_value import US_PER_DAY
 from icecore.engine.spec.types import (

@@ -16,16 +16,16 @@ from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.arrow_values import constant_array, from_array, to_array
-from icecore.engine.data.conform import conform
-from icecore.engine.data.equality import EqualityKeys
-from icecore.engine.data.partition_arrow import partition_batches
-from icecore.engine.data.read import read_task
-from icecore.engine.data.transform_arrow import apply_transform
-from icecore.engine.data.write import write_data_files
+from icecore.engine.data.arrow.arrow_partitions import partition_batches
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.arrow_transforms import apply_transform
+from icecore.engine.data.arrow.arrow_values import constant_array, from_array, to_array
+from icecore.engine.data.arrow.equality import EqualityKeys
+from icecore.engine.data.read.read_tasks import read_task
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.conform import conform
+from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
@@ -65,7 +65,7 @@ from icecore.engine.spec.types import (
     Type,
     UUIDType,
 )
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 QUICK = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import icecore
-from icecore.projections.planner import Planner
+from icecore.projections.plan.planner import Planner
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.int64())])
 

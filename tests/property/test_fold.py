@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import icecore
-from icecore.engine.data.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.errors import IcecoreError
+from icecore.engine.metadata.fold import TableState, fold
+from icecore.engine.replay.table_states import decode_checkpoint, encode_checkpoint
 from icecore.engine.spec.types import LongType
-from icecore.engine.state import TableState, fold
-from icecore.engine.table_states import decode_checkpoint, encode_checkpoint
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 names = st.sampled_from(["a", "b"])

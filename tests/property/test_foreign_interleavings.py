@@ -17,9 +17,9 @@ from pyiceberg.exceptions import ValidationException as TheirValidationError
 from pyiceberg.table import Table as PeerTable
 
 import icecore
-from icecore.engine.adopt import ForeignCommitWarning
 from icecore.engine.errors import CommitConflictError, ForeignCommitError, ValidationError
-from icecore.engine.file_follower import MaterializationWarning
+from icecore.engine.foreign.adopter import ForeignCommitWarning
+from icecore.projections.files.file_follower import MaterializationWarning
 
 NAMES = ("a", "b")
 names = st.sampled_from(NAMES)

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import icecore
+from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import CommitConflictError, IcecoreError, ValidationError
-from icecore.engine.ids import now_ms
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 FILTERS = ("id < 3", "name = 'n7'", "id > 5 AND name < 'n8'")

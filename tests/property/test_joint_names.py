@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import icecore
-from icecore.engine.catalog_transaction import CatalogTransaction
+from icecore.engine.catalog.catalog_transaction import CatalogTransaction
 from icecore.engine.errors import IcecoreError
 
 namespaces = st.sampled_from(["a", "b", "a.c"])

@@ -14,13 +14,13 @@ from attrs import evolve
 from hypothesis import given, settings
 from test_scan_rows import SCHEMA, filters
 
-from icecore.engine.data.arrow_schema import arrow_to_schema
+from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.kept import from_kept, to_kept
+from icecore.engine.expression.json.stored_expression import from_kept, to_kept
 from icecore.engine.expression.nodes import And, Expression, Operation, Or, Predicate, Reference
-from icecore.engine.expression.parse import parse_filter
-from icecore.engine.expression.text import expression_text
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.sql.sql_text import expression_text
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     BinaryType,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import icecore
-from icecore.engine.scan_task import FileScanTask
+from icecore.engine.data.scan_task import FileScanTask
 
 more_steps = st.lists(
     st.one_of(

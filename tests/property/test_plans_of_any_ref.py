@@ -14,7 +14,7 @@ from core_tables import SCHEMA, ids_of, pyiceberg_catalog, rows
 from independent_reader import ROW_ID, files_of, rows_of
 
 import icecore
-from icecore.projections import segment_merging
+from icecore.projections.segments import segment_merging
 
 STEPS = (
     *("append", "append", "append", "side", "side", "peer", "peer", "delete", "overwrite", "schema", "spec", "branch"),

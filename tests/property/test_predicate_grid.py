@@ -17,8 +17,8 @@ from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, BinaryType, NestedField, PrimitiveType, StringType
-from icecore.projections.duckdb_types import raw_type
-from icecore.projections.predicate import manifest_predicate, plan_predicate
+from icecore.projections.plan.predicate import manifest_predicate, plan_predicate
+from icecore.projections.segments.duckdb_types import raw_type
 
 COMPARISONS = (
     Operation.EQ,

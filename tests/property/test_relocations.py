@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import icecore
+from icecore.engine.common.location import LocationMapping
+from icecore.engine.events.relocation import Relocation, Relocations, moved_entries, moved_prefixes
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
-from icecore.engine.location import LocationMapping
-from icecore.engine.relocation import Relocation, Relocations, moved_entries, moved_prefixes
 from icecore.engine.spec.reserved import DELETE_PATH_ID
 
 NAMES = ("a", "b", "a b", "a%20b", "ä", "lake", "lake2")

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import icecore
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.parse import parse_filter
-from icecore.projections import segment_merging
-from icecore.projections.planner import Planner
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.projections.plan.planner import Planner
+from icecore.projections.segments import segment_merging
 
 KINDS: dict[str, tuple[pa.DataType, list[Any], tuple[str, pa.DataType] | None]] = {
     "int": (pa.int32(), [-3, 0, 2, 7], ("long", pa.int64())),

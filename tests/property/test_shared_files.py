@@ -13,15 +13,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import icecore
-from icecore.engine.decide import ChangeMetadata
-from icecore.engine.errors import (
-    NoSuchTableError,
-    TableAlreadyExistsError,
-    ValidationError,
-)
-from icecore.engine.events import Provenance
+from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError, ValidationError
+from icecore.engine.events.event import Provenance
 from icecore.engine.log.store import MODELS
-from icecore.engine.reachable import needed_files
+from icecore.projections.inspect.reachable_files import needed_files
 
 NAMES = ("a", "b", "c")
 EVERYTHING = 2**53
@@ -67,7 +64,7 @@ def rewrite_manifests(catalog: icecore.Catalog, name: str, _: str, __: int) -> N
     catalog.load_table(f"ns.{name}").rewrite_manifests()
 
 
-def files_of(catalog: icecore.Catalog, name: str) -> list[icecore.engine.scan_task.FileScanTask]:
+def files_of(catalog: icecore.Catalog, name: str) -> list[FileScanTask]:
     return list(catalog.load_table(f"ns.{name}").scan().plan_files())
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import icecore
-from icecore.engine.upsert import UpsertResult
+from icecore.engine.operations.upsert import UpsertResult
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("v", pa.int32()), ("w", pa.float64())])
 KEYS = st.tuples(st.one_of(st.none(), st.integers(0, 5)), st.sampled_from([None, "", "x", "y"]))

@@ -13,15 +13,15 @@ import pytest
 import icecore
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import FALSE, TRUE, Expression
-from icecore.engine.expression.parse import parse_filter
 from icecore.engine.expression.simplify import and_, or_
+from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.expression.walk import predicates, rewrite
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import DoubleType, LongType, NestedField, PrimitiveType, StringType
-from icecore.projections import wide_filters
-from icecore.projections.planner import PlannedFiles
-from icecore.projections.predicate import plan_predicate
-from icecore.projections.residuals import residual
+from icecore.projections.plan import wide_filters
+from icecore.projections.plan.planner import PlannedFiles
+from icecore.projections.plan.predicate import plan_predicate
+from icecore.projections.plan.residuals import residual
 
 ARROW = pa.schema(
     [

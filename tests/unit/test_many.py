@@ -10,9 +10,9 @@ import attrs
 import pytest
 from attrs import define, field, frozen
 
+from icecore.engine.common.bulk_attrs import many, uncollected
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.many import many, uncollected
-from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 
 

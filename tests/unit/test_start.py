@@ -12,7 +12,7 @@ from core_tables import make_table, rows
 
 import icecore
 from icecore.engine.cli.main import COMMANDS, cli
-from icecore.projections import segment_merging
+from icecore.projections.segments import segment_merging
 
 PLAN = """
 import sys
@@ -21,9 +21,17 @@ with icecore.open(sys.argv[1]) as catalog:
     found = [catalog.load_table("ns.t").scan(f).plan().to_arrow().num_rows for f in (None, "id = 3", "name >= 'n5'")]
 print(found, *sorted(m for m in sys.modules if m.partition(".")[0] in ("icecore", "pandas", "polars", "fastavro")))
 """
-ROWS = ("icecore.engine.data.read", "icecore.engine.data.write", "icecore.engine.data.orc_file")
-COMMITS = ("icecore.engine.transaction", "icecore.engine.catalog_transaction", "icecore.engine.row_changes")
-VIEWS = ("icecore.engine.view", "icecore.engine.view_duckdb")
+ROWS = (
+    "icecore.engine.data.read.read_tasks",
+    "icecore.engine.data.write.write_rows",
+    "icecore.engine.data.orc.orc_writer",
+)
+COMMITS = (
+    "icecore.engine.table.transaction",
+    "icecore.engine.catalog.catalog_transaction",
+    "icecore.engine.table.row_changes",
+)
+VIEWS = ("icecore.engine.view.view", "icecore.engine.view.view_duckdb")
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -42,7 +50,7 @@ def test_a_plan_from_segments_loads_nothing_that_reads_rows_or_commits(
     done = subprocess.run([sys.executable, "-c", PLAN, str(tmp_path)], capture_output=True, text=True, check=True)
     found, *loaded = done.stdout.replace(", ", ",").split()
     assert found.startswith(f"[{planned},")
-    assert "icecore.projections.planner" in loaded
+    assert "icecore.projections.plan.planner" in loaded
     assert sorted({"pandas", "polars", *ROWS, *COMMITS, *VIEWS} & set(loaded)) == []
 
 

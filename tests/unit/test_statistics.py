@@ -20,7 +20,7 @@ from attrs import evolve
 from core_tables import local, make_table, rows
 
 import icecore
-from icecore.engine.data.arrow_values import to_array
+from icecore.engine.data.arrow.arrow_values import to_array
 from icecore.engine.errors import (
     CorruptFileError,
     MissingDependencyError,
@@ -29,7 +29,6 @@ from icecore.engine.errors import (
     ValidationError,
 )
 from icecore.engine.formats.puffin import Blob, decode_blob, decode_footer, write_puffin
-from icecore.engine.sketches import ThetaSketch, estimate_of, hashes_of, single_values
 from icecore.engine.spec import single_value
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import BlobMetadata, StatisticsFile
@@ -53,6 +52,7 @@ from icecore.engine.spec.types import (
     TimeType,
     UUIDType,
 )
+from icecore.engine.statistics.theta_sketch import ThetaSketch, estimate_of, hashes_of, single_values
 
 CORPUS = Path(os.environ.get("ICECORE_CORPUS", Path(__file__).parents[3] / "shared" / "corpus"))
 THETA = "apache-datasketches-theta-v1"

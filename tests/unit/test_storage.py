@@ -9,15 +9,9 @@ from typing import Any
 
 import pytest
 
-from icecore.engine.errors import (
-    FileExistsInStorageError,
-    IcecoreError,
-    MissingFileError,
-    ReadOnlyError,
-    StorageError,
-)
-from icecore.engine.location import LocationMapping, local_path, to_uri
-from icecore.engine.storage import Storage, translated
+from icecore.engine.common.location import LocationMapping, local_path, to_uri
+from icecore.engine.errors import FileExistsInStorageError, IcecoreError, MissingFileError, ReadOnlyError, StorageError
+from icecore.engine.storage.file_io import Storage, translated
 
 
 @pytest.mark.parametrize(
@@ -182,7 +176,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rest(
 
     with monkeypatch.context() as patch, pytest.raises(StorageError, match=r"write .*f: No space left"):
         if failing == "write":
-            patch.setattr("icecore.engine.scratch.open", FullFile, raising=False)
+            patch.setattr("icecore.engine.storage.atomic_write.open", FullFile, raising=False)
         else:
             patch.setattr(os, failing, full)
         Storage().write_atomic(path, b"new")

@@ -17,25 +17,25 @@ import pyiceberg.io.pyarrow
 import pyiceberg.table.puffin
 from attrs import frozen
 
-import icecore.engine.clone_warehouse
-import icecore.engine.forget
-import icecore.engine.move_warehouse
-import icecore.projections.audit
-import icecore.projections.partition_stats
-import icecore.projections.rebuild
-import icecore.projections.verify
+import icecore.engine.forget.forget
+import icecore.engine.relocate.clone_warehouse
+import icecore.engine.relocate.move_warehouse
+import icecore.projections.audit.sql_prompt
+import icecore.projections.inspect.partition_statistics
+import icecore.projections.verify.rebuild
+import icecore.projections.verify.verify
 
 # Imported once, so that none of the forked processes has to.
 PRELOADED = (
     pyiceberg.io.pyarrow,
     pyiceberg.table.puffin,
-    icecore.engine.clone_warehouse,
-    icecore.engine.forget,
-    icecore.engine.move_warehouse,
-    icecore.projections.audit,
-    icecore.projections.partition_stats,
-    icecore.projections.rebuild,
-    icecore.projections.verify,
+    icecore.engine.relocate.clone_warehouse,
+    icecore.engine.forget.forget,
+    icecore.engine.relocate.move_warehouse,
+    icecore.projections.audit.sql_prompt,
+    icecore.projections.inspect.partition_statistics,
+    icecore.projections.verify.rebuild,
+    icecore.projections.verify.verify,
 )
 
 Say = Callable[[str, Any], None]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import icecore
 from icecore.engine.errors import IcecoreError
-from icecore.projections.materialize import Materializer
+from icecore.projections.files.materialize import Materializer
 
 from .bench import Bench
 from .children import FAILED, Child, Outcome, Say, in_child

@@ -10,8 +10,8 @@ from attrs import frozen
 from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
-from icecore.engine.file_follower import MaterializationWarning
 from icecore.engine.log.store import FORGETTING
+from icecore.projections.files.file_follower import MaterializationWarning
 
 from .children import FAILED, Say, in_child
 from .model import Model, difference, full_name, observe

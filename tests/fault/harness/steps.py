@@ -17,12 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 
-import icecore.engine.clone_warehouse as clone_module
-import icecore.engine.log.forgetting as forgetting_module
-import icecore.engine.move_warehouse as move_module
-import icecore.engine.scratch as scratch_module
-import icecore.engine.storage as storage_module
-from icecore.engine.storage import Storage
+import icecore.engine.forget.redact_events as forgetting_module
+import icecore.engine.relocate.clone_warehouse as clone_module
+import icecore.engine.relocate.move_warehouse as move_module
+import icecore.engine.storage.atomic_write as scratch_module
+import icecore.engine.storage.file_io as storage_module
+from icecore.engine.storage.file_io import Storage
 
 Act = Callable[[str], None]
 CHANGING = ("replace", "link", "unlink", "mkdir", "fsync", "rename")

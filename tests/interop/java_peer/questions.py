@@ -13,7 +13,7 @@ from typing import Any
 from expression_cases import VALUES, metrics, transforms_of
 
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.json import from_json, to_json
+from icecore.engine.expression.json.expression_json import from_json, to_json
 from icecore.engine.spec import single_value
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import Transform

@@ -17,7 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
 from icecore.engine.cli.main import cli
-from icecore.projections.audit import AUDIT_TABLES
+from icecore.projections.audit.sql_prompt import AUDIT_TABLES
 
 Run = Callable[..., Result]
 RunJson = Callable[..., Any]

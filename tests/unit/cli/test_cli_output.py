@@ -11,8 +11,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from icecore.engine.cli.output import MAX_TABLE_ROWS, cell, plain, print_arrow, print_pairs
-from icecore.engine.some_of import printable
+from icecore.engine.common.text import printable
+from icecore.engine.display.output import MAX_TABLE_ROWS, cell, plain, print_arrow, print_pairs
 
 Captured = Callable[[], Any]
 

@@ -11,13 +11,8 @@ import pytest
 from core_tables import adopted_copy, ids_of, local, make_table, metadata_files, peer_ids, rows, store_of
 
 import icecore
-from icecore.engine import gathering
-from icecore.engine.errors import (
-    CommitConflictError,
-    StorageError,
-    TableAlreadyExistsError,
-    ValidationError,
-)
+from icecore.engine.errors import CommitConflictError, StorageError, TableAlreadyExistsError, ValidationError
+from icecore.engine.table import pending_commit as gathering
 
 FILE_SYSTEM = {"icecore.commit-scheme": "filesystem"}
 

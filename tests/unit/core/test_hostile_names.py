@@ -9,8 +9,8 @@ import pytest
 from core_tables import SCHEMA, ids_of, local, make_table, pyiceberg_catalog, rows
 
 import icecore
+from icecore.engine.common.identifiers import MAX_FOLDER_NAME, folder_name
 from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, ValidationError
-from icecore.engine.identifiers import MAX_FOLDER_NAME, folder_name
 
 NAMES = [
     "a b",

@@ -12,7 +12,7 @@ from core_tables import adopted_copy
 import icecore
 from icecore.engine.cli.main import cli
 from icecore.engine.errors import ValidationError
-from icecore.engine.known_properties import PROPERTIES, Choice, Folder, KnownProperty, known_property
+from icecore.engine.properties.table_properties import PROPERTIES, Choice, Folder, KnownProperty, known_property
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

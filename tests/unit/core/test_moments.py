@@ -17,7 +17,7 @@ from core_tables import ids_of, local, make_table, rows, store_of
 
 import icecore
 from icecore.engine.errors import ValidationError
-from icecore.engine.moments import Moment, milliseconds_of
+from icecore.engine.expression.timestamps import Moment, milliseconds_of
 
 AT = dt.datetime(2024, 1, 2, 3, 4, 5, 678900, dt.UTC)
 MS = 1704164645678
@@ -128,7 +128,7 @@ def test_no_other_module_says_what_a_time_without_a_zone_is() -> None:
         for path in sorted((root / folder).rglob("*.py"))
         if re.search(r"replace\(tzinfo=\w*\.?UTC|\.timestamp\(\)|astimezone\(", path.read_text())
     ]
-    assert found == ["engine/moments.py", "engine/spec/default_value.py"]
+    assert found == ["engine/expression/timestamps.py", "engine/spec/default_value.py"]
 
 
 @pytest.mark.parametrize("moment", [True, 1.5, b"x", "yesterday", "", dt.date(2024, 1, 1), 2**63, [1]])

@@ -13,10 +13,10 @@ import pytest
 from core_tables import digests, pyiceberg_catalog
 
 import icecore
+from icecore.engine.common.location import local_path
 from icecore.engine.errors import IcecoreError, MovedWarehouseError, StorageError, ValidationError
-from icecore.engine.location import local_path
-from icecore.engine.relocate_warehouse import Relocating
-from icecore.projections.event_files import EventFiles
+from icecore.engine.relocate.relocate_warehouse import Relocating
+from icecore.projections.files.event_files import EventFiles
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 KEPT = [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
@@ -346,7 +346,7 @@ def test_a_deletion_that_was_not_finished_is_not_finished_in_the_original(
         table.append([{"id": 4, "city": "gone"}])
         table.overwrite([{"id": 5, "city": "kept"}])
         with monkeypatch.context() as patch:
-            patch.setattr("icecore.engine.deletion._Turns.take", lambda _: False)
+            patch.setattr("icecore.engine.deletion.delete_files._Turns.take", lambda _: False)
             later = dt.datetime.now() + dt.timedelta(hours=1)
             table.maintenance.expire_snapshots().older_than(later).retain_last(1).commit()
     shutil.copytree(lake, lake.with_name("new"))

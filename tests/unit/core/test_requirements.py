@@ -8,7 +8,7 @@ import pytest
 from core_tables import make_table, rows, store_of
 
 import icecore
-from icecore.engine.requirements import requirements_for
+from icecore.engine.metadata.requirements import requirements_for
 
 UUID = {"type": "assert-table-uuid"}
 SCHEMA = {"type": "assert-current-schema-id", "current-schema-id": 0}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.commit.snapshot_summary import summary_of
 from icecore.engine.formats.entry_arrow import files_to_arrow
-from icecore.engine.snapshot_summary import summary_of
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat, ManifestEntryStatus
 from icecore.engine.spec.partition import UNPARTITIONED
 from icecore.engine.spec.schema import Schema

@@ -20,14 +20,14 @@ from pathlib import Path
 import pyarrow as pa
 from attrs import frozen
 
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.deletion_vector_write import DeletedRows, write_deletion_vectors
-from icecore.engine.data.position_delete_write import write_equality_deletes, write_position_deletes
-from icecore.engine.data.read import read_task
-from icecore.engine.data.write import write_data_files
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.read.read_tasks import read_task
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
+from icecore.engine.data.write.position_delete_writer import write_equality_deletes, write_position_deletes
+from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import IcecoreError
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import UNPARTITIONED
 from icecore.engine.spec.schema import Schema
@@ -46,7 +46,7 @@ from icecore.engine.spec.types import (
     UUIDType,
     VariantType,
 )
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 ROWS = 60
 SCHEMA = Schema((

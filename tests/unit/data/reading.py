@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.deletion_vector import encode_deletion_vector
-from icecore.engine.data.read import DeleteCache, read_task
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.read.deletion_vector import encode_deletion_vector
+from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionSpec
 from icecore.engine.spec.schema import Schema
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 PATH_FIELD = pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"})
 POS_FIELD = pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"})

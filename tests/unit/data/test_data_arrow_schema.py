@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 
-from icecore.engine.data.arrow_schema import arrow_to_schema, assign_fresh_ids, schema_to_arrow
+from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, assign_fresh_ids, schema_to_arrow
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.conform import conform
-from icecore.engine.data.nested import map_parts
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.nested import map_parts
+from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import icecore
-from icecore.engine.data.conform import conform
+from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType

@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import pyroaring
 import pytest
 
-import icecore.engine.data.sources as sources_module
-from icecore.engine.data.arrow_schema import FIELD_ID_KEY, schema_to_arrow
-from icecore.engine.data.conform import conform
-from icecore.engine.data.deletion_vector import decode_deletion_vector, encode_deletion_vector
-from icecore.engine.data.duckdb_source import DuckDBParquet
-from icecore.engine.data.sources import DuckDBSource, ParquetSource, open_source
+import icecore.engine.data.read.file_sources as sources_module
+from icecore.engine.data.arrow.arrow_schema import FIELD_ID_KEY, schema_to_arrow
+from icecore.engine.data.parquet.duckdb_reader import DuckDBParquet
+from icecore.engine.data.read.deletion_vector import decode_deletion_vector, encode_deletion_vector
+from icecore.engine.data.read.file_sources import DuckDBSource, ParquetSource, open_source
+from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import CorruptFileError, MissingFileError, ValidationError
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.schema import Schema
@@ -45,7 +45,7 @@ from icecore.engine.spec.types import (
     TimeType,
     UUIDType,
 )
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 from .reading import POS_FIELD, content_file, data_file, rows
 

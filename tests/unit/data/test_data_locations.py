@@ -16,8 +16,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField, StringType
 
 import icecore
-from icecore.engine.data.locations import DataLocations
 from icecore.engine.errors import ValidationError
+from icecore.engine.properties.data_locations import DataLocations
 
 OBJECTS = "write.object-storage.enabled"
 PARTITIONED = "write.object-storage.partitioned-paths"

@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from icecore.engine.data.conform import conform
-from icecore.engine.data.metrics import Metrics, MetricsCollector
-from icecore.engine.data.metrics_mode import (
+from icecore.engine.data.file.column_metrics import Metrics, MetricsCollector
+from icecore.engine.data.file.metrics_mode import (
     Counts,
     Full,
     NoMetrics,
@@ -21,6 +20,7 @@ from icecore.engine.data.metrics_mode import (
     truncated_lower,
     truncated_upper,
 )
+from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortField, SortOrder

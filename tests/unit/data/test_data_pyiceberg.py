@@ -14,13 +14,13 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from icecore.engine.data.arrow_schema import arrow_to_schema, schema_to_arrow
-from icecore.engine.data.conform import conform
-from icecore.engine.data.write import write_data_files
+from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, schema_to_arrow
+from icecore.engine.data.write.conform import conform
+from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import UNPARTITIONED
 from icecore.engine.spec.schema import Schema
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 DATA = pa.table(
     {

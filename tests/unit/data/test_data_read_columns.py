@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.read import read_task
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.read.read_tasks import read_task
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import CorruptFileError, MissingFileError, ValidationError
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -44,7 +44,7 @@ from icecore.engine.spec.types import (
     UUIDType,
     VariantType,
 )
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 from .reading import content_file, data_file, rows, with_schema
 

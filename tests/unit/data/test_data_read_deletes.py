@@ -12,19 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from attrs import evolve
 
-import icecore.engine.data.deletes as deletes_module
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.conform import conform
-from icecore.engine.data.deletes import DeleteCache, same_file
-from icecore.engine.data.sources import open_source
+import icecore.engine.data.read.apply_deletes as deletes_module
+from icecore.engine.common.location import LocationMapping
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.read.apply_deletes import DeleteCache, same_file
+from icecore.engine.data.read.file_sources import open_source
+from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import CorruptFileError, MissingFileError
-from icecore.engine.location import LocationMapping
 from icecore.engine.spec.content_file import DataFileContent
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import IdentityTransform
 from icecore.engine.spec.types import IntegerType, LongType, NestedField, StringType, StructType, UUIDType
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 from .reading import (
     content_file,

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from icecore.engine.data.arrow_schema import schema_to_arrow
-from icecore.engine.data.arrow_values import from_array, to_array
-from icecore.engine.data.murmur import hash_each, hash_longs
-from icecore.engine.data.partition_arrow import partition_batches
-from icecore.engine.data.transform_arrow import apply_transform
+from icecore.engine.data.arrow.arrow_partitions import partition_batches
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.arrow_transforms import apply_transform
+from icecore.engine.data.arrow.arrow_values import from_array, to_array
+from icecore.engine.data.arrow.murmur3 import hash_each, hash_longs
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import icecore
-from icecore.engine.data.arrow_schema import arrow_to_schema
-from icecore.engine.data.conform import conform
-from icecore.engine.data.parquet_file import WkbType
-from icecore.engine.data.write import write_data_files
+from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
+from icecore.engine.data.parquet.parquet_writer import WkbType
+from icecore.engine.data.write.conform import conform
+from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import UNPARTITIONED
@@ -38,7 +38,7 @@ from icecore.engine.spec.types import (
     UnknownType,
     VariantType,
 )
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 from .reading import content_file, rows
 

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import icecore
-from icecore.engine.data.conform import conform
-from icecore.engine.formats.content_file_json import content_file_from_json, content_file_to_json
+from icecore.engine.data.write.conform import conform
 from icecore.engine.formats.entry_arrow import row_to_file
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import ListType, LongType, NestedField, StringType, StructType, VariantType
+from icecore.projections.stored_plans.scan_task_json import content_file_from_json, content_file_to_json
 
 from .variants import Shape, Value, decoded, encode, metadata, names_of, shredded
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import icecore.engine.data.sources as sources_module
-from icecore.engine.data.variant_shredding import read_variants
+import icecore.engine.data.read.file_sources as sources_module
+from icecore.engine.data.variant.variant_shredding import read_variants
 from icecore.engine.errors import CorruptFileError, IcecoreError, ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (

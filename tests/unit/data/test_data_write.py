@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 
-import icecore.engine.data.write as write_module
-from icecore.engine.data.arrow_schema import arrow_to_schema, schema_to_arrow
-from icecore.engine.data.write import write_data_files
+import icecore.engine.data.write.write_rows as write_module
+from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, schema_to_arrow
+from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import StorageError, ValidationError
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
@@ -33,7 +33,7 @@ from icecore.engine.spec.transform import (
     UnknownTransform,
 )
 from icecore.engine.spec.types import DoubleType, LongType, NestedField, StringType, StructType, UnknownType, UUIDType
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 SCHEMA = Schema(
     (

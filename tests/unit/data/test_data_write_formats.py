@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.orc
 import pytest
 
-from icecore.engine.data.arrow_values import from_array, to_array
-from icecore.engine.data.file_options import data_file_options, delete_file_options
-from icecore.engine.data.orc_tail import read_tail
-from icecore.engine.data.position_delete_write import write_equality_deletes, write_position_deletes
-from icecore.engine.data.read import read_task
-from icecore.engine.data.write import write_data_files
+from icecore.engine.data.arrow.arrow_values import from_array, to_array
+from icecore.engine.data.orc.orc_tail import read_tail
+from icecore.engine.data.read.read_tasks import read_task
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.file_options import data_file_options, delete_file_options
+from icecore.engine.data.write.position_delete_writer import write_equality_deletes, write_position_deletes
+from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import StorageError, ValidationError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.formats.avro_blocks import read_header
-from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, FileFormat
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -53,7 +53,7 @@ from icecore.engine.spec.types import (
     UnknownType,
     UUIDType,
 )
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 from .reading import content_file, rows
 

@@ -17,27 +17,20 @@ from hypothesis import strategies as st
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile as PeerPuffinFile
 
-import icecore.engine.data.position_delete_write as module
-from icecore.engine.data.deletes import DeleteCache
-from icecore.engine.data.deletion_vector import decode_deletion_vector, encode_deletion_vector
-from icecore.engine.data.deletion_vector_write import DeletedRows, write_deletion_vectors
-from icecore.engine.data.position_delete_write import write_equality_deletes, write_position_deletes
-from icecore.engine.data.puffin_file import read_footer
+import icecore.engine.data.write.position_delete_writer as module
+from icecore.engine.data.file.puffin_file import read_footer
+from icecore.engine.data.read.apply_deletes import DeleteCache
+from icecore.engine.data.read.deletion_vector import decode_deletion_vector, encode_deletion_vector
+from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
+from icecore.engine.data.write.position_delete_writer import write_equality_deletes, write_position_deletes
 from icecore.engine.errors import CorruptFileError, FileExistsInStorageError, StorageError, ValidationError
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import NullOrder, SortDirection, SortField, SortOrder
 from icecore.engine.spec.transform import IdentityTransform
-from icecore.engine.spec.types import (
-    DoubleType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-)
-from icecore.engine.storage import Storage
+from icecore.engine.spec.types import DoubleType, ListType, LongType, NestedField, StringType, StructType
+from icecore.engine.storage.file_io import Storage
 
 PATH_ID, POS_ID = 2147483546, 2147483545
 INNER = StructType((NestedField(5, "a", LongType()), NestedField(6, "b", StringType())))

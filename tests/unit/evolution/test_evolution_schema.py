@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.schema_update import AddColumn, SchemaOp, UpdateSchema, evolve_schema
+from icecore.engine.evolution.terms import parse_partition_terms, parse_sort_terms
+from icecore.engine.evolution.update_schema import AddColumn, SchemaOp, UpdateSchema, evolve_schema
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import MAX_FIELD_ID, Schema
 from icecore.engine.spec.sort import SortOrder
@@ -24,7 +25,6 @@ from icecore.engine.spec.types import (
     Type,
     parse_primitive,
 )
-from icecore.engine.terms import parse_partition_terms, parse_sort_terms
 
 LAST_ID = 20
 Change = Callable[[UpdateSchema], object]

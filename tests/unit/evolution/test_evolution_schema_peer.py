@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema as PySchema
 from pyiceberg.table.update.schema import UpdateSchema as PyUpdateSchema
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.schema_update import SchemaOp, UpdateSchema, evolve_schema
+from icecore.engine.evolution.update_schema import SchemaOp, UpdateSchema, evolve_schema
 from icecore.engine.spec.schema import Schema, type_from_json
 from icecore.engine.spec.types import Type
 

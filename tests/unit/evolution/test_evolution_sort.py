@@ -12,12 +12,12 @@ from pyiceberg.table.update.sorting import UpdateSortOrder as PyUpdateSortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.schema_update import SchemaOp, UpdateSchema
-from icecore.engine.sort_update import SortTerm, UpdateSortOrder, evolve_sort_order
+from icecore.engine.evolution.terms import parse_sort_terms
+from icecore.engine.evolution.update_schema import SchemaOp, UpdateSchema
+from icecore.engine.evolution.update_sort_order import SortTerm, UpdateSortOrder, evolve_sort_order
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import UNSORTED, NullOrder, SortDirection, SortOrder
 from icecore.engine.spec.types import LongType, NestedField, TimestampType
-from icecore.engine.terms import parse_sort_terms
 
 SCHEMA = Schema((NestedField(1, "id", LongType(), required=True), NestedField(2, "ts", TimestampType())))
 

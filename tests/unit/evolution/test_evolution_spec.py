@@ -12,6 +12,8 @@ from pyiceberg.schema import Schema as PySchema
 from pyiceberg.table.update.spec import UpdateSpec as PyUpdateSpec
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.evolution.terms import parse_partition_terms
+from icecore.engine.evolution.update_spec import SpecOp, UpdateSpec, evolve_spec
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import DayTransform, UnknownTransform
@@ -24,8 +26,6 @@ from icecore.engine.spec.types import (
     StructType,
     TimestampType,
 )
-from icecore.engine.spec_update import SpecOp, UpdateSpec, evolve_spec
-from icecore.engine.terms import parse_partition_terms
 
 SCHEMA = Schema(
     (

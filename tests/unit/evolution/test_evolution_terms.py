@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.evolution.terms import SortTerm, parse_partition_term, parse_partition_terms, parse_sort_terms
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import UNSORTED, NullOrder, SortDirection, SortField, SortOrder
@@ -20,7 +21,6 @@ from icecore.engine.spec.types import (
     StructType,
     TimestampType,
 )
-from icecore.engine.terms import SortTerm, parse_partition_term, parse_partition_terms, parse_sort_terms
 
 SCHEMA = Schema(
     (

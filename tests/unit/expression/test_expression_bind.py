@@ -26,7 +26,7 @@ from icecore.engine.expression import (
 )
 from icecore.engine.expression.bind import bind, references
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Operation, Predicate, TransformTerm
-from icecore.engine.expression.to_sql import to_sql
+from icecore.engine.expression.sql.duckdb_sql import to_sql
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import BucketTransform, VoidTransform
 from icecore.engine.spec.types import (

@@ -14,7 +14,7 @@ from icecore.engine.errors import ExpressionError
 from icecore.engine.expression import And, EqualTo, Expression, IsNull, NotEqualTo, Or, parse_filter
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.evaluate import evaluate
-from icecore.engine.expression.json import from_json, to_json
+from icecore.engine.expression.json.expression_json import from_json, to_json
 from icecore.engine.expression.nodes import FALSE, TRUE
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (

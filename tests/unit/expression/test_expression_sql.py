@@ -11,7 +11,7 @@ from icecore.engine.errors import ExpressionError
 from icecore.engine.expression import EqualTo, In, parse_filter
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TypedValue
-from icecore.engine.expression.to_sql import INLINE_LITERALS, to_sql
+from icecore.engine.expression.sql.duckdb_sql import INLINE_LITERALS, to_sql
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     DateType,

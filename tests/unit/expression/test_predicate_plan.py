@@ -26,8 +26,8 @@ from icecore.engine.spec.types import (
     TimestampType,
     UUIDType,
 )
-from icecore.projections.metrics_predicate import MAX_RANGES, literal_ranges
-from icecore.projections.predicate import manifest_predicate, plan_predicate, residual
+from icecore.projections.plan.metrics_predicate import MAX_RANGES, literal_ranges
+from icecore.projections.plan.predicate import manifest_predicate, plan_predicate, residual
 
 SCHEMA = Schema(
     (

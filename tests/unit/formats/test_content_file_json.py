@@ -12,17 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.build import And, EqualTo, IsNull
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.formats.content_file_json import (
-    content_file_from_json,
-    content_file_to_json,
-    scan_task_from_json,
-    scan_task_to_json,
-)
-from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat, ManifestFile
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -40,6 +34,12 @@ from icecore.engine.spec.types import (
     TimestamptzType,
     TimeType,
     UUIDType,
+)
+from icecore.projections.stored_plans.scan_task_json import (
+    content_file_from_json,
+    content_file_to_json,
+    scan_task_from_json,
+    scan_task_to_json,
 )
 
 # The table, spec and files of Java's tests of its parsers.

@@ -8,7 +8,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icecore.engine.formats.joined_json import KEPT, SHORT, JoinedJson
+from icecore.engine.common.growing_json import KEPT, SHORT, JoinedJson
 
 
 class Item:

@@ -53,7 +53,7 @@ from icecore.engine.spec.types import (
     TimeType,
     UUIDType,
 )
-from icecore.projections.entries import decode_manifest
+from icecore.projections.entries.decode_entries import decode_manifest
 
 SYNC = bytes(range(16))
 INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)

@@ -15,16 +15,12 @@ from typing import Any
 import pytest
 
 from icecore.engine.errors import CorruptFileError
-from icecore.engine.formats.manifest_avro import (
-    decode_manifest_fastavro,
-    read_manifest_header,
-    write_manifest,
-)
+from icecore.engine.formats.manifest_avro import decode_manifest_fastavro, read_manifest_header, write_manifest
 from icecore.engine.formats.manifest_list_avro import read_manifest_list
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
-from icecore.projections.entries import decode_manifest
-from icecore.projections.segments import inherit, inherit_sequence_numbers, widen
+from icecore.projections.entries.decode_entries import decode_manifest
+from icecore.projections.entries.wide_entries import inherit, inherit_sequence_numbers, widen
 
 CORPUS = Path(os.environ.get("ICECORE_CORPUS", Path(__file__).parents[4] / "shared" / "corpus"))
 pytestmark = pytest.mark.skipif(

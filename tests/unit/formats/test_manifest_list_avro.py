@@ -12,16 +12,11 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icecore.engine.commit.first_row_ids import assign_first_row_ids
 from icecore.engine.errors import CorruptFileError, UnsupportedFormatVersionError, ValidationError
-from icecore.engine.first_row_ids import assign_first_row_ids
+from icecore.engine.events.manifest_changes import OWN_EVENT, ListedManifest, ManifestChanges
 from icecore.engine.formats import avro_blocks
-from icecore.engine.formats.manifest_list_avro import (
-    COUNTS,
-    list_avro_schema,
-    read_manifest_list,
-    write_manifest_list,
-)
-from icecore.engine.manifest_changes import OWN_EVENT, ListedManifest, ManifestChanges
+from icecore.engine.formats.manifest_list_avro import COUNTS, list_avro_schema, read_manifest_list, write_manifest_list
 from icecore.engine.spec.content_file import FieldSummary, ManifestContent, ManifestFile
 
 SYNC = bytes(range(16))

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table.puffin import PuffinFile as PeerPuffinFile
 
-from icecore.engine.data.puffin_file import read_blob, read_footer
+from icecore.engine.data.file.puffin_file import read_blob, read_footer
 from icecore.engine.errors import CorruptFileError, IcecoreError, MissingFileError, ValidationError
-from icecore.engine.formats.frames import compress, decompress
+from icecore.engine.formats.compression_frames import compress, decompress
 from icecore.engine.formats.puffin import Blob, PuffinFile, decode_blob, decode_footer, write_puffin
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 SKETCH = "apache-datasketches-theta-v1"
 BLOBS = (

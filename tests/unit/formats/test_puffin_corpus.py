@@ -16,7 +16,7 @@ import numpy as np
 import pyroaring
 import pytest
 
-from icecore.engine.data.deletion_vector import MAGIC, decode_deletion_vector, encode_deletion_vector
+from icecore.engine.data.read.deletion_vector import MAGIC, decode_deletion_vector, encode_deletion_vector
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats.puffin import Blob, decode_blob, decode_footer, write_puffin
 

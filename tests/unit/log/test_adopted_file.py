@@ -9,8 +9,8 @@ import pytest
 from core_tables import make_table, rows
 
 import icecore
-from icecore.engine.adopted_file import adopted_metadata, kept_file, original_bytes
 from icecore.engine.errors import CorruptLogError
+from icecore.engine.events.adopted_file import adopted_metadata, kept_file, original_bytes
 from icecore.engine.spec.metadata import TableMetadata
 
 

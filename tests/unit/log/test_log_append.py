@@ -12,10 +12,10 @@ from attrs import evolve
 from core_tables import ids_of, make_table, rows
 
 import icecore
-from icecore.engine import events as ev
+from icecore.engine.common.ids import new_event_id, new_snapshot_id, uuid7
 from icecore.engine.errors import CommitConflictError, CommitFailedError, CorruptLogError, ValidationError
-from icecore.engine.events import GENESIS_HASH, Event, Provenance
-from icecore.engine.ids import new_event_id, new_snapshot_id, uuid7
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import GENESIS_HASH, Event, Provenance
 from icecore.engine.log import store as store_module
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.reader import EVENTS
@@ -288,7 +288,7 @@ def test_the_same_key_at_once_appends_once(
     catalog: icecore.Catalog, open_again: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two calls with one key that run at the same time make one commit."""
-    from icecore.engine.repository import Repository
+    from icecore.engine.repository.repository import Repository
 
     table, other = make_table(catalog), open_again().load_table("ns.t")
     original, waiting = Repository._try_commit, [lambda: other.append(rows(1), idempotency_key="k")]

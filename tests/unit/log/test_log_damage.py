@@ -10,8 +10,8 @@ from core_tables import ids_of, local, make_table, repository_of, rows, store_of
 
 import icecore
 from icecore.engine.errors import CorruptLogError, IcecoreError, NoSuchTableError
-from icecore.engine.log.content import decode_content, encode_content
-from icecore.engine.table_states import decode_checkpoint
+from icecore.engine.formats.event_content import decode_content, encode_content
+from icecore.engine.replay.table_states import decode_checkpoint
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_a_wrong_checkpoint_is_found(filled: icecore.Catalog) -> None:
     state = decode_checkpoint(found[-1]["state"], found[-1]["stream"])
     from attrs import evolve
 
-    from icecore.engine.table_states import encode_checkpoint
+    from icecore.engine.replay.table_states import encode_checkpoint
 
     wrong = encode_checkpoint(evolve(state, metadata_version=7))
     connection.execute("UPDATE checkpoint SET state = ?", (wrong,))

@@ -15,13 +15,7 @@ import pytest
 from core_tables import ids_of, make_table, rows, store_of
 
 import icecore
-from icecore.engine.errors import (
-    CorruptLogError,
-    IcecoreError,
-    ReadOnlyError,
-    StorageError,
-    WarehouseLockedError,
-)
+from icecore.engine.errors import CorruptLogError, IcecoreError, ReadOnlyError, StorageError, WarehouseLockedError
 from icecore.engine.log.store import EventStore
 
 

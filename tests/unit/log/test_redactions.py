@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from icecore.engine.common.ids import new_event_id
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.events import CATALOG_STREAM, HASHED_BY_PARTS, LOG_FORGOTTEN, Event, Provenance, text_hash
-from icecore.engine.ids import new_event_id
+from icecore.engine.events.event import CATALOG_STREAM, HASHED_BY_PARTS, LOG_FORGOTTEN, Event, Provenance, text_hash
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.redactions import ENVELOPE, Redaction, Redactions
 from icecore.engine.log.store import EventStore

@@ -16,6 +16,7 @@ import pytest
 from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
 
 import icecore
+from icecore.engine.archive import write_archive as archive_write
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
@@ -25,7 +26,6 @@ from icecore.engine.errors import (
     ReadOnlyError,
     ValidationError,
 )
-from icecore.engine.log import archive_write
 
 
 def busy(catalog: icecore.Catalog) -> int:

@@ -12,9 +12,9 @@ from core_tables import make_table, repository_of, rows, store_of
 
 import icecore
 from icecore.engine.errors import ReadOnlyError
-from icecore.engine.events import Event
+from icecore.engine.events.event import Event
 from icecore.engine.log.store import EventStore
-from icecore.engine.state import fold
+from icecore.engine.metadata.fold import fold
 
 LONG = 10_000
 OPENING_S = 0.3

@@ -10,8 +10,8 @@ from core_tables import make_table, rows, store_of
 
 import icecore
 from icecore.engine.errors import ValidationError
-from icecore.projections.diff import DIFF_SCHEMA, Change
-from icecore.projections.diff_files import FileChanges, file_changes
+from icecore.projections.audit.diff import DIFF_SCHEMA, Change
+from icecore.projections.audit.diff_files import FileChanges, file_changes
 
 
 def lines(table: pa.Table) -> list[tuple[str | None, ...]]:

@@ -26,7 +26,7 @@ from icecore.engine.errors import (
     StorageError,
     ValidationError,
 )
-from icecore.engine.log.content import decode_content
+from icecore.engine.formats.event_content import decode_content
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from icecore.engine.errors import (
     ReadOnlyError,
     ValidationError,
 )
-from icecore.engine.log.content import SALT, decode_content, encode_content, encode_table
+from icecore.engine.formats.event_content import SALT, decode_content, encode_content, encode_table
 from icecore.engine.log.store import EventStore
 
 SECRET = "zoe.secret@x.org"

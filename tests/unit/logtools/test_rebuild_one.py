@@ -9,7 +9,7 @@ from core_tables import ids_of, local, make_table, peer_ids, rows
 
 import icecore
 from icecore.engine.errors import NoSuchTableError
-from icecore.engine.table import Table
+from icecore.engine.table.table import Table
 
 
 def files_of(table: Table) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, 
 
 import icecore
 from icecore.engine.log.store import MODELS
-from icecore.projections import materialize
+from icecore.projections.files import materialize
 
 KEEP_TWO = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
 SCHEMES = pytest.mark.parametrize("scheme", ["metastore", "filesystem"])
@@ -196,7 +196,7 @@ def test_a_process_that_lags_behind_brings_nothing_back(
 CRASH = """
 import os, sys
 import icecore
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 from icecore.projections import materialize
 where = sys.argv[2]
 catalog = icecore.open(sys.argv[1])

@@ -10,15 +10,15 @@ import pytest
 from core_tables import age, ids_of, local, make_table, put, repository_of, rows, store_of
 
 import icecore
-from icecore.engine import deletion
-from icecore.engine.deletion import UnfinishedDeletionWarning
+from icecore.engine.deletion import delete_files as deletion
+from icecore.engine.deletion.delete_files import UnfinishedDeletionWarning
+from icecore.engine.deletion.file_names import is_table_file
 from icecore.engine.errors import CommitConflictError, StorageError, ValidationError
-from icecore.engine.events import Event
-from icecore.engine.file_names import is_table_file
+from icecore.engine.events.event import Event
 from icecore.engine.formats.deleted_files import DeletedFile, decode_files
 from icecore.engine.log.store import MODELS
-from icecore.engine.repository import Repository
-from icecore.engine.storage import Storage
+from icecore.engine.repository.repository import Repository
+from icecore.engine.storage.file_io import Storage
 
 FAR = 2**53
 

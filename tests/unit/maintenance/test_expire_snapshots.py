@@ -13,11 +13,11 @@ from core_tables import ids_of, local, make_table, metadata_files, peer_ids, rep
 
 import icecore
 from icecore.engine.errors import NoSuchSnapshotError, StorageError, ValidationError
-from icecore.engine.maintenance import Expired
-from icecore.engine.retention import Expiry, expiring_updates
+from icecore.engine.maintenance.maintenance import Expired
+from icecore.engine.metadata.retention import Expiry, expiring_updates
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot, SnapshotRef, SnapshotRefType
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
 
 FAR = 2**53
 DAY = 24 * 60 * 60 * 1000
@@ -242,8 +242,8 @@ def test_R2_no_file_goes_where_the_metadata_cannot_follow(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readers still see the older metadata file then, and all that it names."""
-    from icecore.engine.file_follower import MaterializationWarning
-    from icecore.projections.materialize import Materializer
+    from icecore.projections.files.file_follower import MaterializationWarning
+    from icecore.projections.files.materialize import Materializer
 
     table = history(catalog)
     with monkeypatch.context() as patch:

@@ -12,8 +12,8 @@ import pytest
 from core_tables import ids_of, local, make_table, peer_ids, rows
 
 import icecore
+from icecore.engine.common.location import LocationMapping
 from icecore.engine.errors import ValidationError
-from icecore.engine.location import LocationMapping
 
 MANUAL = {"icecore.materialize": "manual"}
 

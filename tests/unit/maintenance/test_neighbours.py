@@ -11,9 +11,10 @@ from attrs import evolve
 from core_tables import ids_of, local, make_table, repository_of, rows, store_of
 
 import icecore
-from icecore.engine import deletion, neighbours
-from icecore.engine.marking import Marking
-from icecore.engine.reachable import needed_files
+from icecore.engine.deletion import delete_files as deletion
+from icecore.engine.deletion import neighbours
+from icecore.engine.deletion.needed_files import Marking
+from icecore.projections.inspect.reachable_files import needed_files
 
 FAR = 2**53
 FORGET = "DROP TABLE table_folder; DELETE FROM warehouse WHERE key LIKE 'table-folders-%'"
@@ -64,7 +65,7 @@ def looked_through(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return needed_files(repository, state, seen)
 
     monkeypatch.setattr(neighbours, "needed_files", noting)
-    monkeypatch.setattr("icecore.engine.marking.needed_files", noting)
+    monkeypatch.setattr("icecore.engine.deletion.needed_files.needed_files", noting)
     return found
 
 

@@ -15,14 +15,14 @@ import pytest
 from core_tables import SCHEMA, age, ids_of, local, make_table, peer_ids, put, repository_of, rows, store_of
 
 import icecore
-from icecore.engine import orphans
-from icecore.engine.candidates import Candidates, PrefixMismatchMode
+from icecore.engine.common.location import LocationMapping
+from icecore.engine.deletion import orphan_files as orphans
+from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismatchMode
+from icecore.engine.deletion.needed_files import Marking
+from icecore.engine.deletion.orphan_files import OrphanFiles
 from icecore.engine.errors import CommitConflictError, ValidationError
-from icecore.engine.file_listing import Places
-from icecore.engine.location import LocationMapping
-from icecore.engine.marking import Marking
-from icecore.engine.orphans import OrphanFiles
-from icecore.engine.storage import Storage
+from icecore.engine.storage.file_io import Storage
+from icecore.engine.storage.listing import Places
 
 
 def age_all(folder: Path) -> None:

@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import icecore
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
-from icecore.engine.table import Table
+from icecore.engine.table.table import Table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string())])
 FILE = ContentFile(DataFileContent.DATA, "file:///elsewhere/a.parquet", FileFormat.PARQUET, 0, (), 1, 100)

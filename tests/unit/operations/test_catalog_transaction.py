@@ -8,8 +8,8 @@ import pytest
 from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
 
 import icecore
-from icecore.engine import joint_commit
 from icecore.engine.errors import CommitFailedError, NoSuchTableError, ValidationError
+from icecore.engine.joint_commit import joint_commit
 
 
 def test_all_tables_change_with_one_transaction_id(catalog: icecore.Catalog) -> None:

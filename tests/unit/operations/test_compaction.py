@@ -11,11 +11,11 @@ from core_tables import ids_of, make_table, peer_ids, rows, sorted_rows
 from pinned_files import storage_of
 
 import icecore
-from icecore.engine.compaction import CompactionOptions
-from icecore.engine.data.position_delete_write import write_position_deletes
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.position_delete_writer import write_position_deletes
 from icecore.engine.errors import ValidationError
-from icecore.engine.rewrite_data_files import RewriteResult
-from icecore.engine.scan_task import FileScanTask
+from icecore.engine.maintenance.compaction_groups import CompactionOptions
+from icecore.engine.maintenance.rewrite_data_files import RewriteResult
 from icecore.engine.spec.content_file import ContentFile
 
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read"}

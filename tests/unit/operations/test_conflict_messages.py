@@ -9,9 +9,9 @@ import pytest
 from core_tables import ids_of, make_table, rows, store_of
 
 import icecore
-from icecore.engine.conflict_text import describe
+from icecore.engine.commit.conflict_text import describe
 from icecore.engine.errors import CommitConflictError, CommitFailedError
-from icecore.engine.repository import Repository
+from icecore.engine.repository.repository import Repository
 
 
 def test_a_branch_that_keeps_moving(

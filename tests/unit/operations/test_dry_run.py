@@ -9,9 +9,9 @@ import pytest
 from core_tables import ids_of, local, make_table, rows, store_of
 
 import icecore
-from icecore.engine.dry_run import DryRun
+from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.errors import CommitFailedError, ValidationError
-from icecore.engine.transaction import Transaction
+from icecore.engine.table.transaction import Transaction
 
 Change = Callable[[icecore.Table, bool], object]
 

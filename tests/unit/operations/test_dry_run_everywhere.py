@@ -14,10 +14,10 @@ import pytest
 from core_tables import SCHEMA, make_table, pyiceberg_catalog, rows, store_of
 
 import icecore
-from icecore.engine.adopt import Adopter, ForeignCommitWarning
-from icecore.engine.catalog import Catalog
-from icecore.engine.catalog_transaction import CatalogTransaction
-from icecore.engine.dry_run import CatalogDryRun, DryRun, ViewDryRun
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.catalog.catalog_transaction import CatalogTransaction
+from icecore.engine.commit.dry_run import CatalogDryRun, DryRun, ViewDryRun
+from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import (
     CommitConflictError,
     NamespaceAlreadyExistsError,
@@ -29,15 +29,15 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
-from icecore.engine.forget import Forgotten
-from icecore.engine.ids import now_ms
+from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
+from icecore.engine.forget.forget import Forgotten
+from icecore.engine.joint_commit.with_dry_run import tryable
 from icecore.engine.log.store import EventStore
-from icecore.engine.maintenance import ExpireSnapshots, Maintenance
-from icecore.engine.table import Table
-from icecore.engine.transaction import Transaction
-from icecore.engine.tryable import tryable
-from icecore.engine.view import View
-from icecore.engine.view_changes import ViewTransaction
+from icecore.engine.maintenance.maintenance import ExpireSnapshots, Maintenance
+from icecore.engine.table.table import Table
+from icecore.engine.table.transaction import Transaction
+from icecore.engine.view.view import View
+from icecore.engine.view.view_changes import ViewTransaction
 
 Call = Callable[[Any, bool], Any]
 

@@ -11,9 +11,7 @@ import pytest
 from core_tables import SCHEMA, ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
 
 import icecore
-from icecore.engine import joint_commit
-from icecore.engine.adopt import ForeignCommitWarning
-from icecore.engine.catalog_transaction import CatalogTransaction
+from icecore.engine.catalog.catalog_transaction import CatalogTransaction
 from icecore.engine.errors import (
     CommitConflictError,
     ForeignCommitError,
@@ -25,6 +23,8 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
+from icecore.engine.foreign.adopter import ForeignCommitWarning
+from icecore.engine.joint_commit import joint_commit
 
 Open = Callable[[], icecore.Catalog]
 

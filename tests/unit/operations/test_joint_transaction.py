@@ -9,8 +9,8 @@ import pytest
 from core_tables import SCHEMA, ids_of, local, make_table, peer_ids, repository_of, rows, store_of
 
 import icecore
-from icecore.engine.catalog_transaction import CatalogTransaction
-from icecore.engine.dry_run import ViewDryRun
+from icecore.engine.catalog.catalog_transaction import CatalogTransaction
+from icecore.engine.commit.dry_run import ViewDryRun
 from icecore.engine.errors import (
     CommitFailedError,
     NoSuchTableError,

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from icecore.engine.commit.manifest_summary import field_summaries
 from icecore.engine.formats.entry_arrow import BINARIES
-from icecore.engine.manifest_summary import field_summaries
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import FieldSummary
 from icecore.engine.spec.partition import PartitionField, PartitionSpec

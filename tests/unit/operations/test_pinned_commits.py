@@ -12,9 +12,9 @@ from core_tables import ids_of, local, make_table, peer_ids, rows
 from pinned_files import position_deletes, rewritten, storage_of, vector
 
 import icecore
-from icecore.engine.equality_deletes import write_key_deletes
 from icecore.engine.errors import CommitConflictError, ConflictingCommitsError, NoSuchSnapshotError, ValidationError
-from icecore.engine.removal import Effects, Target, produce
+from icecore.engine.operations.delete_by_filter import Effects, Target, produce
+from icecore.engine.operations.equality_deletes import write_key_deletes
 
 Open = Callable[[], icecore.Catalog]
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read"}

@@ -10,11 +10,11 @@ from attrs import evolve
 from core_tables import ids_of, local, make_table, peer_ids, rows
 
 import icecore
-from icecore.engine import removal as removal_module
-from icecore.engine import rewrite_data_files as rewrite_module
 from icecore.engine.errors import CommitConflictError, CommitStateUnknownError, ValidationError
-from icecore.engine.repository import Repository
-from icecore.engine.retry import RetryPolicy
+from icecore.engine.maintenance import rewrite_data_files as rewrite_module
+from icecore.engine.operations import delete_by_filter as removal_module
+from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.retry_policy import RetryPolicy
 
 Open = Callable[[], icecore.Catalog]
 

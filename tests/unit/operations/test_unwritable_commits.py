@@ -12,13 +12,13 @@ from attrs import evolve
 from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
-from icecore.engine import row_changes
 from icecore.engine.errors import UnwritableCommitError, ValidationError
-from icecore.engine.file_follower import FileFollower, MaterializationWarning
 from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.table import Table
+from icecore.engine.table import row_changes
+from icecore.engine.table.table import Table
+from icecore.projections.files.file_follower import FileFollower, MaterializationWarning
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

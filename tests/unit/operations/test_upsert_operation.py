@@ -12,7 +12,7 @@ from core_tables import make_table, peer_ids, rows, sorted_rows
 
 import icecore
 from icecore.engine.errors import ValidationError
-from icecore.engine.upsert import UpsertResult
+from icecore.engine.operations.upsert import UpsertResult
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("v", pa.float64())])
 MODES = ["copy-on-write", "merge-on-read"]

@@ -14,16 +14,16 @@ import pytest
 from core_tables import SCHEMA, local, make_table, rows
 
 import icecore.engine
-from icecore.engine.catalog import Catalog
-from icecore.engine.catalog_transaction import CatalogTransaction
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.catalog.catalog_transaction import CatalogTransaction
+from icecore.engine.commit.single_use import OnceInBlock, UsedOnce
 from icecore.engine.errors import CommitConflictError, ValidationError
-from icecore.engine.maintenance import Maintenance
+from icecore.engine.maintenance.maintenance import Maintenance
 from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
-from icecore.engine.table import Table
-from icecore.engine.transaction import Transaction
-from icecore.engine.used_once import OnceInBlock, UsedOnce
-from icecore.engine.view import View
-from icecore.engine.view_changes import ViewChanges
+from icecore.engine.table.table import Table
+from icecore.engine.table.transaction import Transaction
+from icecore.engine.view.view import View
+from icecore.engine.view.view_changes import ViewChanges
 
 Make = Callable[[Catalog], Any]
 

@@ -11,11 +11,11 @@ import pytest
 from core_tables import store_of
 from test_dry_run_everywhere import CASES, READS, Call, calls, kept, lake, takes_dry_run
 
-from icecore.engine.catalog import Catalog
+from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.main import cli
-from icecore.engine.maintenance import ExpireSnapshots, Maintenance
-from icecore.engine.table import Table
-from icecore.engine.view import View
+from icecore.engine.maintenance.maintenance import ExpireSnapshots, Maintenance
+from icecore.engine.table.table import Table
+from icecore.engine.view.view import View
 
 __all__ = ["kept", "lake"]
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import icecore
-from icecore.projections import entry_tables, segment_merging
-from icecore.projections.entry_tables import EntryTables
-from icecore.projections.segment_files import Growing
+from icecore.projections.segments import entry_tables, segment_merging
+from icecore.projections.segments.entry_tables import EntryTables
+from icecore.projections.segments.segment_files import Growing
 
 BEFORE = pa.schema([("id", pa.int32()), ("d", pa.date32())])
 CHANGES: dict[str, tuple[Any, str]] = {

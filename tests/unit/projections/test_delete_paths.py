@@ -7,8 +7,8 @@ from itertools import product
 
 import duckdb
 
-from icecore.projections.deletes import path_bounds, plain_bounds
-from icecore.projections.entry_typing import PATH_FIELD_ID
+from icecore.projections.plan.plan_deletes import path_bounds, plain_bounds
+from icecore.projections.segments.entry_typing import PATH_FIELD_ID
 
 LOWER, UPPER = f"lower_{PATH_FIELD_ID}", f"upper_{PATH_FIELD_ID}"
 ROOTS = ("", "/", "//", "file:", "file:/", "file:///", "s3://b/", "s3://bu/", "s3://b", "s3a://b/", "s3:", "S3://b/")

@@ -21,8 +21,8 @@ from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.manifest_avro import decode_manifest_fastavro
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.transform import IdentityTransform
-from icecore.projections import entries
-from icecore.projections.entries import decode_manifest, decode_manifests
+from icecore.projections.entries import decode_entries as entries
+from icecore.projections.entries.decode_entries import decode_manifest, decode_manifests
 
 SYNC = bytes(range(16))
 Schema = dict[str, Any]

@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from icecore.engine.sql_files import quote
-from icecore.projections.deletes import equality_bounds
-from icecore.projections.entry_typing import METRIC_PREFIXES
+from icecore.engine.queries.named_queries import quote
+from icecore.projections.plan.plan_deletes import equality_bounds
+from icecore.projections.segments.entry_typing import METRIC_PREFIXES
 
 KINDS = {"BIGINT": (1, 5), "DOUBLE": (1.0, 5.0), "BLOB": (b"\x01" * 16, b"\x05" * 16)}
 COUNTS = [(0, 9), (9, 9), (3, 9)]

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 import icecore
-from icecore.projections import deletes, duck, planner
+from icecore.engine.queries import duckdb_statements as duck
+from icecore.projections.plan import plan_deletes as deletes
+from icecore.projections.plan import planner
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("part", pa.int32())])
 FILTERS = (None, "id = 7", "part = 1", "name > 'n3' AND part = 0", "id BETWEEN 3 AND 11 OR name = 'n1'")

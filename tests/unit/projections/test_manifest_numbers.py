@@ -12,7 +12,7 @@ from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, 
 
 import icecore
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.projections import segment_merging
+from icecore.projections.segments import segment_merging
 
 
 def written(table: icecore.Table, snapshot: Snapshot) -> list[tuple[str, str]]:

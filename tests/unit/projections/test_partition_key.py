@@ -27,10 +27,8 @@ from icecore.engine.spec.types import (
     TimestampNanoType,
     TimestampType,
 )
-from icecore.projections.partition_key import partition_of_key
-from icecore.projections.segments import (
-    widen,
-)
+from icecore.projections.entries.partition_key import partition_of_key
+from icecore.projections.entries.wide_entries import widen
 
 
 def test_SP5_partition_keys_tell_values_apart_as_the_spec_does() -> None:

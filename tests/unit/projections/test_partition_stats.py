@@ -21,7 +21,7 @@ import pytest
 from core_tables import local
 
 import icecore
-from icecore.engine.data.position_delete_write import write_equality_deletes
+from icecore.engine.data.write.position_delete_writer import write_equality_deletes
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
@@ -46,8 +46,12 @@ from icecore.engine.spec.types import (
     TimestamptzType,
     UUIDType,
 )
-from icecore.engine.storage import Storage
-from icecore.projections.partition_stats import partition_stats_schema, read_partition_stats, unified_partition_type
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.inspect.partition_statistics import (
+    partition_stats_schema,
+    read_partition_stats,
+    unified_partition_type,
+)
 
 CORPUS = Path(os.environ.get("ICECORE_CORPUS", Path(__file__).parents[4] / "shared" / "corpus"))
 SCHEMA = Schema((NestedField(1, "id", LongType()), NestedField(2, "name", StringType())))
@@ -457,7 +461,7 @@ def test_md5_a_file_without_ids_and_with_a_wrong_size_in_metadata() -> None:
     ],
 )
 def test_md5_tables_of_other_writers(catalog: icecore.Catalog, name: str) -> None:
-    from icecore.projections.partition_stats import compute_partition_stats
+    from icecore.projections.inspect.partition_statistics import compute_partition_stats
 
     entry = next(f for f in json.loads((CORPUS / "MANIFEST.json").read_text()) if f["id"] == name)
     table = catalog.register_table(

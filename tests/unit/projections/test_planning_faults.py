@@ -11,8 +11,8 @@ from core_tables import ids_of, make_table, rows
 
 import icecore
 from icecore.engine.errors import IcecoreError, StorageError
-from icecore.projections import file_queries, planner
-from icecore.projections.entry_scope import StrayEntriesError
+from icecore.projections.plan import file_queries, planner
+from icecore.projections.segments.manifest_selection import StrayEntriesError
 
 FAULTS = [
     IndexError("index 4 is out of bounds"),

@@ -16,11 +16,12 @@ import pytest
 
 import icecore
 from icecore.engine.errors import StorageError, ValidationError
-from icecore.projections import duck, entry_expansion, entry_tables, segment_merging
-from icecore.projections.entry_tables import EntryTables
-from icecore.projections.entry_typing import EntryTyping
-from icecore.projections.manifest_entries import ManifestEntries
-from icecore.projections.segment_files import SUFFIX
+from icecore.engine.queries import duckdb_statements as duck
+from icecore.projections.entries.manifest_entries import ManifestEntries
+from icecore.projections.segments import entry_expansion, entry_tables, segment_merging
+from icecore.projections.segments.entry_tables import EntryTables
+from icecore.projections.segments.entry_typing import EntryTyping
+from icecore.projections.segments.segment_files import SUFFIX
 
 SCHEMA = pa.schema([("id", pa.int32()), ("d", pa.date32()), ("name", pa.string())])
 Open = Callable[[], icecore.Catalog]

@@ -20,22 +20,9 @@ from icecore.engine.spec.content_file import ManifestContent, ManifestFile
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import UnknownTransform
-from icecore.engine.spec.types import (
-    DoubleType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-)
-from icecore.projections.entries import decode_manifest
-from icecore.projections.segments import (
-    inherit,
-    inherit_sequence_numbers,
-    widen,
-    widen_all,
-)
+from icecore.engine.spec.types import DoubleType, IntegerType, ListType, LongType, NestedField, StringType, StructType
+from icecore.projections.entries.decode_entries import decode_manifest
+from icecore.projections.entries.wide_entries import inherit, inherit_sequence_numbers, widen, widen_all
 
 SCHEMA = Schema(
     (

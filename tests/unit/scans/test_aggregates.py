@@ -13,10 +13,10 @@ from attrs import evolve
 from core_tables import make_table, rows
 
 import icecore
-from icecore.engine.aggregates import _State
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
-from icecore.engine.scan import DataScan
-from icecore.engine.scan_task import FileScanTask
+from icecore.engine.scan.aggregates import _State
+from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import DoubleType, LongType
 

@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 import icecore
-from icecore.engine.data.write import write_data_files
+from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.spec.content_file import ContentFile
 
 IDS = [uuid.UUID(int=i) for i in (1, 2**63 + 5, 2**64 + 1, 2**64 + 2**63, 2**127, 2**127 + 2**63, 2**128 - 1)]

@@ -11,11 +11,11 @@ import pytest
 from core_tables import make_table, rows
 
 import icecore
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ExpressionError, NoSuchPlanError, NoSuchSnapshotError, ValidationError
-from icecore.engine.formats.content_file_json import scan_task_from_json
-from icecore.engine.named_plan import NamedPlan
-from icecore.engine.scan_task import FileScanTask
+from icecore.engine.scan.named_plan import NamedPlan
 from icecore.engine.spec.types import DoubleType, LongType
+from icecore.projections.stored_plans.scan_task_json import scan_task_from_json
 
 MERGE = {"write.delete.mode": "merge-on-read"}
 

@@ -9,11 +9,11 @@ import pytest
 from core_tables import make_table, rows
 
 import icecore
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.scan_task import FileScanTask
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
-from icecore.projections.splits import Splitting, combine, split_tasks, splitting_of, weight
+from icecore.projections.plan.splits import Splitting, combine, split_tasks, splitting_of, weight
 
 
 def task(

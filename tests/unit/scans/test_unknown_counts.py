@@ -10,7 +10,7 @@ import pytest
 from core_tables import make_table
 
 import icecore
-from icecore.engine import added_files
+from icecore.engine.commit import added_files
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 
 UNKNOWN = {1: -1, 2: -1}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from icecore.engine.errors import NoSuchSnapshotError, UnsupportedFormatVersionError, ValidationError
-from icecore.engine.metadata_builder import MetadataBuilder
+from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.spec.metadata import TableMetadata
 
 X = {"id": 1, "name": "x", "required": True, "type": "long"}

@@ -11,13 +11,13 @@ from attrs import evolve
 from core_tables import local, make_table, repository_of, rows
 
 import icecore
+from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats.puffin import Blob, write_puffin
-from icecore.engine.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import ManifestContent
-from icecore.engine.storage import Storage
-from icecore.projections.verification import Cause
-from icecore.projections.verify_contents import content_faults, metadata_faults
-from icecore.projections.verify_needed import (
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.verify.findings import Cause
+from icecore.projections.verify.verify_contents import content_faults, metadata_faults
+from icecore.projections.verify.verify_needed import (
     MANIFEST,
     PARTITION_STATISTICS,
     STATISTICS,

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icecore.projections import verify_distinct
-from icecore.projections.verify_distinct import DistinctFiles
+from icecore.projections.verify import verify_distinct
+from icecore.projections.verify.verify_distinct import DistinctFiles
 
 SCHEMA = pa.schema([("file_path", pa.string()), ("size", pa.int64()), ("name", pa.string())])
 

@@ -10,10 +10,10 @@ from attrs import evolve
 from core_tables import SCHEMA, local, make_table, metadata_files, repository_of, rows
 
 import icecore
+from icecore.engine.common.location import LocationMapping
 from icecore.engine.errors import NoSuchTableError
-from icecore.engine.location import LocationMapping
-from icecore.projections.verification import Cause, Finding, Verification
-from icecore.projections.verify_presence import Looked, Looker
+from icecore.projections.verify.findings import Cause, Finding, Verification
+from icecore.projections.verify.verify_presence import Looked, Looker
 
 OF_OTHERS = {
     "data file": "data/*/*.parquet",

@@ -9,10 +9,7 @@ import pytest
 from attrs import evolve
 
 from icecore.engine.errors import CommitFailedError, UnsupportedFormatVersionError, ValidationError
-from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import LongType, NestedField
-from icecore.engine.spec.view import ViewHistoryEntry, ViewMetadata, ViewRepresentation, ViewVersion
-from icecore.engine.view_builder import (
+from icecore.engine.metadata.view_builder import (
     DROP_DIALECT_ALLOWED,
     METADATA_COMPRESSION,
     VERSION_HISTORY_SIZE,
@@ -21,6 +18,9 @@ from icecore.engine.view_builder import (
     retained_ids,
     retained_log,
 )
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import LongType, NestedField
+from icecore.engine.spec.view import ViewHistoryEntry, ViewMetadata, ViewRepresentation, ViewVersion
 
 UUID = "fa6506c3-7681-40c8-86dc-e36561f83385"
 NOW = 5_000

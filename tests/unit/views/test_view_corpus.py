@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.metadata.view_builder import ViewBuilder
 from icecore.engine.spec.view import ViewMetadata
-from icecore.engine.view_builder import ViewBuilder
 
 CORPUS = Path(os.environ.get("ICECORE_CORPUS", Path(__file__).parents[4] / "shared" / "corpus"))
 pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason="no corpus of real tables: set ICECORE_CORPUS")

@@ -6,8 +6,8 @@ import pytest
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.view import ViewRepresentation, ViewVersion
-from icecore.engine.view_dialects import ViewSql, representations_of, sql_for
-from icecore.engine.view_spark import spark_template
+from icecore.engine.view.view_dialects import ViewSql, representations_of, sql_for
+from icecore.engine.view.view_spark import spark_template
 
 
 def version(*queries: tuple[str, str]) -> ViewVersion:

@@ -13,13 +13,13 @@ from attrs import evolve
 from core_tables import local, make_table, repository_of, rows, store_of
 
 import icecore
-from icecore.engine import view_repository
 from icecore.engine.errors import CorruptLogError, NoSuchViewError, ValidationError
-from icecore.engine.file_follower import MaterializationWarning
+from icecore.engine.metadata.view_fold import ViewState, fold_view
+from icecore.engine.repository import view_repository
 from icecore.engine.spec.view import ViewMetadata
-from icecore.engine.storage import Storage
-from icecore.engine.view import View
-from icecore.engine.view_state import ViewState, fold_view
+from icecore.engine.storage.file_io import Storage
+from icecore.engine.view.view import View
+from icecore.projections.files.file_follower import MaterializationWarning
 
 
 def files_below(folder: Path) -> dict[str, bytes]:

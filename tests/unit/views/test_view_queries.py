@@ -11,10 +11,10 @@ import pytest
 from core_tables import SCHEMA, make_table, rows
 
 import icecore
-from icecore.engine.data.arrow_schema import storage_type
+from icecore.engine.data.arrow.arrow_schema import storage_type
 from icecore.engine.errors import NoSuchTableError, ValidationError
-from icecore.engine.view_names import shortened
-from icecore.engine.view_sql_tree import rewritten
+from icecore.engine.view.view_names import shortened
+from icecore.engine.view.view_sql_tree import rewritten
 
 
 @pytest.fixture

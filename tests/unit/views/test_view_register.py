@@ -11,7 +11,6 @@ import pytest
 from core_tables import local, make_table, rows, store_of
 
 import icecore
-from icecore.engine import view_state
 from icecore.engine.errors import (
     CorruptFileError,
     MissingFileError,
@@ -20,8 +19,9 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     UnsupportedFormatVersionError,
 )
-from icecore.engine.events import Event
-from icecore.engine.view_state import ViewState
+from icecore.engine.events.event import Event
+from icecore.engine.metadata import view_fold as view_state
+from icecore.engine.metadata.view_fold import ViewState
 
 
 @pytest.fixture

@@ -1,0 +1,47 @@
+"""The read models as a replay of the log gives them, in a database that nobody else sees and that ends with us."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import TYPE_CHECKING
+
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.sqlite_file import run_script
+from icecore.engine.log.store import MODELS, SCHEMA, EventStore
+from icecore.engine.queries.named_queries import query
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ReplayedModels(EventStore):
+    """Read models without a log, filled from the log of another store."""
+
+    def __init__(self, source: EventStore) -> None:
+        """Replays the whole log of `source`. Raises CorruptLogError, and what a damaged payload raises."""
+        self.path = source.path
+        self._source = source
+        self.read_only = False
+        self.refusal = None
+        self._relocations = None
+        self._lock_timeout_s = 0.0
+        self._durable = False
+        self._local = threading.local()
+        self.execute(MODELS, "set_warehouse", key="catalog-name", value=ReadModels(source).catalog_name)
+        models = ReadModels(self)
+        with self._locked():
+            for event in source.events():
+                models.apply(event)
+
+    def entries(self, position: int) -> pa.Table | None:
+        """The content files of an event, of the log that is replayed."""
+        return self._source.entries(position)
+
+    def _connect(self) -> sqlite3.Connection:
+        # An empty name makes a temporary file once the database outgrows its cache.
+        connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
+        for part in ("log", "read_models"):
+            run_script(connection, query(SCHEMA, part))
+        return connection

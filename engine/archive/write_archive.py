@@ -1,0 +1,228 @@
+"""Moves the oldest part of a log into an archive: first the file, verified and durable, then one SQLite transaction.
+
+A crash before that transaction leaves the log as it was and a file that nothing refers to; after it all is done. So
+either state is valid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import orjson
+from attrs import frozen
+
+from icecore.engine.errors import CommitConflictError, CorruptLogError, IcecoreError, StorageError, ValidationError
+from icecore.engine.events.event import Event
+from icecore.engine.log.archives import ARCHIVE, Archive
+from icecore.engine.log.reader import EVENTS
+from icecore.engine.log.redactions import Redactions
+from icecore.engine.log.sqlite_file import run_script
+from icecore.engine.log.store import ARCHIVED_FORMAT, EventStore
+from icecore.engine.queries.named_queries import query
+
+
+@frozen
+class Archived:
+    """What an archive took over: the positions, how many events those are, and where they lie now."""
+
+    first_position: int
+    last_position: int
+    events: int
+    path: Path
+
+
+StatesAt = Callable[[int], Mapping[str, bytes]]
+NeededContent = Callable[[int], set[int]]
+
+
+def archive_events(
+    store: EventStore, last: int, path: Path | None, states_at: StatesAt, needed_content: NeededContent
+) -> Archived | None:
+    """Archives the events up to a position; None where they are archived already.
+
+    `states_at` gives the states of streams at a position as checkpoints, `needed_content` the positions up to one whose
+    content files snapshots need. Raises ValidationError where an event is still to be written out or is the last of
+    the log, CorruptLogError where the chain is broken, CommitConflictError where another process archived meanwhile,
+    StorageError. The log is as it was then.
+    """
+    first = store.archives.last_position + 1
+    if last < first:
+        return None
+    _check_range(store, last)
+    target = path or archive_path(store.path, first, last)
+    target = target.absolute()
+    _check_target(store, target, first)
+    states = states_at(last)
+    archive = _write_file(store, target, first, last)
+    with store.write():
+        if store.archives.last_position + 1 != first:
+            raise CommitConflictError(f"another process archived up to position {store.archives.last_position}")
+        _check_range(store, last)
+        _move(store, archive, states, needed_content(last))
+    with contextlib.suppress(sqlite3.Error):
+        # What is gone leaves free pages; where others use the log now they are used up later.
+        store.connection().execute("VACUUM")
+    return Archived(first, last, last - first + 1, target)
+
+
+def archive_path(log: Path, first: int, last: int) -> Path:
+    """Where the archive of a log's positions lies unless it is told: beside the log."""
+    return log.with_name(f"{log.name}.archive-{first:08d}-{last:08d}")
+
+
+def _check_range(store: EventStore, last: int) -> None:
+    if last >= store.head()[0]:
+        raise ValidationError(f"the last event of the log, position {store.head()[0]}, can't be archived")
+    rows = store.rows(ARCHIVE, "first_unwritten", up_to=last)
+    if rows:
+        raise ValidationError(
+            f"the files of {rows[0]['stream']} are still to be written from position {rows[0]['position']} on: "
+            f"materialize it, or archive less"
+        )
+
+
+def _check_target(store: EventStore, target: Path, first: int) -> None:
+    used = {store.archives.path_of(a) for a in store.archives.all()} | {store.path.absolute()}
+    if target in used:
+        raise ValidationError(f"{target} is a part of the log already")
+    if target.exists() and not _is_leftover(target, first):
+        raise ValidationError(f"{target} is there already, and is no archive of this log")
+
+
+def _is_leftover(target: Path, first: int) -> bool:
+    """Whether a file is the archive that a crashed call wrote and never made part of the log."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{target.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            found = connection.execute("SELECT min(position) FROM event").fetchone()
+    except sqlite3.Error:
+        return False
+    return bool(found[0] == first)
+
+
+def _write_file(store: EventStore, target: Path, first: int, last: int) -> Archive:
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _fill(store, part, first, last)
+        fsync(part)
+        archive = _checked(store, part, target, first, last)
+        os.replace(part, target)
+        fsync(target.parent)
+    except (OSError, sqlite3.Error) as e:
+        if isinstance(e, IcecoreError):
+            raise
+        raise StorageError(f"can't write the archive {target}: {e}") from e
+    finally:
+        for ending in ("", "-journal"):
+            part.with_name(part.name + ending).unlink(missing_ok=True)
+    return archive
+
+
+def _fill(store: EventStore, part: Path, first: int, last: int) -> None:
+    with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        run_script(connection, query(ARCHIVE, "file_schema"))
+        connection.execute("BEGIN")
+        for event in store.events(first - 1, last):
+            connection.execute(query(EVENTS, "insert"), event.to_row())
+            content = store.content_row(event.position)
+            if content is not None:
+                row = {"position": event.position, "row_count": content["row_count"], "data": content["data"]}
+                connection.execute(query(EVENTS, "insert_content"), row)
+        connection.execute("COMMIT")
+
+
+def _checked(store: EventStore, part: Path, target: Path, first: int, last: int) -> Archive:
+    """Reads the file back. Raises CorruptLogError where it is not the chain that the log has there."""
+    events = read_back(part, Redactions.of(store))
+    opening = next(events, None)
+    before = store.event_at(first - 1).hash if first > 1 else None
+    if opening is None or opening.position != first or before not in (None, opening.prev_hash):
+        raise CorruptLogError(f"the archive {target} does not begin with position {first} of the log")
+    closing = opening
+    for event in events:
+        closing = event
+    if closing.position != last or closing.hash != store.event_at(last).hash:
+        raise CorruptLogError(f"the archive {target} does not end with position {last} of the log")
+    home = store.path.absolute().parent
+    inside = target.is_relative_to(home)
+    return Archive(
+        0,
+        first,
+        last,
+        opening.prev_hash,
+        closing.hash,
+        opening.recorded_at_ms,
+        closing.recorded_at_ms,
+        str(target.relative_to(home)) if inside else str(target),
+        part.stat().st_size,
+        hashlib.sha256(part.read_bytes()).hexdigest(),
+    )
+
+
+def read_back(part: Path, redactions: Redactions) -> Iterator[Event]:
+    """The events of the file. Raises CorruptLogError at the first that breaks the chain."""
+    with contextlib.closing(sqlite3.connect(f"{part.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        known: Event | None = None
+        for row in connection.execute("SELECT * FROM event ORDER BY position"):
+            event = Event.from_row(row)
+            found = connection.execute(query(EVENTS, "content_with_rows"), {"position": event.position}).fetchone()
+            digest = None if found is None else hashlib.sha256(found["data"]).hexdigest()
+            follows = known is None or (event.position, event.prev_hash) == (known.position + 1, known.hash)
+            changed = redactions.event_problem(event) is not None or digest != redactions.content_hash(event)
+            if not follows or changed:
+                raise CorruptLogError(f"position {event.position}: the chain is broken, so nothing is archived")
+            known = event
+            yield event
+
+
+def _move(store: EventStore, archive: Archive, states: Mapping[str, bytes], needed: set[int]) -> None:
+    """Makes the file part of the log; inside of a write transaction, on which all of this depends."""
+    run_script(store.connection(), query(ARCHIVE, "schema"))
+    last = archive.last_position
+    archive_id = store.execute(ARCHIVE, "put_archive", **_row(archive)).lastrowid
+    for stream in store.rows(ARCHIVE, "streams_to_archive", up_to=last):
+        store.execute(
+            ARCHIVE,
+            "put_stream",
+            archive_id=archive_id,
+            **dict(stream),
+            event_hash=store.event_at(stream["position"]).hash,
+            state=states.get(stream["stream"]),
+        )
+    store.execute(ARCHIVE, "keep_events", up_to=last)
+    positions = orjson.dumps(sorted(needed)).decode()
+    store.execute(ARCHIVE, "keep_content", up_to=last, positions=positions)
+    store.execute(ARCHIVE, "delete_checkpoints", up_to=last)
+    store.execute(ARCHIVE, "delete_content", up_to=last)
+    store.execute(ARCHIVE, "delete_events", up_to=last)
+    store.execute(ARCHIVE, "set_format", value=ARCHIVED_FORMAT)
+
+
+def _row(archive: Archive) -> dict[str, object]:
+    return {
+        "first_position": archive.first_position,
+        "last_position": archive.last_position,
+        "first_prev_hash": archive.first_prev_hash,
+        "last_hash": archive.last_hash,
+        "first_recorded_at_ms": archive.first_recorded_at_ms,
+        "last_recorded_at_ms": archive.last_recorded_at_ms,
+        "file": archive.file,
+        "length": archive.length,
+        "sha256": archive.sha256,
+    }
+
+
+def fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,92 @@
+"""What an archive must leave behind, so that the tables and views of the warehouse never miss it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from icecore.engine.archive.write_archive import Archived, archive_events
+from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.log.store import MODELS
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.replay.table_states import encode_checkpoint
+from icecore.engine.replay.view_states import encode_view_checkpoint
+from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.view_repository import ViewRepository
+
+
+def archive_log(repository: Repository, views: ViewRepository, last: int, path: Path | None) -> Archived | None:
+    """Archives the events up to a position; see `archive_events`."""
+    repository.check_writable()
+
+    def needed(position: int) -> set[int]:
+        # A claim is settled by looking its event up, which is to be in the log then.
+        repository.materializer.settle_all_claims()
+        return _needed_content(repository, position)
+
+    return archive_events(
+        repository.store,
+        last,
+        path,
+        lambda position: _states_at(repository, views, position),
+        needed,
+    )
+
+
+def _states_at(repository: Repository, views: ViewRepository, position: int) -> dict[str, bytes]:
+    """The states as of a position of all tables and views that have events up to there."""
+    out = {}
+    for row in repository.store.rows(MODELS, "all_heads"):
+        stream = row["stream"]
+        if stream == CATALOG_STREAM:
+            continue
+        if is_view_stream(stream):
+            view = views.state_at(stream, position)
+            if view is not None:
+                out[stream] = encode_view_checkpoint(view)
+        else:
+            table = repository.state_at(stream, position)
+            if table is not None:
+                out[stream] = encode_checkpoint(table)
+    return out
+
+
+def _needed_content(repository: Repository, up_to: int) -> set[int]:
+    """Positions whose content files the snapshots of any table are put together from, dropped tables included.
+
+    With those of deletions that are not finished, which need their list of files.
+    """
+    out: set[int] = {row["position"] for row in repository.store.rows(MODELS, "deletions_due")}
+    for row in repository.store.rows(MODELS, "all_heads"):
+        stream = row["stream"]
+        if is_view_stream(stream):
+            continue
+        seen: set[str] = set()
+        states: list[TableState | None] = [repository.states.state_at(stream)]
+        if states[0] is not None and states[0].purged_at is not None:
+            continue
+        if 0 < row["materialized_version"] < row["stream_version"]:
+            states.append(repository.states.state_at_version(stream, row["materialized_version"]))
+        for state in states:
+            for snapshot in state.metadata.snapshots if state else ():
+                known = repository.models.list_manifests(stream, snapshot.snapshot_id)
+                _add_positions(repository, stream, known or (), out, seen)
+    return {position for position in out if position <= up_to}
+
+
+def _add_positions(
+    repository: Repository, stream: str, manifests: Iterable[ListedManifest], out: set[int], seen: set[str]
+) -> None:
+    """The positions of manifests of ours, and of those that they carry entries over from."""
+    waiting = list(manifests)
+    while waiting:
+        listed = waiting.pop()
+        path = listed.manifest.manifest_path
+        if listed.is_foreign or path in seen:
+            continue
+        seen.add(path)
+        if listed.row_count:
+            out.add(listed.position)
+        if listed.sources:
+            waiting += repository.entries.sources(stream, listed)

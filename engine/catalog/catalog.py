@@ -1,0 +1,289 @@
+"""The catalog: a warehouse folder with its log; what it says of namespaces, tables and views has modules of its own."""
+
+from __future__ import annotations
+
+import copy
+import os
+import uuid
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from icecore.engine.catalog.catalog_namespaces import CatalogNamespaces
+from icecore.engine.catalog.catalog_tables import CatalogTables
+from icecore.engine.catalog.catalog_views import CatalogViews
+from icecore.engine.catalog.log_tools import CatalogLogTools
+from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
+from icecore.engine.deletion.delete_files import finish_due
+from icecore.engine.errors import MovedWarehouseWarning, ReadOnlyError, StorageError, ValidationError
+from icecore.engine.events.provenance import provenance
+from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.log.location_mapping import storage_of
+from icecore.engine.log.store import FORGETTING, MODELS, EventStore
+from icecore.engine.log.warehouse_folder import ROOT, WarehouseFolder, local_folder, note_root
+from icecore.engine.repository.assembly import CACHE_FOLDER, assemble, scratch_folder
+from icecore.engine.repository.pending_files import materialize_pending
+from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.storage.atomic_write import sweep
+from icecore.projections.plan.planner import Planner
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog.catalog_at import CatalogAt
+    from icecore.engine.catalog.catalog_transaction import CatalogTransaction
+    from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.projections.verify.findings import Verification
+    from icecore.projections.verify.verify_tables import Progress
+
+LOG_FILE = "icecore.db"
+CLONE_NOTE = f"{CACHE_FOLDER}/cloning.json"
+DEFAULT_CATALOG_NAME = "icecore"
+
+
+def open_catalog(
+    path: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    read_only: bool = False,
+    actor: str | None = None,
+    name: str = DEFAULT_CATALOG_NAME,
+) -> Catalog:
+    """Opens a warehouse folder of a local disk, making it where there is none.
+
+    `actor` is who commits where a call names no author. `name` is what a new warehouse is called in `iceberg_tables`,
+    which PyIceberg's `sql` catalog must be opened under. The environment variable ICECORE_CACHE_MEMORY is how much of
+    the entries of manifests plans may hold in memory, `1GB` unless set. A warehouse that was copied or moved from
+    another folder is read by translation, with a MovedWarehouseWarning; each change of it is a MovedWarehouseError.
+    Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError.
+    """
+    return Catalog(path, create=create, read_only=read_only, actor=actor, name=name)
+
+
+class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
+    """A warehouse. Every change is one event of its log; everything else follows from the log."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        actor: str | None = None,
+        name: str = DEFAULT_CATALOG_NAME,
+    ) -> None:
+        self.path = local_folder(path)
+        self.read_only = read_only
+        self.actor = actor
+        if create and not read_only:
+            _make_folder(self.path)
+        if (self.path / CLONE_NOTE).exists() and not (self.path / LOG_FILE).exists():
+            raise StorageError(f"a clone to {self.path} was not finished: run `icecore clone` again, or remove it")
+        self._store = EventStore(self.path / LOG_FILE, create=create, read_only=read_only)
+        self._folder = WarehouseFolder.of(self._store)
+        if not self._folder.is_home:
+            self._store.refusal = self._folder.refusal()
+            warnings.warn(self._store.refusal, MovedWarehouseWarning, stacklevel=3)
+        if self._store.is_writable and self._store.warehouse_value(ROOT) is None:
+            with self._store.write():
+                self._store.execute(MODELS, "set_warehouse", key="catalog-name", value=name)
+                self._store.execute(MODELS, "set_warehouse", key="warehouse-uuid", value=str(uuid.uuid4()))
+                note_root(self._store, self._folder.root)
+        self._repository, self._views = assemble(self._store, storage_of(self._store, self._folder))
+        self._models = self._repository.models
+        cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"
+        self._planner = Planner(self._repository, cache)
+        self._repository.foreign.sync()
+        if self._store.is_writable:
+            sweep(scratch_folder(self._store))
+            self._repository.files.heal()
+            self._views.heal()
+            finish_due(self._repository)
+            self._tidy_forgotten()
+
+    def _tidy_forgotten(self) -> None:
+        """Goes on where a process died while something was forgotten."""
+        if self._store.archives.all():
+            from icecore.engine.forget.redact_events import remove_unfinished_archives
+
+            remove_unfinished_archives(self._store)
+        if self._store.warehouse_value(FORGETTING) is not None:
+            from icecore.engine.forget.forget import Forgetter
+
+            Forgetter(self._repository, self._planner).tidy()
+
+    @property
+    def name(self) -> str:
+        """The catalog's name in `iceberg_tables`."""
+        return self._models.catalog_name
+
+    def close(self) -> None:
+        """Closes the log and drops what is cached."""
+        self._planner.close()
+        self._store.close()
+
+    def __enter__(self) -> Catalog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Catalog({str(self.path)!r})"
+
+    def transaction(
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
+    ) -> CatalogTransaction:
+        """Changes of tables, views and names as one commit: all or nothing, made when the `with` block ends well.
+
+        A dry run stores nothing, and says in `outcome` what the commit would be.
+        """
+
+        from icecore.engine.catalog.catalog_transaction import CatalogTransaction
+
+        self._repository.check_writable()
+        who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
+        return CatalogTransaction(self._repository, self._views, self._planner, who, self, dry_run)
+
+    def _tried(self, commit: Callable[[Self], object], about: object) -> CatalogDryRun:
+        """What a commit would be, made by a copy of this catalog that stores nothing."""
+        from icecore.engine.joint_commit.rolled_back import try_out
+
+        def act(repository: Repository, views: ViewRepository) -> None:
+            trial = copy.copy(self)
+            trial._store, trial._repository, trial._views = repository.store, repository, views
+            commit(trial)
+
+        self._repository.check_writable()
+        return try_out(self._repository, act, about)
+
+    def materialize(
+        self, identifier: IdentifierLike | None = None, *, message: str | None = None, author: str | None = None
+    ) -> None:
+        """Writes out the files of one table, or of all, whose commits are materialized by hand."""
+        if identifier is not None:
+            name = identifier_tuple(identifier)
+            streams = [self._repository.foreign.stream_of(name, self._models.table_stream)]
+        else:
+            self._repository.foreign.sync_if_changed()
+            streams = [s for _, kind, s in self._models.all_names() if kind == "table"]
+        for stream in streams:
+            materialize_pending(self._repository, stream, provenance(self.actor, message=message, author=author))
+
+    # The log as a tool
+
+    def log(
+        self,
+        identifier: IdentifierLike | None = None,
+        *,
+        actor: str | None = None,
+        kind: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        after: int | None = None,
+        up_to: int | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """The events as a table, oldest first: who did what, when and why. `limit` keeps the newest.
+
+        `identifier` is that of a table or a view; `since` and `until` are times (see `moments`), both included. Raises
+        NoSuchTableError, ValidationError.
+        """
+        from icecore.projections.inspect.log_table import log_table
+
+        since_ms = None if since is None else milliseconds_of(since, "since")
+        until_ms = None if until is None else milliseconds_of(until, "until")
+
+        self._repository.foreign.sync_if_changed()
+        stream = None if identifier is None else self._models.stream(identifier_tuple(identifier))
+        events = self._store.filtered_events(
+            stream=stream, actor=actor, kind=kind, since_ms=since_ms, until_ms=until_ms, after=after, up_to=up_to
+        )
+        return log_table(self._store, events, limit)
+
+    def sql(self, query: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> pa.Table:
+        """Runs DuckDB SQL over the log and the metadata of all tables; `icecore sql --tables` lists them.
+
+        `parameters` gives the values of `$name` by name, or those of `?` and `$1` by position. Raises ValidationError.
+        """
+        from icecore.projections.audit.sql_prompt import run_sql
+
+        return run_sql(self, query, parameters)
+
+    def verify(
+        self, *identifiers: IdentifierLike, deep: bool = False, progress: Progress | None = None
+    ) -> Verification:
+        """Checks the log, what follows from it, and that every file that a snapshot needs is there as it was written.
+
+        Of dropped tables and views too, as they can be undropped; with `identifiers` only what these tables and views
+        need. `deep` opens the files: footers, rows, manifests, deletion vectors. `progress` is told how far it is: see
+        `Progress`. `problems` is empty where all is well. Raises NoSuchTableError.
+        """
+        from icecore.projections.verify.verify import verify
+
+        streams = [self._models.stream(identifier_tuple(i)) for i in identifiers]
+        return verify(self._store, self._repository, streams or None, deep=deep, progress=progress)
+
+    def rebuild(self, identifier: IdentifierLike | None = None) -> None:
+        """Drops everything that follows from the log and makes it again: read models, and all metadata files.
+
+        Of one table or view its metadata files only. Others see what was there until all is made. Raises
+        CorruptLogError where the log can't be trusted, ForeignCommitError where another engine's commit can't be
+        adopted, NoSuchTableError, and RebuildError where some tables can't be made again: these keep what they had.
+        """
+        self._store.check_writable()
+        from icecore.projections.verify.rebuild import rebuild, rebuild_one
+
+        self._planner.clear()
+        if identifier is None:
+            rebuild(self._store, self._repository, self._views)
+        else:
+            stream = self._models.stream(identifier_tuple(identifier))
+            rebuild_one(self._store, self._repository, self._views, stream)
+
+    def at(
+        self,
+        position: int | None = None,
+        *,
+        timestamp: Moment | None = None,
+        timestamp_ms: int | None = None,
+    ) -> CatalogAt:
+        """The catalog as of a position of the log, or a time; for reading.
+
+        A `timestamp`, or `timestamp_ms`, is a datetime, ISO 8601 text or milliseconds since the epoch (see `moments`).
+        Raises ValidationError.
+        """
+        from icecore.engine.catalog.catalog_at import CatalogAt
+
+        if sum(x is not None for x in (position, timestamp, timestamp_ms)) != 1:
+            raise ValidationError("at() takes a position or a timestamp")
+        head = self._store.head()[0]
+        time = timestamp if timestamp_ms is None else timestamp_ms
+        at = position if time is None else self._store.position_at(milliseconds_of(time, "timestamp"))
+        if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at <= head:
+            raise ValidationError(f"there is no position {at}: the log ends at {head}")
+        return CatalogAt(self._store, self._repository, self._views, self._planner, at)
+
+    @property
+    def position(self) -> int:
+        """The position of the last event of the log."""
+        return self._store.head()[0]
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except PermissionError as e:
+        raise ReadOnlyError(f"can't make the warehouse folder {path}: {e.strerror}") from e
+    except OSError as e:
+        raise StorageError(f"can't make the warehouse folder {path}: {e.strerror}") from e
+
+
+__all__ = ["Catalog", "open_catalog"]

@@ -1,0 +1,108 @@
+"""The catalog as of a position of the log: for reading, dropped and renamed tables and views as they were."""
+
+from __future__ import annotations
+
+from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError
+from icecore.engine.events import event as ev
+from icecore.engine.log.namespaces import fold_namespaces
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import EventStore
+from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.table.table import Table
+from icecore.engine.view.view import View
+from icecore.projections.plan.planner import Planner
+
+
+class CatalogAt:
+    """What the catalog held once. Tables and views loaded from it can be read, and say what they were."""
+
+    def __init__(
+        self, store: EventStore, repository: Repository, views: ViewRepository, planner: Planner, position: int
+    ) -> None:
+        self.position = position
+        self._repository = repository
+        self._views = views
+        self._planner = planner
+        self._namespaces: dict[Identifier, dict[str, str]] = {}
+        self._streams: dict[Identifier, str] = {}
+        for event in store.naming_events(position):
+            self._apply(event.kind, event.stream, event.payload)
+
+    def _apply(self, kind: str, stream: str, payload: dict[str, object]) -> None:
+        def name(key: str) -> Identifier:
+            return tuple(payload[key])  # type: ignore[arg-type]  # the log's own JSON arrays
+
+        fold_namespaces(self._namespaces, kind, payload)
+        match kind:
+            case (
+                ev.TABLE_CREATED
+                | ev.TABLE_REGISTERED
+                | ev.VIEW_CREATED
+                | ev.VIEW_REGISTERED
+                | ev.TABLE_UNDROPPED
+                | ev.VIEW_UNDROPPED
+            ):
+                self._streams[name("identifier")] = stream
+            case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
+                self._streams.pop(name("from"), None)
+                self._streams[name("to")] = stream
+            case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
+                self._streams.pop(name("identifier"), None)
+
+    @property
+    def name(self) -> str:
+        """The catalog's name in `iceberg_tables`."""
+        return self._repository.models.catalog_name
+
+    def list_namespaces(self) -> list[Identifier]:
+        return sorted(self._namespaces)
+
+    def load_namespace_properties(self, namespace: IdentifierLike) -> dict[str, str]:
+        """Raises NoSuchNamespaceError."""
+        levels = namespace_tuple(namespace)
+        if levels not in self._namespaces:
+            raise NoSuchNamespaceError(f"there was no namespace {dotted(levels)!r} at position {self.position}")
+        return dict(self._namespaces[levels])
+
+    def list_tables(self, namespace: IdentifierLike | None = None) -> list[Identifier]:
+        """The tables of one namespace, or all."""
+        return self._names(namespace, views=False)
+
+    def list_views(self, namespace: IdentifierLike | None = None) -> list[Identifier]:
+        """The views of one namespace, or all."""
+        return self._names(namespace, views=True)
+
+    def _names(self, namespace: IdentifierLike | None, *, views: bool) -> list[Identifier]:
+        levels = None if namespace is None else namespace_tuple(namespace)
+        found = (i for i, stream in self._streams.items() if ev.is_view_stream(stream) == views)
+        return sorted(i for i in found if levels in (None, i[:-1]))
+
+    def table_exists(self, identifier: IdentifierLike) -> bool:
+        return self._stream(identifier, view=False) is not None
+
+    def view_exists(self, identifier: IdentifierLike) -> bool:
+        return self._stream(identifier, view=True) is not None
+
+    def _stream(self, identifier: IdentifierLike, *, view: bool) -> str | None:
+        stream = self._streams.get(identifier_tuple(identifier))
+        return stream if stream is not None and ev.is_view_stream(stream) == view else None
+
+    def load_view(self, identifier: IdentifierLike) -> View:
+        """The view as it was; what it names is read as it was then, too. Raises NoSuchViewError."""
+        name = identifier_tuple(identifier)
+        stream = self._stream(name, view=True)
+        state = None if stream is None else self._views.state_at(stream, self.position)
+        if state is None:
+            raise NoSuchViewError(f"there was no view {dotted(name)!r} at position {self.position}")
+        return View(self._views, self, state, None)
+
+    def load_table(self, identifier: IdentifierLike) -> Table:
+        """The table as it was. Raises NoSuchTableError."""
+        name = identifier_tuple(identifier)
+        stream = self._stream(name, view=False)
+        state = None if stream is None else self._repository.state_at(stream, self.position)
+        if state is None:
+            raise NoSuchTableError(f"there was no table {dotted(name)!r} at position {self.position}")
+        return Table(self._repository, self._planner, state, None)

@@ -1,0 +1,396 @@
+"""Changes to several tables and views, names and namespaces as one commit: all or nothing, one transaction id."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import evolve
+
+from icecore.engine.catalog.pending_names import CatalogNames, NamesSoFar
+from icecore.engine.catalog.transaction_names import TransactionNames
+from icecore.engine.commit.dry_run import CatalogDryRun
+from icecore.engine.commit.single_use import OnceInBlock
+from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.common.ids import now_ms
+from icecore.engine.common.location import to_uri
+from icecore.engine.errors import CommitConflictError, IcecoreError, NotFoundError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Provenance
+from icecore.engine.evolution.create_table import creation_updates
+from icecore.engine.evolution.replace_table import replaced_table
+from icecore.engine.foreign.register import registration_payload
+from icecore.engine.joint_commit.joint_commit import (
+    Desk,
+    NameChange,
+    NewTable,
+    NewView,
+    Part,
+    TableChange,
+    ViewChange,
+    commit_jointly,
+    dry_run_jointly,
+    provisional_state,
+)
+from icecore.engine.log.read_models import dotted
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.requirements import ASSERT_CREATE
+from icecore.engine.properties.string_properties import string_properties
+from icecore.engine.repository.repository import CommitResult, Repository, TablePart
+from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import SortOrder
+from icecore.engine.spec.view import DUCKDB
+from icecore.engine.storage.file_io import Storage
+from icecore.engine.table.table import Table
+from icecore.engine.table.transaction import REFUSED, Transaction
+from icecore.engine.view.view import View
+from icecore.engine.view.view_changes import ViewChanges
+from icecore.engine.view.view_definition import ViewDefinition, location_updates, property_updates
+from icecore.projections.plan.planner import Planner
+
+
+class CatalogTransaction(TransactionNames, OnceInBlock):
+    """Gathers changes; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
+
+    They are made in the order of the calls, those of one table or view together where it was first named. The events
+    share a `transaction_id`. Where a part lost a race all are prepared again, and where one is refused none is made.
+    A dry run makes none, and sets `outcome`.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        views: ViewRepository,
+        planner: Planner,
+        provenance: Provenance,
+        catalog: CatalogNames,
+        dry_run: bool = False,
+    ) -> None:
+        self._desk = Desk(repository, views)
+        self._planner = planner
+        self._provenance = provenance
+        self._catalog = catalog
+        self._is_dry = dry_run
+        self._parts: dict[str, Part] = {}
+        self._tables: dict[str, _Part] = {}
+        self._made: list[str] = []
+        self._names = NamesSoFar(catalog)
+        self._outcome: CatalogDryRun | None = None
+
+    @property
+    def outcome(self) -> CatalogDryRun | None:
+        """What a dry run found, once it ended; None of a transaction that is none."""
+        return self._outcome
+
+    # Tables
+
+    def table(self, identifier: IdentifierLike) -> Transaction:
+        """The changes of one table, also of one made here, the same object for each name of it.
+
+        They are made with all others: its own `commit()` and `with` block only end with them. Raises NoSuchTableError.
+        """
+        self._check_open()
+        name = identifier_tuple(identifier)
+        stream = self._names.table_stream(name)
+        if stream not in self._tables:
+            part = self._gathering(self._desk.repository.state(stream))
+            self._parts[stream] = TableChange(name, stream, part.changes, part.end)
+        return self._tables[stream]
+
+    def create_table(
+        self,
+        identifier: IdentifierLike,
+        schema: Schema | pa.Schema,
+        *,
+        partition_spec: PartitionSpec | Sequence[str] | None = None,
+        sort_order: SortOrder | Sequence[str] | None = None,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        format_version: int = DEFAULT_FORMAT_VERSION,
+    ) -> Transaction:
+        """Makes a table, as `Catalog.create_table`; what is done to the returned object is done to it at once.
+
+        Raises ValidationError; TableAlreadyExistsError and NoSuchNamespaceError come at commit.
+        """
+        name, table_uuid = identifier_tuple(identifier), str(uuid.uuid4())
+        updates = creation_updates(
+            table_uuid,
+            self._catalog.new_location(name, table_uuid, location),
+            schema,
+            partition_spec,
+            sort_order,
+            properties or {},
+            format_version,
+        )
+        payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}
+        return self._new_table(name, ev.table_stream(table_uuid), ev.TABLE_CREATED, payload)
+
+    def replace_table(
+        self,
+        identifier: IdentifierLike,
+        schema: Schema | pa.Schema,
+        *,
+        partition_spec: PartitionSpec | Sequence[str] | None = None,
+        sort_order: SortOrder | Sequence[str] | None = None,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        format_version: int | None = None,
+    ) -> Transaction:
+        """Makes a table empty, as `Catalog.replace_table`; what is done to the returned object is done to it at once.
+
+        Raises NoSuchTableError, ValidationError.
+        """
+        part = self.table(identifier)
+        where = None if location is None else to_uri(location).rstrip("/")
+        new = string_properties(properties)
+        part.add(replaced_table(schema, partition_spec, sort_order, where, new, format_version))
+        return part
+
+    def register_table(
+        self,
+        identifier: IdentifierLike,
+        metadata_location: str,
+        *,
+        location_mapping: Mapping[str, str] | None = None,
+    ) -> Transaction:
+        """Adopts a table, as `Catalog.register_table`; what is done to the returned object is done to it at once.
+
+        Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError; TableAlreadyExistsError and
+        NoSuchNamespaceError come at commit.
+        """
+        name = identifier_tuple(identifier)
+        payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
+        return self._new_table(name, self._unused_stream(ev.table_stream(table_uuid)), ev.TABLE_REGISTERED, payload)
+
+    def _new_table(self, name: Identifier, stream: str, kind: str, payload: Mapping[str, Any]) -> Transaction:
+        self._check_open()
+        state = provisional_state(stream, kind, payload, now_ms())
+        self._desk.repository.states.put(state)
+        part = self._gathering(state)
+        self._made.append(stream)
+        self._names.give(name, stream)
+        self._parts[stream] = NewTable(name, state, kind, payload, part.changes, part.end_new)
+        return part
+
+    def rename_table(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
+        """At commit: NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        self._rename(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=False)
+
+    def drop_table(self, identifier: IdentifierLike) -> None:
+        """At commit: NoSuchTableError."""
+        self._drop(identifier_tuple(identifier), is_view=False)
+
+    def _gathering(self, state: TableState) -> _Part:
+        part = _Part(
+            self._desk.repository, self._planner, state, self._provenance, _same_stream(state), dry_run=self._is_dry
+        )
+        self._tables[state.stream] = part
+        return part
+
+    # Views
+
+    def view(self, identifier: IdentifierLike) -> ViewChanges:
+        """The changes of one view. Short names in its SQL are looked up among what this transaction makes, too.
+
+        Raises NoSuchViewError.
+        """
+        self._check_open()
+        name = identifier_tuple(identifier)
+        stream = self._names.view_stream(name)
+        part = self._parts.get(stream)
+        if not isinstance(part, ViewChange):
+            part = self._parts[stream] = ViewChange(name, stream)
+        view = View(self._desk.views, _Lookup(self), self._desk.views.state(stream), None)
+        return ViewChanges(view, part.changes, self._check_open)
+
+    def create_view(
+        self,
+        identifier: IdentifierLike,
+        sql: str | None = None,
+        *,
+        dialect: str = DUCKDB,
+        representations: Mapping[str, str] | None = None,
+        schema: Schema | pa.Schema | None = None,
+        default_namespace: IdentifierLike | None = None,
+        default_catalog: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        summary: Mapping[str, str] | None = None,
+        location: str | None = None,
+    ) -> None:
+        """Makes a view, as `Catalog.create_view`; its SQL may name tables that this transaction makes or changes.
+
+        Raises ValidationError, NoSuchTableError; TableAlreadyExistsError and NoSuchNamespaceError come at commit.
+        """
+        self._check_open()
+        name, view_uuid = identifier_tuple(identifier), str(uuid.uuid4())
+        definition = ViewDefinition.of(
+            sql,
+            dialect,
+            representations,
+            schema,
+            name[:-1] if default_namespace is None else namespace_tuple(default_namespace),
+            default_catalog,
+            summary,
+            name=name,
+            lookup=_Lookup(self),
+        )
+        first = [
+            {"action": "assign-uuid", "uuid": view_uuid},
+            *location_updates(self._catalog.new_location(name, view_uuid, location)),
+            *property_updates(properties, comment),
+        ]
+        stream = ev.view_stream(view_uuid)
+        self._parts[stream] = NewView(name, stream, lambda at: [*first, *definition.updates(at)])
+
+    def rename_view(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
+        """At commit: NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        self._rename(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=True)
+
+    def drop_view(self, identifier: IdentifierLike) -> None:
+        """At commit: NoSuchViewError."""
+        self._drop(identifier_tuple(identifier), is_view=True)
+
+    # Names
+
+    def _rename(self, old: Identifier, new: Identifier, *, is_view: bool) -> None:
+        self._check_open()
+        kind = ev.VIEW_RENAMED if is_view else ev.TABLE_RENAMED
+        payload = {"from": list(old), "to": list(new)}
+        self._names.move(old, new, is_view=is_view)
+        self._add_name(NameChange(old, kind, payload, _finder(old, is_view=is_view), new, is_view))
+
+    def _drop(self, name: Identifier, *, is_view: bool) -> None:
+        self._check_open()
+        kind = ev.VIEW_DROPPED if is_view else ev.TABLE_DROPPED
+        payload = {"identifier": list(name)}
+        self._names.take(name)
+        self._add_name(NameChange(name, kind, payload, _finder(name, is_view=is_view), None, is_view))
+
+    # The end
+
+    def commit(self) -> None:
+        """Raises CommitConflictError, ValidationError, NoSuchTableError and the like; nothing is changed then."""
+        self._use_up()
+        parts = tuple(self._parts.values())
+        made: list[bool] = []
+        try:
+            if self._is_dry:
+                self._outcome = dry_run_jointly(self._desk, parts, self._provenance)
+            elif parts:
+                commit_jointly(self._desk, parts, self._provenance, lambda: made.append(True))
+        except REFUSED:
+            if not made:
+                self._forget_files()
+            raise
+        finally:
+            self._forget()
+
+    def _forget_files(self) -> None:
+        for table in self._tables.values():
+            with contextlib.suppress(IcecoreError):
+                table.forget_files()
+
+    def _forget(self) -> None:
+        for table in self._tables.values():
+            table.end_with_all()
+        for stream in self._made:
+            self._desk.repository.states.drop(stream)
+        if self._is_dry:
+            for part in self._tables.values():
+                part.forget_files()
+        self._parts, self._tables, self._made = {}, {}, []
+        self._names.forget()
+
+    def _abandon(self) -> None:
+        super()._abandon()
+        # What a commit was tried with is none of this any more.
+        self._forget_files()
+        self._forget()
+
+
+class _Part(Transaction):
+    """The part of one table, which the whole commits."""
+
+    def commit(self) -> None:
+        """Nothing yet: the changes are made with those of the other tables."""
+
+    def end_with_all(self) -> None:
+        """Takes in that all was committed, or will never be."""
+        self._is_used = True
+
+    def _abandon(self) -> None:
+        """Its block raised: what was done so far goes with the rest, or with none of it."""
+
+    def changes(self) -> TablePart | None:
+        """What is to be done to the table; None where that is nothing."""
+        return self.part() if self.has_changes else None
+
+    def end_new(self, state: TableState) -> None:
+        """Takes in that the table was made."""
+        self.keep_planned()
+        self.end(CommitResult(state, None))
+
+    def forget_files(self) -> None:
+        """Deletes the files that were written for a commit that is never made."""
+        self._forget_files()
+
+    def latest(self) -> TableState:
+        """The table with the changes of metadata so far."""
+        return evolve(self._state, metadata=self._metadata)
+
+
+class _Lookup:
+    """The catalog, with the tables as the transaction leaves them."""
+
+    def __init__(self, transaction: CatalogTransaction) -> None:
+        self._transaction = transaction
+        self._catalog = transaction._catalog
+
+    @property
+    def name(self) -> str:
+        return self._catalog.name
+
+    def table_exists(self, identifier: Identifier) -> bool:
+        return self._exists(self._transaction._names.table_stream, identifier)
+
+    def view_exists(self, identifier: Identifier) -> bool:
+        return self._exists(self._transaction._names.view_stream, identifier)
+
+    def _exists(self, find: Callable[[Identifier], str], identifier: Identifier) -> bool:
+        with contextlib.suppress(NotFoundError):
+            return bool(find(identifier))
+        return False
+
+    def load_table(self, identifier: Identifier) -> Table:
+        transaction = self._transaction
+        stream = transaction._names.table_stream(identifier)
+        part = transaction._tables.get(stream)
+        state = transaction._desk.repository.state(stream) if part is None else part.latest()
+        return Table(transaction._desk.repository, transaction._planner, state, None)
+
+    def load_view(self, identifier: Identifier) -> View:
+        transaction = self._transaction
+        state = transaction._desk.views.state(transaction._names.view_stream(identifier))
+        return View(transaction._desk.views, self, state, None)
+
+
+def _finder(name: Identifier, *, is_view: bool) -> Callable[[Repository], str]:
+    def find(repository: Repository) -> str:
+        return repository.models.view_stream(name) if is_view else repository.models.table_stream(name)
+
+    return find
+
+
+def _same_stream(before: TableState) -> Callable[[TableState], None]:
+    def check(after: TableState) -> None:
+        if after.stream != before.stream:
+            raise CommitConflictError(f"{dotted(before.identifier)} was replaced by another table meanwhile")
+
+    return check

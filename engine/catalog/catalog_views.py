@@ -1,0 +1,260 @@
+"""The views of a catalog: the half of `Catalog` that makes, finds and renames them."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Literal, Unpack, overload
+
+import pyarrow as pa
+
+from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.events.event import view_stream
+from icecore.engine.events.provenance import provenance
+from icecore.engine.foreign.register import view_registration_payload
+from icecore.engine.joint_commit.with_dry_run import tryable
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.view import DUCKDB
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.engine.metadata.view_builder import Update
+    from icecore.engine.table.commit_options import Commit, CreateView
+    from icecore.engine.table.table import Table
+    from icecore.engine.view.view import View
+
+
+class CatalogViews(ABC):
+    """What `Catalog` says about views. Tables and views share their names.
+
+    With `dry_run` nothing is stored, and the result says what the commit would be.
+    """
+
+    actor: str | None
+    _models: ReadModels
+    _views: ViewRepository
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The catalog's name in `iceberg_tables`."""
+
+    @abstractmethod
+    def table_exists(self, identifier: IdentifierLike) -> bool:
+        """Whether a table, not a view, has that name."""
+
+    @abstractmethod
+    def load_table(self, identifier: IdentifierLike) -> Table:
+        """Raises NoSuchTableError."""
+
+    @abstractmethod
+    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
+        """Where a new table or view goes."""
+
+    @overload
+    def create_view(
+        self,
+        identifier: IdentifierLike,
+        sql: str | None = None,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[CreateView],
+    ) -> View: ...
+
+    @overload
+    def create_view(
+        self, identifier: IdentifierLike, sql: str | None = None, *, dry_run: bool, **options: Unpack[CreateView]
+    ) -> View | CatalogDryRun: ...
+
+    @tryable
+    def create_view(
+        self,
+        identifier: IdentifierLike,
+        sql: str | None = None,
+        *,
+        dialect: str = DUCKDB,
+        representations: Mapping[str, str] | None = None,
+        schema: Schema | pa.Schema | None = None,
+        default_namespace: IdentifierLike | None = None,
+        default_catalog: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        summary: Mapping[str, str] | None = None,
+        location: str | None = None,
+        replace: bool = False,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> View | CatalogDryRun:
+        """Makes a view of a query, in one dialect or in several by `representations` (dialect to SQL).
+
+        Without a schema the query is run in DuckDB over empty tables to learn it. Short names in the SQL are looked for
+        in `default_namespace`, the view's own unless given. With `replace` a view of that name gets a new version.
+        Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, NoSuchTableError.
+        """
+
+        from icecore.engine.view.view_definition import ViewDefinition, location_updates, property_updates
+
+        name = identifier_tuple(identifier)
+        self._views.repository.check_writable()
+        if replace and self.view_exists(name):
+            return self.load_view(name).replace(
+                sql,
+                dialect=dialect,
+                representations=representations,
+                schema=schema,
+                default_namespace=name[:-1] if default_namespace is None else default_namespace,
+                default_catalog=default_catalog,
+                properties=properties,
+                comment=comment,
+                summary=summary,
+                location=location,
+                message=message,
+                author=author,
+            )
+        self._views.repository.foreign.sync_if_changed()
+        self._models.check_new_name(name)
+        namespace = name[:-1] if default_namespace is None else namespace_tuple(default_namespace)
+        definition = ViewDefinition.of(
+            sql,
+            dialect,
+            representations,
+            schema,
+            namespace,
+            default_catalog,
+            summary,
+            name=name,
+            lookup=self,
+        )
+        view_uuid = str(uuid.uuid4())
+        first: list[Update] = [
+            {"action": "assign-uuid", "uuid": view_uuid},
+            *location_updates(self.new_location(name, view_uuid, location)),
+            *property_updates(properties, comment),
+        ]
+        who = provenance(self.actor, message=message, author=author)
+
+        def updates(at: int) -> Iterable[Update]:
+            return [*first, *definition.updates(at)]
+
+        return self._view(self._views.create(view_stream(view_uuid), name, updates, who))
+
+    @overload
+    def register_view(
+        self,
+        identifier: IdentifierLike,
+        metadata_location: str,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[Commit],
+    ) -> View: ...
+
+    @overload
+    def register_view(
+        self, identifier: IdentifierLike, metadata_location: str, *, dry_run: bool, **options: Unpack[Commit]
+    ) -> View | CatalogDryRun: ...
+
+    @tryable
+    def register_view(
+        self,
+        identifier: IdentifierLike,
+        metadata_location: str,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> View | CatalogDryRun:
+        """Adopts a view by its metadata file, written by any engine; the file stays as it is until the first commit.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError, MissingFileError, CorruptFileError,
+        UnsupportedFormatVersionError.
+        """
+        name = identifier_tuple(identifier)
+        self._views.repository.check_writable()
+        self._models.check_new_name(name)
+        payload, view_uuid = view_registration_payload(name, metadata_location, self._views.repository.storage)
+        stream = self._models.unused_stream(view_stream(view_uuid))
+        who = provenance(self.actor, message=message, author=author)
+        return self._view(self._views.register(stream, name, payload, who))
+
+    def load_view(self, identifier: IdentifierLike) -> View:
+        """Raises NoSuchViewError."""
+        foreign = self._views.repository.foreign
+        return self._view(self._views.state(foreign.stream_of(identifier_tuple(identifier), self._models.view_stream)))
+
+    def _view(self, state: ViewState) -> View:
+        from icecore.engine.view.view import View
+
+        return View(self._views, self, state, self.actor)
+
+    def view_exists(self, identifier: IdentifierLike) -> bool:
+        self._views.repository.foreign.sync_if_changed()
+        found = self._models.find(identifier_tuple(identifier))
+        return found is not None and found[0] == "view"
+
+    def list_views(self, namespace: IdentifierLike) -> list[Identifier]:
+        """Raises NoSuchNamespaceError."""
+        levels = namespace_tuple(namespace)
+        self._views.repository.foreign.sync_if_changed()
+        self._models.namespace_properties(levels)
+        return [(*levels, name) for name, _ in self._models.names_in(levels, "view")]
+
+    def views(self) -> Iterator[View]:
+        """All views, by name."""
+        self._views.repository.foreign.sync_if_changed()
+        for _, kind, stream in self._models.all_names():
+            if kind == "view":
+                yield self._view(self._views.state(stream))
+
+    @overload
+    def rename_view(
+        self,
+        from_identifier: IdentifierLike,
+        to_identifier: IdentifierLike,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[Commit],
+    ) -> View: ...
+
+    @overload
+    def rename_view(
+        self,
+        from_identifier: IdentifierLike,
+        to_identifier: IdentifierLike,
+        *,
+        dry_run: bool,
+        **options: Unpack[Commit],
+    ) -> View | CatalogDryRun: ...
+
+    @tryable
+    def rename_view(
+        self,
+        from_identifier: IdentifierLike,
+        to_identifier: IdentifierLike,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> View | CatalogDryRun:
+        """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
+        self._views.repository.foreign.sync_if_changed()
+        return self._view(self._views.rename(old, new, provenance(self.actor, message=message, author=author)))
+
+    @tryable
+    def drop_view(
+        self,
+        identifier: IdentifierLike,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> CatalogDryRun | None:
+        """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
+        self._views.repository.foreign.sync_if_changed()
+        self._views.drop(identifier_tuple(identifier), provenance(self.actor, message=message, author=author))
+        return None

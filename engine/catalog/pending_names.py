@@ -1,0 +1,73 @@
+"""What names mean in the middle of a catalog's transaction: as in the catalog, but for what it did to them so far."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Protocol
+
+from attrs import define, field
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import NoSuchTableError, NoSuchViewError, NotFoundError
+from icecore.engine.events.event import is_view_stream
+from icecore.engine.log.read_models import dotted
+from icecore.engine.table.table import Table
+from icecore.engine.view.view import View
+
+
+class CatalogNames(Protocol):
+    """A catalog as its transactions see it: what names mean, and where something new goes."""
+
+    @property
+    def name(self) -> str: ...
+
+    def load_table(self, identifier: Identifier) -> Table: ...
+
+    def load_view(self, identifier: Identifier) -> View: ...
+
+    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str: ...
+
+
+@define
+class NamesSoFar:
+    """The names that were given or taken. Whether they may be is for the commit to say, when others had their turn."""
+
+    catalog: CatalogNames
+    # None for a name that is taken away.
+    _streams: dict[Identifier, str | None] = field(factory=dict)
+
+    def table_stream(self, name: Identifier) -> str:
+        """The table of that name. Raises NoSuchTableError."""
+        if name not in self._streams:
+            return self.catalog.load_table(name).state.stream
+        stream = self._streams[name]
+        if stream is None or is_view_stream(stream):
+            raise NoSuchTableError(f"there is no table {dotted(name)!r} after what this transaction does before")
+        return stream
+
+    def view_stream(self, name: Identifier) -> str:
+        """The view of that name; not one that is made here, which has no state yet. Raises NoSuchViewError."""
+        if name not in self._streams:
+            return self.catalog.load_view(name).state.stream
+        stream = self._streams[name]
+        if stream is None or not is_view_stream(stream):
+            raise NoSuchViewError(f"there is no view {dotted(name)!r} after what this transaction does before")
+        return stream
+
+    def give(self, name: Identifier, stream: str) -> None:
+        """A table that is made has that name from now on."""
+        self._streams[name] = stream
+
+    def move(self, old: Identifier, new: Identifier, *, is_view: bool) -> None:
+        """What is called `old` is called `new` from now on; nothing happens where there is none."""
+        with contextlib.suppress(NotFoundError):
+            self._streams[new] = self.view_stream(old) if is_view else self.table_stream(old)
+            self._streams[old] = None
+
+    def take(self, name: Identifier) -> None:
+        """Nothing has that name from now on."""
+        self._streams[name] = None
+
+    def forget(self) -> None:
+        """Names mean again what they mean in the catalog."""
+        self._streams.clear()

@@ -1,0 +1,205 @@
+"""Settles which of two goes on where another engine's commit does not follow the log: both stay in the log."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import evolve, frozen
+
+from icecore.engine.errors import ForeignCommitError, IcecoreError, MissingFileError, ValidationError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Provenance, is_view_stream
+from icecore.engine.foreign.adoption import Adoption
+from icecore.engine.foreign.foreign_commits import is_same_table, next_version_file
+from icecore.engine.foreign.foreign_metadata import Chain, ForeignFile, chain_from, read_foreign
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import MODELS
+from icecore.engine.metadata.fold import TableState, is_file_system
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.metadata_cleanup import let_go
+
+LOG, FOREIGN = "log", "foreign"
+KEEPS = (LOG, FOREIGN)
+
+
+@frozen
+class _Theirs:
+    """What the other engine committed: where, and the file, with those that led to it, where it can be adopted."""
+
+    location: str
+    known: str | None
+    through_row: bool
+    chain: Chain | None
+    why_not: str | None
+
+
+def resolve(repository: Repository, stream: str, keep: str, provenance: Provenance) -> TableState:
+    """Ends a conflict with another engine's commit, and returns the state after it.
+
+    `foreign` makes theirs the table's state; commits of the log that were not published stay in it. `log` takes theirs
+    in as an event first, where it can be read, then publishes the log's own state over it. Raises ValidationError where
+    there is no conflict, ForeignCommitError where theirs can't be the table's state, StorageError.
+    """
+    repository.check_writable()
+    if keep not in KEEPS:
+        raise ValidationError(f"keep is {LOG!r} or {FOREIGN!r}, found {keep!r}")
+    if is_view_stream(stream):
+        raise ValidationError("a view's conflict can't be resolved: replace or drop the view")
+    foreign = repository.foreign
+    try:
+        foreign.settle(stream)
+    except ForeignCommitError:
+        pass
+    else:
+        raise ValidationError(f"{dotted(repository.state(stream).identifier)}: there is no conflict to resolve")
+    adoption = Adoption(foreign.context)
+    with repository.store.write() as transaction:
+        adoption.begin(transaction)
+        _Resolution(repository, adoption, repository.state(stream), provenance).run(keep)
+    adoption.finish()
+    return repository.state(stream)
+
+
+class _Resolution:
+    def __init__(self, repository: Repository, adoption: Adoption, state: TableState, provenance: Provenance) -> None:
+        self._repository = repository
+        self._adoption = adoption
+        self._ours = state
+        self._provenance = provenance
+        self._storage = repository.storage_of(state)
+        head = repository.store.row(MODELS, "get_head", stream=state.stream)
+        assert head is not None, "a stream with a state has a head"
+        self._known: str | None = head["metadata_location"]
+        published = repository.states.state_at_version(state.stream, head["materialized_version"])
+        self._published: TableMetadata = (published or state).metadata
+
+    def run(self, keep: str) -> None:
+        theirs = self._theirs()
+        if keep == FOREIGN:
+            if theirs.chain is None:
+                raise ForeignCommitError(f"{dotted(self._ours.identifier)}: {theirs.why_not}")
+            self._repository.files.advance(self._adopt(theirs.chain))
+            return
+        before = self._ours
+        if theirs.chain is not None:
+            before = self._adopt(theirs.chain)
+            self._repository.files.advance(before)
+        merged = self._merged(before.metadata)
+        payload: dict[str, Any] = {"metadata": merged.to_dict(), **self._let_go(before, merged)}
+        if theirs.chain is None:
+            payload["over"] = self._record(theirs.location)
+            self._take_row_back(theirs)
+        event, after = self._adoption.append(before.stream, ev.TABLE_RESTORED, payload, self._provenance)
+        assert after is not None, "a table's event leads to a state"
+        if is_file_system(after):
+            self._repository.files.publish(after, event, before)
+        else:
+            self._repository.files.advance(after)
+
+    def _let_go(self, before: TableState, merged: TableMetadata) -> dict[str, list[str]]:
+        """The metadata files that go when one state follows the other."""
+        updates: list[dict[str, Any]] = [
+            {"action": "remove-properties", "removals": list(before.metadata.properties)},
+            {"action": "set-properties", "updates": dict(merged.properties)},
+            {"action": "set-location", "location": merged.location},
+        ]
+        return let_go(self._repository.store, before, updates)
+
+    def _theirs(self) -> _Theirs:
+        state = self._ours
+        found = self._repository.foreign.rows.of_stream(state.stream)
+        if found is not None and found.shared is not None:
+            files, why = self._read([found.shared])
+            chain = None
+            if files:
+                assert self._known is not None or why, "what was never published can't be followed"
+                chain = chain_from(self._known or "", files[0], found.previous, self._storage) or Chain(files)
+            return _Theirs(found.shared, self._known, True, chain, why)
+        self._repository.materializer.settle_claim(state.stream)
+        locations = _versions_after(state, self._storage) if is_file_system(state) else []
+        if not locations:
+            raise ValidationError(f"{dotted(state.identifier)}: there is no conflict to resolve any more")
+        files, why = self._read(locations)
+        return _Theirs(locations[-1], self._known, False, Chain(files) if files else None, why)
+
+    def _read(self, locations: Sequence[str]) -> tuple[tuple[ForeignFile, ...], str | None]:
+        """The files, or why they can't be adopted."""
+        out = []
+        for location in locations:
+            try:
+                file = read_foreign(location, self._storage)
+            except IcecoreError as e:
+                return (), str(e)
+            if self._known is None or not is_same_table(self._ours.metadata, file.metadata):
+                return (), f"{location} is another table; rename or drop the one of the log, and it is taken in"
+            if file.metadata.format_version < self._published.format_version:
+                return (), f"{location} has a lower format version, {file.metadata.format_version}"
+            out.append(file)
+        return tuple(out), None
+
+    def _adopt(self, chain: Chain) -> TableState:
+        state, base = self._ours, self._published
+        kept = {s.snapshot_id for s in chain.files[-1].metadata.snapshots}
+        known = {s.snapshot_id for s in base.snapshots}
+        aside = [s.snapshot_id for s in state.metadata.snapshots if s.snapshot_id not in kept | known]
+        for index, file in enumerate(chain.files):
+            first = index == 0
+            state = self._adoption.adopt(
+                state,
+                file,
+                chain.skipped if first else (),
+                base,
+                aside if first else (),
+                actor=self._provenance.actor,
+                message=self._provenance.message,
+            )
+            base = file.metadata
+        return state
+
+    def _merged(self, theirs: TableMetadata) -> TableMetadata:
+        """The log's metadata; numbers that the other engine gave out are not given out again."""
+        ours = self._ours.metadata
+        rows = [n for n in (ours.next_row_id, theirs.next_row_id) if n is not None]
+        return evolve(
+            ours,
+            last_sequence_number=max(ours.last_sequence_number, theirs.last_sequence_number),
+            last_column_id=max(ours.last_column_id, theirs.last_column_id),
+            last_partition_id=max(ours.last_partition_id, theirs.last_partition_id),
+            next_row_id=max(rows) if rows and ours.format_version > 2 else ours.next_row_id,
+        )
+
+    def _record(self, location: str) -> Mapping[str, Any]:
+        """What is left of a file that can't be adopted."""
+        try:
+            data = self._storage.read_bytes(location)
+        except MissingFileError:
+            return {"metadata-location": location}
+        return {"metadata-location": location, "metadata-file": base64.b64encode(zlib.compress(data)).decode()}
+
+    def _take_row_back(self, theirs: _Theirs) -> None:
+        if self._known is None:
+            raise ForeignCommitError(f"{dotted(self._ours.identifier)}: {theirs.why_not}")
+        if theirs.through_row:
+            identifier = self._ours.identifier
+            self._repository.store.execute(
+                MODELS,
+                "put_iceberg_table",
+                catalog=self._repository.models.catalog_name,
+                namespace=dotted(identifier[:-1]),
+                name=identifier[-1],
+                metadata_location=self._known,
+                iceberg_type="TABLE",
+            )
+
+
+def _versions_after(state: TableState, storage: Storage) -> list[str]:
+    found = []
+    while (location := next_version_file(state, storage)) is not None:
+        found.append(location)
+        state = evolve(state, metadata_version=state.metadata_version + 1)
+    return found

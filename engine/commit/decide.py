@@ -1,0 +1,261 @@
+"""Decides what a command does to a table: pure functions from a state and a command to a decision.
+
+A decision is the accepted updates with every assigned value, the requirements they were accepted under, the content
+files that go beside the event, and how the manifest lists of new snapshots differ from their parents'. Nothing here
+reads a file, a clock or a random number: ids and times come in with the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from attrs import evolve, field, frozen
+
+from icecore.engine.commit.first_row_ids import assign_first_row_ids
+from icecore.engine.commit.manifest_merge import Clustering
+from icecore.engine.commit.new_manifests import EventContent, ManifestRemoval, NewManifests
+from icecore.engine.commit.snapshot_summary import summary_of
+from icecore.engine.errors import ValidationError
+from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
+from icecore.engine.metadata.fold import check_properties, metadata_folder
+from icecore.engine.metadata.metadata_builder import MetadataBuilder
+from icecore.engine.metadata.requirements import Requirement, requirements_for
+from icecore.engine.metadata.write_audit_publish import is_staged
+from icecore.engine.properties.string_properties import string_properties
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import Operation, Snapshot, SnapshotRef, SnapshotRefType
+
+ListManifests = Callable[[int], tuple[ListedManifest, ...]]
+LiveEntries = Callable[[ListedManifest], pa.Table]
+
+
+@frozen
+class ProduceSnapshot:
+    """Makes a snapshot on a branch from added entries and removals.
+
+    `is_planned` says that added delete files and removals were planned on the head `base_snapshot_id`; where the head
+    has moved since, the command has to be planned again. `clusterings` put live entries into other manifests.
+    `summary` holds extra properties. A command that changes nothing and has no properties makes no snapshot. One that
+    is staged for audit moves no branch.
+    """
+
+    operation: Operation
+    snapshot_id: int
+    branch: str
+    added: pa.Table | None = field(default=None, repr=False)
+    removals: tuple[ManifestRemoval, ...] = ()
+    clusterings: tuple[Clustering, ...] = ()
+    is_planned: bool = False
+    base_snapshot_id: int | None = None
+    summary: Mapping[str, str] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        string_properties(self.summary, "snapshot properties")
+
+    @property
+    def is_empty(self) -> bool:
+        return not (
+            self.removals or self.clusterings or self.summary or (self.added is not None and self.added.num_rows)
+        )
+
+
+@frozen
+class ChangeMetadata:
+    """Changes metadata without a snapshot: `updates_for` gives the updates on the state that it is decided on.
+
+    `replaces` says that it puts another table in the place of what is there.
+    """
+
+    updates_for: Callable[[TableMetadata], list[dict[str, Any]]]
+    replaces: bool = False
+
+
+Command = ProduceSnapshot | ChangeMetadata
+
+
+@frozen
+class Context:
+    """What the shell hands in: the id and time of the event to be, and how to look manifests up.
+
+    `list_manifests` gives the manifests of a snapshot, from the log or from its file; `has_list` says whether the log
+    has them. `live_entries` gives those of a committed manifest with all that they inherit; asked for merging only.
+    """
+
+    event_id: str
+    recorded_at_ms: int
+    list_manifests: ListManifests
+    has_list: Callable[[int], bool]
+    live_entries: LiveEntries
+
+
+@frozen
+class Decision:
+    """What an event of one table will hold."""
+
+    updates: tuple[dict[str, Any], ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    snapshots: Mapping[int, ManifestChanges] = field(factory=dict)
+    content: pa.Table | None = field(default=None, repr=False)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.updates
+
+    def to_payload(self) -> dict[str, Any]:
+        return {
+            "updates": list(self.updates),
+            "requirements": list(self.requirements),
+            "snapshots": {str(i): c.to_dict() for i, c in self.snapshots.items()},
+        }
+
+
+def decide(base: TableMetadata, commands: Iterable[Command], context: Context) -> Decision:
+    """The decision of several commands that make one commit, each on the state the one before leaves.
+
+    Raises ValidationError where a command breaks a rule, NoSuchSnapshotError for a branch that is not there.
+    """
+    deciding = _Deciding(base, context)
+    is_replace = False
+    for command in commands:
+        match command:
+            case ChangeMetadata():
+                is_replace = is_replace or command.replaces
+                deciding.update(command.updates_for(deciding.metadata))
+            case ProduceSnapshot():
+                deciding.produce(command)
+    updates = tuple(deciding.updates)
+    check_properties(deciding.metadata.properties)
+    return Decision(
+        updates,
+        tuple(requirements_for(base, updates, is_replace=is_replace)),
+        deciding.snapshots,
+        deciding.content.table(),
+    )
+
+
+class _Deciding:
+    """The state of a decision in the making: metadata as it will be, and what has been gathered for the event."""
+
+    def __init__(self, base: TableMetadata, context: Context) -> None:
+        self.metadata = base
+        self.context = context
+        self.updates: list[dict[str, Any]] = []
+        self.snapshots: dict[int, ManifestChanges] = {}
+        self.content = EventContent(context.event_id)
+        self._lists: dict[int, tuple[ListedManifest, ...]] = {}
+
+    def update(self, updates: list[dict[str, Any]]) -> None:
+        if not updates:
+            return
+        builder = MetadataBuilder(self.metadata)
+        builder.apply(updates, self.context.recorded_at_ms)
+        self.metadata = builder.build()
+        self.updates.extend(updates)
+
+    def produce(self, command: ProduceSnapshot) -> None:
+        metadata = self.metadata
+        parent = self._parent(command)
+        if command.is_empty:
+            return
+        parent_list = self._list(parent)
+        sequence_number = metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
+        changes = self._manifests(command, parent_list, sequence_number)
+        first_row_id = added_rows = None
+        if metadata.format_version >= 3:
+            first_row_id = metadata.next_row_id or 0
+            changes, added_rows = assign_first_row_ids(changes, parent_list, first_row_id)
+        if parent is not None and not self._is_known(parent):
+            changes = evolve(changes, base=parent_list)
+        self.snapshots[command.snapshot_id] = changes
+        self._lists[command.snapshot_id] = changes.apply(parent_list)
+        snapshot = Snapshot(
+            command.snapshot_id,
+            max(self.context.recorded_at_ms, metadata.last_updated_ms),
+            parent_snapshot_id=parent.snapshot_id if parent else None,
+            sequence_number=sequence_number,
+            manifest_list=f"{self._folder}/snap-{command.snapshot_id}-1-{self.context.event_id}.avro",
+            summary=self._summary(command, parent),
+            schema_id=metadata.current_schema_id,
+            first_row_id=first_row_id,
+            added_rows=added_rows,
+        )
+        updates = [{"action": "add-snapshot", "snapshot": snapshot.to_dict(metadata.format_version)}]
+        if not is_staged(metadata, command.branch, command.summary):
+            updates.append(set_ref(command.branch, self._moved(command.branch, command.snapshot_id)))
+        self.update(updates)
+
+    def _manifests(
+        self, command: ProduceSnapshot, parent_list: tuple[ListedManifest, ...], sequence_number: int
+    ) -> ManifestChanges:
+        """How the manifest list of the new snapshot differs from its parent's."""
+        new = NewManifests(self.metadata, command.snapshot_id, sequence_number, self.content)
+        added = new.added(command.added)
+        rewritten = [new.rewritten(r) for r in command.removals]
+        clustered = new.clustered(command.clusterings)
+        gone = {r.listed.manifest.manifest_path for r in command.removals}
+        gone |= {m.manifest.manifest_path for c in command.clusterings for m in c.replaced}
+        gone |= {m.manifest.manifest_path for m in parent_list if not m.manifest.has_live_files}
+        changes = ManifestChanges((*added, *rewritten, *clustered), frozenset(gone))
+        if command.operation is Operation.REPLACE:
+            return changes
+        return new.merged(changes, parent_list, self.context.live_entries)
+
+    def _is_known(self, parent: Snapshot) -> bool:
+        """Whether the log has the manifest list of a snapshot, or will have with this event."""
+        return parent.snapshot_id in self._lists or self.context.has_list(parent.snapshot_id)
+
+    def _summary(self, command: ProduceSnapshot, parent: Snapshot | None) -> dict[str, str]:
+        removed = [r.removed for r in command.removals]
+        counted = summary_of(
+            str(command.operation),
+            command.added,
+            pa.concat_tables(removed) if removed else None,
+            None if parent is None else parent.summary or {},
+        )
+        return dict(command.summary) | counted
+
+    @property
+    def _folder(self) -> str:
+        return metadata_folder(self.metadata.location, self.metadata.properties)
+
+    def _parent(self, command: ProduceSnapshot) -> Snapshot | None:
+        ref = self.metadata.refs.get(command.branch)
+        if ref is not None and ref.type is SnapshotRefType.TAG:
+            raise ValidationError(f"{command.branch!r} is a tag; commits go to branches")
+        parent = self.metadata.snapshot_by_ref(command.branch)
+        if command.is_planned and (parent.snapshot_id if parent else None) != command.base_snapshot_id:
+            raise StaleRemovals
+        return parent
+
+    def _list(self, parent: Snapshot | None) -> tuple[ListedManifest, ...]:
+        if parent is None:
+            return ()
+        if parent.snapshot_id in self._lists:
+            return self._lists[parent.snapshot_id]
+        return self.context.list_manifests(parent.snapshot_id)
+
+    def _moved(self, branch: str, snapshot_id: int) -> SnapshotRef:
+        ref = self.metadata.refs.get(branch)
+        return SnapshotRef(snapshot_id, SnapshotRefType.BRANCH) if ref is None else evolve(ref, snapshot_id=snapshot_id)
+
+
+class StaleRemovals(Exception):
+    """The branch moved after the removals were planned; the shell plans again. Never leaves the engine."""
+
+
+def leaving_out(snapshot_ids: Collection[int]) -> ChangeMetadata:
+    """Removes the snapshots among these that no branch or tag is at any more."""
+
+    def updates_for(metadata: TableMetadata) -> list[dict[str, Any]]:
+        heads = {ref.snapshot_id for ref in metadata.refs.values()}
+        gone = sorted((metadata.snapshots_by_id.keys() & set(snapshot_ids)) - heads)
+        return [{"action": "remove-snapshots", "snapshot-ids": gone}] if gone else []
+
+    return ChangeMetadata(updates_for)
+
+
+def set_ref(name: str, ref: SnapshotRef) -> dict[str, Any]:
+    """The update that points a branch or tag at a snapshot."""
+    return {"action": "set-snapshot-ref", "ref-name": name, **ref.to_dict()}

@@ -1,0 +1,69 @@
+"""The updates that move, rename and keep branches and tags, found on the metadata they are decided on.
+
+Spec: Snapshot References (R1). The rules are those of Java's UpdateSnapshotReferencesOperation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+
+from icecore.engine.commit.decide import set_ref
+from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+
+Updates = list[dict[str, Any]]
+
+
+def find_ref(metadata: TableMetadata, name: str, kind: SnapshotRefType | None = None) -> SnapshotRef:
+    """The ref of that name. Raises NoSuchSnapshotError where there is none, or it is of another kind."""
+    ref = metadata.refs.get(name)
+    if ref is None or kind not in (None, ref.type):
+        raise NoSuchSnapshotError(f"there is no {kind or 'branch or tag'} {name!r}")
+    return ref
+
+
+def replaced(metadata: TableMetadata, name: str, kind: SnapshotRefType, snapshot_id: int) -> Updates:
+    """Points a ref at another snapshot; its retention stays."""
+    ref = find_ref(metadata, name, kind)
+    metadata.find_snapshot(snapshot_id)
+    return _changed(name, ref, evolve(ref, snapshot_id=snapshot_id))
+
+
+def forwarded(metadata: TableMetadata, branch: str, to: str, *, only_forward: bool) -> Updates:
+    """Points a branch at the snapshot of another ref, and makes it where there is none.
+
+    Raises ValidationError where `only_forward` is asked for and the branch's head is not an ancestor of that snapshot.
+    """
+    target = find_ref(metadata, to).snapshot_id
+    ref = metadata.refs.get(branch)
+    if ref is None:
+        return [set_ref(branch, SnapshotRef(target, SnapshotRefType.BRANCH))]
+    find_ref(metadata, branch, SnapshotRefType.BRANCH)
+    if only_forward and not metadata.is_ancestor(ref.snapshot_id, target):
+        raise ValidationError(f"{branch!r} can't be fast-forwarded: its head is not an ancestor of {to!r}")
+    return _changed(branch, ref, evolve(ref, snapshot_id=target))
+
+
+def renamed(metadata: TableMetadata, name: str, new_name: str) -> Updates:
+    """Gives a branch another name. Raises ValidationError for main, or where the name is taken."""
+    if name == MAIN_BRANCH:
+        raise ValidationError("the branch main can't be renamed")
+    ref = find_ref(metadata, name, SnapshotRefType.BRANCH)
+    if not new_name:
+        raise ValidationError("a branch needs a name")
+    if new_name in metadata.refs:
+        raise ValidationError(f"there is a {metadata.refs[new_name].type} {new_name!r} already")
+    return [set_ref(new_name, ref), {"action": "remove-snapshot-ref", "ref-name": name}]
+
+
+def retained(metadata: TableMetadata, name: str, **settings: int) -> Updates:
+    """Sets retention: `max_ref_age_ms`, and for branches `min_snapshots_to_keep` and `max_snapshot_age_ms`."""
+    ref = find_ref(metadata, name, None if set(settings) == {"max_ref_age_ms"} else SnapshotRefType.BRANCH)
+    return _changed(name, ref, evolve(ref, **settings))  # type: ignore[arg-type]  # the names are those of numbers
+
+
+def _changed(name: str, before: SnapshotRef, after: SnapshotRef) -> Updates:
+    return [] if before == after else [set_ref(name, after)]

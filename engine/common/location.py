@@ -1,0 +1,87 @@
+"""Locations of files and folders: URIs and local paths, as the metadata has them. Nothing here touches a file.
+
+A location is taken as it is written, as Java and PyIceberg do: nothing in it is percent-decoded. A *location mapping*
+(`s3://old/prefix` -> `/new/prefix`) lets a table that was copied be read where it lies, without rewriting its metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from icecore.engine.common.text import is_unicode
+from icecore.engine.errors import ValidationError
+
+
+@frozen
+class LocationMapping:
+    """Prefix replacement on whole path segments, the longest prefix first."""
+
+    prefixes: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, mapping: Mapping[str, str] | None) -> LocationMapping:
+        pairs = ((old.rstrip("/"), new.rstrip("/")) for old, new in (mapping or {}).items())
+        return cls(tuple(sorted(pairs, key=lambda p: -len(p[0]))))
+
+    def resolve(self, location: str) -> str:
+        """Where the bytes of `location` lie."""
+        for old, new in self.prefixes:
+            if location == old or location.startswith(old + "/"):
+                return new + location[len(old) :]
+        return location
+
+    def then(self, other: LocationMapping) -> LocationMapping:
+        """This mapping, and where it says nothing the other; what this one gives is mapped by the other again."""
+        own = {old: other.resolve(new) for old, new in self.prefixes}
+        return LocationMapping.of({**other.to_dict(), **own})
+
+    def to_dict(self) -> dict[str, str]:
+        return dict(self.prefixes)
+
+
+def local_path(location: str) -> str | None:
+    """The path of a local location (`file:///a`, `file:/a`, `/a`, `a`), or None for another scheme."""
+    if location.startswith("file:"):
+        rest = location[len("file:") :]
+        return "/" + rest.lstrip("/") if rest.startswith("/") else rest
+    return None if "://" in location else location
+
+
+def to_uri(path: str | os.PathLike[str]) -> str:
+    """The `file://` location of a local path, absolute; a location with a scheme stays as it is.
+
+    Raises ValidationError for what is no path: blank, or with a NUL or a lone surrogate inside.
+    """
+    text = os.fspath(path)
+    if fault := path_fault(text):
+        raise ValidationError(f"a location {fault}")
+    local = local_path(text)
+    return text if local is None else "file://" + os.path.abspath(local)
+
+
+def folded(path: str) -> str:
+    """One text for the spellings that some file system takes for the same name: what is kept for one is for all."""
+    doubled = path
+    while "//" in doubled:
+        doubled = doubled.replace("//", "/")
+    return unicodedata.normalize("NFC", doubled).casefold()
+
+
+def is_inside(location: str, folder: str) -> bool:
+    """Whether a location lies in a folder, however both are written."""
+    paths = [local_path(x) for x in (location, folder)]
+    one, other = (x if p is None else os.path.normpath(p) for x, p in zip((location, folder), paths, strict=True))
+    return f"{one}/".startswith(f"{other.rstrip('/')}/")
+
+
+def path_fault(path: object) -> str | None:
+    """What is wrong with the path of a file, as the end of a sentence; None where it is one."""
+    if not isinstance(path, str):
+        return f"must be text, found {path!r:.100}"
+    if not path.strip() or "\0" in path:
+        return f"must not be blank or hold a NUL, found {path!r}"
+    return None if is_unicode(path) else f"must be Unicode text, found a lone surrogate in {path!r}"

@@ -1,0 +1,63 @@
+"""Rows given as dicts, as Arrow: every key of every row is a column, and maps are told from structs by the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from icecore.engine.data.arrow.arrow_schema import type_to_arrow
+from icecore.engine.errors import ValidationError
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import ListType, MapType, NestedField, StructType, Type, walk
+
+
+def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table:
+    """A column for each key that any row has, null where a row lacks it; Arrow tells its type by the values.
+
+    Of a column with a map in it, which may be a dict or pairs, the table tells the type. Raises ValidationError where a
+    key is no string, a struct of such a column has a field that the table lacks, or Arrow's own errors.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if wrong := [n for n in names if not isinstance(n, str)]:
+        raise ValidationError(f"a column is named by text, found {wrong[0]!r}")
+    if not names:
+        # Rows without any value are rows all the same, and Arrow's tables without columns lose count of them.
+        return pa.table({f.name: pa.nulls(len(rows)) for f in schema.fields[:1]})
+    fields = {f.name: f for f in schema.fields}
+    return pa.table({n: _column([row.get(n) for row in rows], fields.get(n)) for n in names})
+
+
+def _column(values: list[Any], field: NestedField | None) -> pa.Array:
+    if field is None or not any(isinstance(f.field_type, MapType) for f in walk((field,))):
+        return pa.array(values)
+    prepared = [_prepared(v, field.field_type, field.name) for v in values]
+    return pa.array(prepared, type_to_arrow(field.field_type, with_ids=False))
+
+
+def _prepared(value: Any, of: Type, path: str) -> Any:
+    """The value with pairs for maps. Arrow would leave out what a struct does not have, so that is an error here."""
+    match of:
+        case MapType() if isinstance(value, Mapping):
+            return _prepared(list(value.items()), of, path)
+        case MapType() if isinstance(value, (list, tuple)):
+            return [_pair(pair, of, path) for pair in value]
+        case ListType() if isinstance(value, (list, tuple)):
+            return [_prepared(v, of.element, f"{path}.element") for v in value]
+        case StructType() if isinstance(value, Mapping):
+            fields = {f.name: f for f in of.fields}
+            for name in value:
+                if name not in fields:
+                    raise ValidationError(f"no column '{path}.{name}' in the schema; there are: {', '.join(fields)}")
+            return {n: _prepared(v, fields[n].field_type, f"{path}.{n}") for n, v in value.items()}
+        case _:
+            return value
+
+
+def _pair(pair: Any, of: MapType, path: str) -> tuple[Any, Any]:
+    if isinstance(pair, Mapping) and set(pair) == {"key", "value"}:
+        pair = (pair["key"], pair["value"])
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        raise ValidationError(f"column {path!r}: a map is a dict or a list of pairs, found the entry {str(pair)[:60]}")
+    return _prepared(pair[0], of.key, f"{path}.key"), _prepared(pair[1], of.value, f"{path}.value")

@@ -1,0 +1,107 @@
+"""Filters over rows in Arrow: DuckDB decides, so that a row is selected here exactly as SQL would select it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import field, frozen
+
+from icecore.engine.common import fork_safety as forks
+from icecore.engine.data.arrow.arrow_partitions import nested_column, transformed_column
+from icecore.engine.expression.bind import is_comparable, references
+from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
+from icecore.engine.expression.sql.duckdb_sql import to_sql
+from icecore.engine.queries.named_queries import query
+from icecore.engine.spec.schema import Schema
+
+_local = threading.local()
+
+
+def connection() -> duckdb.DuckDBPyConnection:
+    """This thread's in-memory DuckDB; a forked process has one of its own."""
+    found: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
+    if found is None or _local.pid != os.getpid():
+        forks.abandon(found)
+        found, _local.pid = duckdb.connect(":memory:"), os.getpid()
+        found.execute("SET TimeZone = 'UTC'")
+        _local.connection = found
+    return found
+
+
+def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bool = True) -> pa.Table:
+    """The rows that a filter bound to `schema` selects, or with `selected=False` those that it does not, in order.
+
+    `rows` has the schema's columns by name, as far as the filter needs them. A filter that is neither true nor false
+    for a row does not select it.
+    """
+    if bound == TRUE:
+        return rows if selected else rows.slice(0, 0)
+    if bound == FALSE:
+        return rows.slice(0, 0) if selected else rows
+    parameters: dict[str, Any] = {}
+    columns = _Columns(rows, schema)
+    condition = to_sql(bound, columns.column, parameters, bucket=columns.bucket)
+    name = "selected" if selected else "not_selected"
+    con = connection()
+    con.register("data_rows", pa.table(columns.found))
+    try:
+        sql = query("plan/rows.sql", name).format(condition=condition)
+        mask: pa.Table = con.sql(sql, params=parameters).to_arrow_table()
+    finally:
+        con.unregister("data_rows")
+    return rows.filter(mask["selected"])
+
+
+@frozen
+class _Columns:
+    """What a filter looks at, under names of our own.
+
+    Those of the schema would not do: to DuckDB names that differ in case are one, and `a.b` may be column b of a table
+    called a.
+    """
+
+    rows: pa.Table
+    schema: Schema
+    found: dict[str, pa.Array] = field(factory=dict)
+
+    def column(self, term: BoundTerm) -> str:
+        name = f"c{term.field.field_id}"
+        if name not in self.found:
+            values = nested_column(self.rows, self.schema.path(term.field.field_id))
+            # Types without an order are tested for null alone, and may be of a kind that DuckDB doesn't read.
+            self.found[name] = (
+                values if is_comparable(term.field.field_type) else pc.if_else(values.is_valid(), True, None)
+            )
+        return name
+
+    def bucket(self, term: BoundTerm) -> str:
+        """The bucket numbers, which DuckDB can't compute."""
+        name = f"b{term.field.field_id}_{len(self.found)}"
+        _, self.found[name] = transformed_column(self.rows, self.schema, term.field.field_id, term.transform)
+        return name
+
+
+def filter_batches(batches: Iterable[pa.RecordBatch], bound: Expression, schema: Schema) -> Iterator[pa.RecordBatch]:
+    """The selected rows of each batch."""
+    for batch in batches:
+        yield from keep_rows(pa.Table.from_batches([batch]), bound, schema).to_batches()
+
+
+def filter_columns(bound: Expression, schema: Schema, selected: Schema) -> Schema:
+    """The columns to read for a scan: the selected ones, and whole top-level columns that the filter needs beside them.
+
+    A selected column that the filter looks into is read whole.
+    """
+    chosen = {f.field_id: f for f in selected.fields}
+    for field_id in sorted(references(bound)):
+        root = field_id
+        while (parent := schema.parent_id(root)) is not None:
+            root = parent
+        chosen[root] = schema.find_field(root)
+    return Schema(tuple(chosen.values()), schema.schema_id)

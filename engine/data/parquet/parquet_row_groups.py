@@ -1,0 +1,110 @@
+"""Where the row groups of a Parquet file start and how many bytes its columns have.
+
+Spec: parquet-format, FileMetaData. pyarrow knows this too, but asking it ends the process at some broken footers.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from attrs import define, field, frozen
+
+from icecore.engine.data.parquet.thrift import ThriftReader
+from icecore.engine.errors import CorruptFileError
+
+_MAGIC = b"PAR1"
+_TAIL_GUESS = 64 * 1024
+_ROW_GROUPS, _COLUMNS, _ROWS, _METADATA = 4, 1, 3, 3
+_PATH, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 3, 7, 9, 11
+
+
+@frozen
+class RowGroup:
+    """One row group: the offset of its first page, its rows, and the bytes of each column by the names on its path."""
+
+    start: int
+    rows: int
+    column_bytes: tuple[tuple[tuple[str, ...], int], ...]
+
+
+def read_row_groups(source: pa.NativeFile, where: str) -> tuple[RowGroup, ...]:
+    """The row groups of a Parquet file, in its order. Raises CorruptFileError naming `where`."""
+    try:
+        return _row_groups(ThriftReader(_footer(source)))
+    except (ValueError, RecursionError) as e:
+        raise CorruptFileError(f"{where}: the footer of the Parquet file can't be decoded: {e}") from e
+
+
+def _footer(source: pa.NativeFile) -> bytes:
+    size = source.size()
+    end = _read(source, max(0, size - _TAIL_GUESS), min(size, _TAIL_GUESS))
+    length = int.from_bytes(end[-8:-4], "little")
+    if end[-4:] != _MAGIC or length > size - 8:
+        raise ValueError("the file does not end as one of Parquet")
+    return end[-8 - length : -8] if length + 8 <= len(end) else _read(source, size - 8 - length, length)
+
+
+def _read(source: pa.NativeFile, at: int, length: int) -> bytes:
+    source.seek(at)
+    return bytes(source.read(length))
+
+
+def _row_groups(reader: ThriftReader) -> tuple[RowGroup, ...]:
+    found: list[RowGroup] = []
+
+    def visit(field_id: int, kind: int) -> None:
+        if field_id != _ROW_GROUPS:
+            reader.skip(kind)
+            return
+        count, _ = reader.list_header()
+        found.extend(_row_group(reader) for _ in range(count))
+
+    reader.struct(visit)
+    return tuple(found)
+
+
+def _row_group(reader: ThriftReader) -> RowGroup:
+    columns: list[_Column] = []
+    rows = 0
+
+    def visit(field_id: int, kind: int) -> None:
+        nonlocal rows
+        if field_id == _COLUMNS:
+            count, _ = reader.list_header()
+            columns.extend(_column(reader) for _ in range(count))
+        elif field_id == _ROWS:
+            rows = reader.zigzag()
+        else:
+            reader.skip(kind)
+
+    reader.struct(visit)
+    start = min((c.start for c in columns), default=0)
+    return RowGroup(start, rows, tuple((c.path, c.size) for c in columns))
+
+
+@define
+class _Column:
+    path: tuple[str, ...] = ()
+    size: int = 0
+    offsets: list[int] = field(factory=list)
+
+    @property
+    def start(self) -> int:
+        return min((o for o in self.offsets if o), default=0)
+
+
+def _column(reader: ThriftReader) -> _Column:
+    column = _Column()
+
+    def metadata(field_id: int, kind: int) -> None:
+        if field_id == _PATH:
+            count, _ = reader.list_header()
+            column.path = tuple(reader.binary().decode() for _ in range(count))
+        elif field_id == _COMPRESSED_SIZE:
+            column.size = reader.zigzag()
+        elif field_id in (_DATA_PAGE, _DICTIONARY_PAGE):
+            column.offsets.append(reader.zigzag())
+        else:
+            reader.skip(kind)
+
+    reader.struct(lambda field_id, kind: reader.struct(metadata) if field_id == _METADATA else reader.skip(kind))
+    return column

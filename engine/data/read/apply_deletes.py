@@ -1,0 +1,215 @@
+"""Delete files read once and applied to the rows of many data files.
+
+Spec: Row-level Deletes (D2 to D5). Which delete files apply to a data file is the plan's business.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, evolve, field, frozen
+
+from icecore.engine.common.fork_safety import Lock
+from icecore.engine.common.location import local_path
+from icecore.engine.data.arrow.equality import EqualityKeys
+from icecore.engine.data.file.file_field import FileField
+from icecore.engine.data.read.column_resolution import Leaf, make
+from icecore.engine.data.read.deletion_vector import Positions, decode_deletion_vector
+from icecore.engine.data.read.file_sources import BATCH_ROWS, TO_THE_END, Source, decoding, open_source
+from icecore.engine.data.read.table_columns import ColumnReader, Identification, column_readers
+from icecore.engine.errors import CorruptFileError
+from icecore.engine.spec.content_file import ContentFile, DataFileContent
+from icecore.engine.spec.reserved import DELETE_PATH_ID, DELETE_POS_ID
+from icecore.engine.spec.types import LongType, StringType
+from icecore.engine.storage.file_io import Storage
+
+MAX_COMBINED_KEYS = 16
+_POSITION_DELETES = DataFileContent.POSITION_DELETES
+_PUFFIN_MAGIC = b"PFA1"
+_NONE: Positions = np.zeros(0, dtype=np.int64)
+
+
+def same_file(storage: Storage, location: str) -> str:
+    """A form of a location that is equal for all ways of writing it: mapped, without `file:`, s3a and s3n as s3."""
+    target = storage.resolve(location)
+    path = local_path(target)
+    if path is not None:
+        return path
+    scheme, _, rest = target.partition("://")
+    return f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{rest}"
+
+
+@frozen
+class _EqualityFile:
+    """The rows of one equality delete file, as key columns in the order of its ids."""
+
+    readers: tuple[ColumnReader, ...]
+    columns: tuple[pa.Array, ...]
+
+
+@define
+class DeleteCache:
+    """What was read of delete files, for as long as it lives; for one table in one storage. Threads may share it."""
+
+    _positions: dict[str, Mapping[str, Positions]] = field(factory=dict, repr=False)
+    _vectors: dict[tuple[str, int | None], Positions] = field(factory=dict, repr=False)
+    _equality: dict[tuple[str, tuple[int, ...]], _EqualityFile] = field(factory=dict, repr=False)
+    _keys: OrderedDict[tuple[str, ...], EqualityKeys] = field(factory=OrderedDict, repr=False)
+    _lock: Lock = field(factory=Lock, repr=False)
+
+    def deleted_positions(self, storage: Storage, data_file: str, deletes: Sequence[ContentFile]) -> Positions:
+        """The positions of a data file that deletion vectors and position delete files name, ascending.
+
+        Raises MissingFileError or CorruptFileError naming the delete file.
+        """
+        path = same_file(storage, data_file)
+        if len(vectors := [d for d in deletes if d.is_deletion_vector]) > 1:
+            raise CorruptFileError(f"{data_file} has {len(vectors)} deletion vectors, of which there can be one (D2)")
+        with self._lock:
+            found = [self._of_file(storage, d, path) for d in deletes if d.content is _POSITION_DELETES]
+        found = [f for f in found if len(f)]
+        if len(found) == 1:
+            return found[0]
+        return np.unique(np.concatenate(found)) if found else _NONE
+
+    def _of_file(self, storage: Storage, d: ContentFile, path: str) -> Positions:
+        if d.is_deletion_vector:
+            return self._vector(storage, d)
+        return self._position_file(storage, d).get(path, _NONE)
+
+    def _vector(self, storage: Storage, d: ContentFile) -> Positions:
+        key = (d.file_path, d.content_offset)
+        if key not in self._vectors:
+            found = decode_deletion_vector(_blob(storage, d), d.file_path)
+            if len(found) != d.record_count:
+                raise CorruptFileError(
+                    f"{d.file_path}: the deletion vector of {d.referenced_data_file} should hold {d.record_count} "
+                    f"positions, found {len(found)}"
+                )
+            self._vectors[key] = found
+        return self._vectors[key]
+
+    def _position_file(self, storage: Storage, d: ContentFile) -> Mapping[str, Positions]:
+        if d.file_path not in self._positions:
+            self._positions[d.file_path] = read_position_deletes(storage, d)
+        return self._positions[d.file_path]
+
+    def equality_keys(
+        self, storage: Storage, deletes: Sequence[ContentFile], identification: Identification
+    ) -> list[tuple[tuple[ColumnReader, ...], EqualityKeys]]:
+        """The keys of equality delete files, those with the same key columns together, and how to read these columns.
+
+        Raises MissingFileError or CorruptFileError naming the delete file.
+        """
+        groups: dict[tuple[int, ...], list[ContentFile]] = {}
+        for d in deletes:
+            if d.content is DataFileContent.EQUALITY_DELETES:
+                groups.setdefault(tuple(sorted(d.equality_ids or ())), []).append(d)
+        with self._lock:
+            return [self._group(storage, ids, files, identification) for ids, files in groups.items()]
+
+    def _group(
+        self, storage: Storage, ids: tuple[int, ...], files: list[ContentFile], identification: Identification
+    ) -> tuple[tuple[ColumnReader, ...], EqualityKeys]:
+        parts = [self._equality_file(storage, ids, d, identification) for d in files]
+        key = tuple(sorted(d.file_path for d in files))
+        keys = self._keys.get(key)
+        if keys is None:
+            try:
+                columns = [
+                    pa.concat_arrays([p.columns[i].cast(parts[0].columns[i].type) for p in parts])
+                    for i in range(len(ids))
+                ]
+            except pa.ArrowException as e:
+                raise CorruptFileError(f"{key}: the key columns of equality deletes differ in type: {e}") from e
+            keys = self._keys[key] = EqualityKeys.of(columns)
+            if len(self._keys) > MAX_COMBINED_KEYS:
+                self._keys.popitem(last=False)
+        self._keys.move_to_end(key)
+        return parts[0].readers, keys
+
+    def _equality_file(
+        self, storage: Storage, ids: tuple[int, ...], d: ContentFile, identification: Identification
+    ) -> _EqualityFile:
+        if not ids:
+            raise CorruptFileError(f"{d.file_path}: an equality delete file must have equality ids")
+        key = (d.file_path, ids)
+        if key not in self._equality:
+            source = open_source(storage, d.file_path, d.file_format)
+            fields = identification.identified(source.fields, d)
+            readers = column_readers(ids, identification, fields, d.file_path)
+            resolved = [r.resolved(evolve(d, first_row_id=None), fields, {}) for r in readers]
+            leaves = frozenset(leaf for r in resolved for leaf in r.leaves)
+            parts = []
+            for batch in source.batches(leaves, 0, TO_THE_END, BATCH_ROWS):
+                parts.append([r.values(batch.columns, batch.first_position, batch.length) for r in resolved])
+            columns = tuple(
+                pa.concat_arrays([p[i] for p in parts]) if parts else r.empty() for i, r in enumerate(readers)
+            )
+            self._equality[key] = _EqualityFile(readers, columns)
+        return self._equality[key]
+
+
+def _blob(storage: Storage, d: ContentFile) -> bytes:
+    """The bytes of a deletion vector; some early writers left out Puffin's frame and the offsets."""
+    if d.content_offset is None or d.content_size_in_bytes is None:
+        data = storage.read_bytes(d.file_path)
+        if data.startswith(_PUFFIN_MAGIC):
+            raise CorruptFileError(f"{d.file_path}: the manifest does not say where in the file the vector lies")
+        return data
+    with decoding(d.file_path), storage.open_input(d.file_path) as f:
+        f.seek(d.content_offset)
+        return bytes(f.read(d.content_size_in_bytes))
+
+
+def read_position_deletes(storage: Storage, d: ContentFile) -> dict[str, Positions]:
+    """The deleted positions by data file, as `same_file` has its path. Raises MissingFileError, CorruptFileError."""
+    found: dict[str, list[Positions]] = {}
+    for paths, positions in position_delete_rows(storage, d):
+        _split_by_path(storage, paths, np.asarray(positions), found)
+    return {location: np.unique(np.concatenate(parts)) for location, parts in found.items()}
+
+
+def position_delete_rows(storage: Storage, d: ContentFile) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """The paths and positions that a position delete file holds, in its order, batch by batch.
+
+    Raises MissingFileError, CorruptFileError.
+    """
+    source = open_source(storage, d.file_path, d.file_format)
+    path = _delete_column(source, d, DELETE_PATH_ID, "file_path")
+    pos = _delete_column(source, d, DELETE_POS_ID, "pos")
+    nodes = (
+        Leaf(path.name, path.first_leaf, StringType(), f"{d.file_path}: column 'file_path'"),
+        Leaf(pos.name, pos.first_leaf, LongType(), f"{d.file_path}: column 'pos'"),
+    )
+    for batch in source.batches(frozenset(n.leaf for n in nodes), 0, TO_THE_END, BATCH_ROWS):
+        paths, positions = (make(n, batch.columns, batch.first_position, batch.length) for n in nodes)
+        if paths.null_count or positions.null_count:
+            # Neither may be null, but Impala leaves such rows aside, and they name no row anyway.
+            named = pc.and_(paths.is_valid(), positions.is_valid())
+            paths, positions = paths.filter(named), positions.filter(named)
+        yield paths, positions
+
+
+def _split_by_path(storage: Storage, paths: pa.Array, positions: Positions, found: dict[str, list[Positions]]) -> None:
+    if not len(paths):
+        return
+    encoded = paths.dictionary_encode()
+    codes = np.asarray(encoded.indices)
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
+    for location, part in zip(encoded.dictionary.to_pylist(), np.split(positions[order], ends[:-1]), strict=True):
+        found.setdefault(same_file(storage, location), []).append(part)
+
+
+def _delete_column(source: Source, d: ContentFile, field_id: int, name: str) -> FileField:
+    by_id = next((f for f in source.fields if f.field_id == field_id), None)
+    found = by_id or next((f for f in source.fields if f.name == name), None)
+    if found is None:
+        names = ", ".join(f.name for f in source.fields)
+        raise CorruptFileError(f"{d.file_path}: a position delete file must have the column {name!r}, found {names}")
+    return found

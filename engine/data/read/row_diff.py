@@ -1,0 +1,87 @@
+"""What changed between the rows that a commit took away and those that it brought.
+
+A commit that writes files again takes rows away and brings them back: such rows are carried over, and no change. Where
+both sides have row ids (Spec: Row Lineage), the same row is the one with the same id; elsewhere rows are told by the
+values of all columns, as Spark's `create_changelog_view` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.data.arrow.equality import Longs
+from icecore.engine.data.arrow.row_codes import occurrences, row_codes
+from icecore.engine.errors import ValidationError
+from icecore.engine.spec.reserved import ROW_ID
+
+Mask = npt.NDArray[np.bool_]
+
+
+@frozen(eq=False)
+class RowChanges:
+    """Rows that went and rows that came. `updates` are places in both, of rows that are two forms of one."""
+
+    deleted: pa.Table
+    inserted: pa.Table
+    updates: tuple[Longs, Longs] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    def without_carried_over(self, columns: Sequence[str]) -> RowChanges:
+        """Without the rows that are on both sides, as often as they are on both, by `columns` and by row id."""
+        if not self.deleted.num_rows or not self.inserted.num_rows:
+            return self
+        codes_d, codes_i = self._codes([self._both(n) for n in columns])
+        ids = self._both(ROW_ID.name)
+        has_id = np.asarray(ids.is_valid().combine_chunks())
+        has_d, has_i = has_id[: len(codes_d)], has_id[len(codes_d) :]
+        with_id_d, with_id_i = self._codes([pa.array(np.concatenate([codes_d, codes_i])), ids])
+        kept_d, kept_i = np.ones(len(codes_d), bool), np.ones(len(codes_i), bool)
+        _cancel(with_id_d, with_id_i, kept_d, kept_i, has_d, has_i)
+        # A row without an id, from before the table had any, gets one when it is written again.
+        _cancel(codes_d, codes_i, kept_d, kept_i, ~has_d, np.ones(len(codes_i), bool))
+        return RowChanges(self.deleted.filter(pa.array(kept_d)), self.inserted.filter(pa.array(kept_i)))
+
+    def with_updates(self, identifiers: Sequence[str]) -> RowChanges:
+        """With the rows paired that have the same identifier, without identifiers those of the same row id.
+
+        Raises ValidationError where several rows on a side have the identifier of one on the other.
+        """
+        names = list(identifiers) or [ROW_ID.name]
+        codes_d, codes_i = self._codes([self._both(n) for n in names])
+        if not identifiers:
+            ids = np.asarray(self._both(ROW_ID.name).is_valid().combine_chunks())
+            # Rows without an id are nobody's other form: codes of their own, which nothing meets.
+            codes_d = np.where(ids[: len(codes_d)], codes_d, -1)
+            codes_i = np.where(ids[len(codes_d) :], codes_i, -2)
+        shared, at_d, at_i = np.intersect1d(codes_d, codes_i, return_indices=True)
+        for side, codes in (("deleted", codes_d), ("inserted", codes_i)):
+            found = np.isin(codes, shared)
+            if int(found.sum()) > len(shared):
+                raise ValidationError(
+                    f"updates can't be told: several {side} rows have the same value of {', '.join(names)}"
+                )
+        return RowChanges(self.deleted, self.inserted, (at_d.astype(np.int64), at_i.astype(np.int64)))
+
+    def _both(self, name: str) -> pa.ChunkedArray:
+        d, i = self.deleted[name], self.inserted[name]
+        return pa.chunked_array([*d.chunks, *i.chunks], d.type)
+
+    def _codes(self, columns: Sequence[pa.ChunkedArray | pa.Array]) -> tuple[Longs, Longs]:
+        codes = row_codes(columns, self.deleted.num_rows + self.inserted.num_rows)
+        return codes[: self.deleted.num_rows], codes[self.deleted.num_rows :]
+
+
+def _cancel(d: Longs, i: Longs, kept_d: Mask, kept_i: Mask, of_d: Mask, of_i: Mask) -> None:
+    """Takes rows of equal codes out of both sides, one for one, among those that are kept and eligible."""
+    at_d, at_i = np.flatnonzero(kept_d & of_d), np.flatnonzero(kept_i & of_i)
+    if not len(at_d) or not len(at_i):
+        return
+    codes_d, codes_i = d[at_d], i[at_i]
+    width = len(at_d) + len(at_i)
+    numbered_d, numbered_i = codes_d * width + occurrences(codes_d), codes_i * width + occurrences(codes_i)
+    kept_d[at_d[np.isin(numbered_d, numbered_i)]] = False
+    kept_i[at_i[np.isin(numbered_i, numbered_d)]] = False

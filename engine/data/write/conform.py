@@ -1,0 +1,319 @@
+"""Users' Arrow data made to fit a table's schema: by name, losing nothing.
+
+Spec: Default Values (T9), Type Promotion (T7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icecore.engine.data.arrow.arrow_schema import (
+    is_binary_like,
+    is_list_like,
+    is_string_like,
+    schema_to_arrow,
+    type_to_arrow,
+)
+from icecore.engine.data.arrow.arrow_values import constant_array
+from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.variant.variant_shredding import METADATA, TYPED_VALUE, VALUE, check_variant, read_variants
+from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    GeographyType,
+    GeometryType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    Type,
+    UnknownType,
+    UUIDType,
+    VariantType,
+    walk,
+)
+
+_STORED_AS_EXTENSION = (GeometryType, GeographyType, VariantType)
+
+
+def conform(data: pa.Table | pa.RecordBatch, schema: Schema, *, downcast_ns: bool = False) -> pa.Table:
+    """The data with exactly the columns, order and types of `schema_to_arrow(schema)`, matched by name.
+
+    Missing columns take their write default, or null. Values are cast where no value changes: between integers, to
+    larger or equal decimals, between time units, zones to UTC, dictionaries and large or view types to plain ones,
+    strings to uuid; shapes come as WKB, variants as structs of the binaries `metadata` and `value`, or shredded as in
+    Parquet files. `downcast_ns` lets nanoseconds be cut off to microseconds. Raises ValidationError naming the column
+    that is unknown, missing, null though required, or that can't be cast without loss.
+    """
+    target = schema_to_arrow(schema)
+    if data.schema.equals(target, check_metadata=True) and not any(_needs_look(f) for f in walk(schema.fields)):
+        return data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
+    _check_names(data.schema.names, schema.fields, "")
+    caster = _Caster(downcast_ns)
+    columns = []
+    for f, arrow_field in zip(schema.fields, target, strict=True):
+        index = data.schema.get_field_index(f.name)
+        if index < 0:
+            columns.append(_missing(f, data.num_rows, f.name))
+            continue
+        column = data.column(index)
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        columns.append(pa.chunked_array([caster.field(f, c, f.name) for c in chunks], arrow_field.type))
+    return pa.table(columns, schema=target) if columns else pa.table({}, schema=target)
+
+
+def _needs_look(f: NestedField) -> bool:
+    """Whether a column of the right type may still hold what the field doesn't allow."""
+    return f.required or isinstance(f.field_type, VariantType)
+
+
+def _check_names(found: list[str], fields: tuple[NestedField, ...], prefix: str) -> None:
+    """Raises ValidationError for a name that the schema doesn't have, or that comes twice."""
+    known = {f.name for f in fields}
+    seen: set[str] = set()
+    for name in found:
+        if name not in known:
+            raise ValidationError(f"no column {prefix + name!r} in the schema; there are: {', '.join(sorted(known))}")
+        if name in seen:
+            raise ValidationError(f"column {prefix + name!r} comes twice in the data")
+        seen.add(name)
+
+
+def _missing(f: NestedField, length: int, path: str) -> pa.Array:
+    if f.write_default is None and f.required:
+        raise ValidationError(f"the required column {path!r} is missing in the data and has no default")
+    return constant_array(f.field_type, f.write_default, length, writing=True)
+
+
+class _Caster:
+    """Casts one array to a field, with the path of names for errors."""
+
+    def __init__(self, downcast_ns: bool) -> None:
+        self.downcast_ns = downcast_ns
+
+    def field(self, f: NestedField, array: pa.Array, path: str) -> pa.Array:
+        """The array cast; nulls under null parents must be masked off by the caller for required fields."""
+        if f.required and array.null_count:
+            raise ValidationError(f"column {path!r} is required, found {array.null_count} nulls")
+        return self.cast(f.field_type, array, path)
+
+    def cast(self, t: Type, array: pa.Array, path: str) -> pa.Array:
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif pa.types.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        match t:
+            case StructType():
+                return self.struct(t, array, path)
+            case ListType():
+                return self.list(t, array, path)
+            case MapType():
+                return self.map(t, array, path)
+            case _:
+                return self.primitive(t, array, path)
+
+    def struct(self, t: StructType, array: pa.Array, path: str) -> pa.Array:
+        target = type_to_arrow(t)
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), target)
+        if not pa.types.is_struct(array.type):
+            raise _mismatch(t, array, path)
+        names = [f.name for f in array.type]
+        _check_names(names, t.fields, f"{path}.")
+        children = dict(zip(names, struct_children(array), strict=True))
+        valid = array.is_valid() if array.null_count else None
+        columns = []
+        for f in t.fields:
+            inner = f"{path}.{f.name}"
+            child = children.get(f.name)
+            if child is None:
+                columns.append(_missing(f, len(array), inner))
+                continue
+            if f.required and child.null_count:
+                self.check_required(child, valid, inner)
+            columns.append(self.cast(f.field_type, child, inner))
+        return pa.StructArray.from_arrays(columns, fields=list(target), mask=_mask(array))
+
+    def check_required(self, child: pa.Array, parent_valid: pa.Array | None, path: str) -> None:
+        nulls = child.null_count
+        if parent_valid is not None:
+            nulls = pc.sum(pc.and_(child.is_null(), parent_valid)).as_py() or 0
+        if nulls:
+            raise ValidationError(f"column {path!r} is required, found {nulls} nulls")
+
+    def list(self, t: ListType, array: pa.Array, path: str) -> pa.Array:
+        target = type_to_arrow(t)
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), target)
+        if not is_list_like(array.type):
+            raise _mismatch(t, array, path)
+        offsets, values = list_parts(array)
+        values = self.field(t.element_field, values, f"{path}.element")
+        return pa.ListArray.from_arrays(offsets, values, type=target, mask=_mask(array))
+
+    def map(self, t: MapType, array: pa.Array, path: str) -> pa.Array:
+        target = type_to_arrow(t)
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), target)
+        if not pa.types.is_map(array.type):
+            raise _mismatch(t, array, path)
+        offsets, keys, values = map_parts(array)
+        keys = self.field(t.key_field, keys, f"{path}.key")
+        values = self.field(t.value_field, values, f"{path}.value")
+        return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=_mask(array))
+
+    def primitive(self, t: PrimitiveType, array: pa.Array, path: str) -> pa.Array:
+        target = type_to_arrow(t)
+        if array.type.equals(target) and not isinstance(t, VariantType):
+            return array
+        if isinstance(t, _STORED_AS_EXTENSION) and isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        if pa.types.is_null(array.type) or (isinstance(t, UnknownType) and array.null_count == len(array)):
+            return pa.nulls(len(array), target)
+        step = self.step(t, array.type)
+        if step is None:
+            raise _mismatch(t, array, path)
+        try:
+            return step(array, target)
+        except (pa.ArrowException, ValueError) as e:
+            raise ValidationError(f"column {path!r}: {array.type} can't become {t} without loss: {e}") from e
+
+    def step(self, t: PrimitiveType, source: pa.DataType) -> Callable[[pa.Array, pa.DataType], pa.Array] | None:
+        """How to get from an Arrow type to an Iceberg type without loss, or None where there is no way."""
+        types = pa.types
+        match t:
+            case BooleanType():
+                return None
+            case IntegerType() | LongType():
+                return _safe if types.is_integer(source) else None
+            case FloatType() | DoubleType():
+                return _to_floating if types.is_floating(source) or types.is_integer(source) else None
+            case DecimalType():
+                if types.is_integer(source):
+                    return _integer_to_decimal
+                return _safe if types.is_decimal(source) else None
+            case DateType():
+                return _safe if types.is_date(source) else None
+            case TimeType():
+                return _safe if types.is_time(source) else None
+            case TimestampType() | TimestampNanoType():
+                if types.is_date(source):
+                    return _safe
+                return self.timestamp_step(source) if types.is_timestamp(source) and source.tz is None else None
+            case TimestamptzType() | TimestamptzNanoType():
+                return self.timestamp_step(source) if types.is_timestamp(source) and source.tz is not None else None
+            case StringType():
+                if isinstance(source, pa.JsonType):
+                    return lambda array, target: array.storage.cast(target)
+                return _safe if is_string_like(source) else None
+            case UUIDType():
+                if is_string_like(source):
+                    return _uuid_from_text
+                return _uuid_from_bytes if is_binary_like(source) or types.is_fixed_size_binary(source) else None
+            case FixedType():
+                return _to_fixed if is_binary_like(source) or types.is_fixed_size_binary(source) else None
+            case BinaryType() | GeometryType() | GeographyType():
+                return _safe if is_binary_like(source) or types.is_fixed_size_binary(source) else None
+            case VariantType():
+                parts = {f.name: f.type for f in source} if types.is_struct(source) else {}
+                if TYPED_VALUE in parts:
+                    return _from_shredded if set(parts) <= {METADATA, VALUE, TYPED_VALUE} else None
+                is_variant = set(parts) == {METADATA, VALUE} and all(is_binary_like(p) for p in parts.values())
+                return _to_variant if is_variant else None
+            case _:
+                return None
+
+    def timestamp_step(self, source: pa.TimestampType) -> Callable[[pa.Array, pa.DataType], pa.Array]:
+        if self.downcast_ns and source.unit == "ns":
+            return lambda array, target: pc.floor_temporal(array, unit="microsecond").cast(target)
+        return _safe
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _mismatch(t: Type, array: pa.Array, path: str) -> ValidationError:
+    return ValidationError(f"column {path!r}: the table has {t}, the data has Arrow type {array.type}")
+
+
+def _safe(array: pa.Array, target: pa.DataType) -> pa.Array:
+    return array.cast(target)
+
+
+def _to_floating(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Arrow's safe cast checks integers but not doubles that a float can't hold."""
+    out = array.cast(target)
+    if pa.types.is_floating(array.type) and array.type.bit_width > target.bit_width:
+        same = pc.or_(pc.equal(out.cast(array.type), array), pc.is_nan(array))
+        if not pc.all(same, min_count=0).as_py():
+            raise ValidationError(f"{pc.filter(array, pc.invert(same))[0].as_py()!r} is not a float of 32 bits")
+    return out
+
+
+def _integer_to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
+    return array.cast(pa.decimal128(20, 0)).cast(target)
+
+
+def _uuid_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    digits = pc.replace_substring(array.cast(pa.string()), "-", "")
+    wrong = pc.filter(array, pc.fill_null(pc.invert(pc.match_substring_regex(digits, "^[0-9a-fA-F]{32}$")), False))
+    if len(wrong):
+        raise ValidationError(f"{wrong[0].as_py()!r} is not a uuid")
+    data = [None if d is None else bytes.fromhex(d) for d in digits.to_pylist()]
+    return _uuid_from_bytes(pa.array(data, pa.binary(16)), target)
+
+
+def _uuid_from_bytes(array: pa.Array, target: pa.DataType) -> pa.Array:
+    return _to_fixed(array, pa.binary(16)).cast(target)
+
+
+def _to_variant(array: pa.Array, target: pa.DataType) -> pa.Array:
+    valid = array.is_valid()
+    parts = []
+    for f in target:
+        part = pc.struct_field(array, f.name).cast(f.type)
+        if pc.any(pc.and_(valid, part.is_null())).as_py():
+            raise ValidationError(f"a variant that is not null has no {f.name}")
+        parts.append(part)
+    return pa.StructArray.from_arrays(parts, fields=list(target), mask=_mask(array))
+
+
+def _from_shredded(array: pa.Array, _: pa.DataType) -> pa.Array:
+    try:
+        check_variant(array.type, "it")
+        return read_variants(array, "a row")
+    except CorruptFileError as e:
+        raise ValidationError(str(e)) from e
+
+
+def _to_fixed(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_fixed_size_binary(array.type):
+        if array.type.byte_width != target.byte_width:
+            raise ValidationError(f"found {array.type.byte_width} bytes, expected {target.byte_width}")
+        return array
+    lengths = pc.binary_length(array.cast(pa.large_binary()))
+    wrong = np.asarray(pc.filter(lengths, pc.fill_null(pc.not_equal(lengths, target.byte_width), False)))
+    if len(wrong):
+        raise ValidationError(f"found {wrong[0]} bytes, expected {target.byte_width}")
+    return array.cast(pa.binary()).cast(target)

@@ -1,0 +1,154 @@
+"""Describes Parquet files that were written elsewhere, so that a table can take them in as they are.
+
+The files are read once: metrics and the partition are computed from the rows, not trusted from the footer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from icecore.engine.data.arrow.arrow_partitions import partition_batches
+from icecore.engine.data.file.column_metrics import MetricsCollector
+from icecore.engine.data.file.file_field import walk_file
+from icecore.engine.data.file.hive_path import HivePath
+from icecore.engine.data.file.metrics_mode import metrics_modes
+from icecore.engine.data.parquet.parquet_row_groups import RowGroup, read_row_groups
+from icecore.engine.data.read.file_sources import open_source
+from icecore.engine.data.read.read_tasks import read_task
+from icecore.engine.data.read.table_columns import Identification
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.expression.nodes import TRUE
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
+from icecore.engine.spec.name_mapping import NameMapping
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import VariantType
+from icecore.engine.storage.file_io import Storage, translated
+
+
+def describe_files(
+    file_paths: Iterable[str],
+    *,
+    schema: Schema,
+    spec: PartitionSpec,
+    storage: Storage,
+    properties: Mapping[str, str],
+    name_mapping: NameMapping,
+) -> list[ContentFile]:
+    """A description of each file, of partition spec `spec`. Columns without field ids are found by the name mapping.
+
+    A column of an identity partition that a file lacks is read from its path, as Hive lays files out. Raises
+    MissingFileError, CorruptFileError, and ValidationError where a column is not in the table, has a type that does not
+    fit, the rows belong to several partitions, or a partition is told neither by the file nor by its path.
+    """
+    return [_describe(p, schema, spec, storage, properties, name_mapping) for p in file_paths]
+
+
+def _describe(
+    path: str,
+    schema: Schema,
+    spec: PartitionSpec,
+    storage: Storage,
+    properties: Mapping[str, str],
+    name_mapping: NameMapping,
+) -> ContentFile:
+    footer = _footer(path, storage)
+    unknown = sorted({n for n in footer.schema.to_arrow_schema().names if name_mapping.find(n) is None})
+    if unknown:
+        raise ValidationError(f"{path}: the table has no columns {unknown}")
+    _check_names(path, footer, schema, name_mapping)
+    size = storage.size(path)
+    hive, present = HivePath.of(path, schema, spec), _present(path, schema, storage, name_mapping)
+    hive.check_absent(present)
+    given, values = hive.given(present)
+    found = _file(path, given.spec_id, values, footer.num_rows, size)
+    metrics = MetricsCollector(schema, metrics_modes(schema, properties))
+    partition: tuple[object, ...] | None = None
+    task = FileScanTask(found, (), TRUE, 0, size, 0)
+    batches = read_task(
+        task,
+        projection=schema,
+        table_schema=schema,
+        specs={given.spec_id: given},
+        storage=storage,
+        name_mapping=name_mapping,
+    )
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        metrics.add(rows)
+        for value, _ in partition_batches(rows, spec, schema):
+            if partition is not None and value != partition:
+                raise ValidationError(f"{path}: its rows belong to several partitions of {spec}")
+            partition = value
+    if partition is None:
+        raise ValidationError(f"{path}: it has no rows")
+    hive.check_partition(partition)
+    with storage.open_input(path) as source, translated(path, "read"):
+        groups = read_row_groups(source, path)
+    done = metrics.finish(_column_sizes(groups, schema, name_mapping))
+    return ContentFile(
+        DataFileContent.DATA,
+        path,
+        FileFormat.PARQUET,
+        spec.spec_id,
+        partition,
+        done.record_count,
+        size,
+        column_sizes=done.column_sizes,
+        value_counts=done.value_counts,
+        null_value_counts=done.null_value_counts,
+        nan_value_counts=done.nan_value_counts,
+        lower_bounds=done.lower_bounds,
+        upper_bounds=done.upper_bounds,
+        split_offsets=tuple(sorted(g.start for g in groups)),
+    )
+
+
+def _check_names(path: str, footer: pq.FileMetaData, schema: Schema, name_mapping: NameMapping) -> None:
+    """A name that the mapping gives to one field and the schema to another could mean either."""
+    for name in footer.schema.to_arrow_schema().names:
+        mapped = name_mapping.find(name)
+        current = schema.find_field(name).field_id if schema.has_name(name) else None
+        if mapped is not None and current is not None and mapped.field_id != current:
+            raise ValidationError(
+                f"{path}: column {name!r} could be field {current}, as it is called now, or {mapped.field_id}, as "
+                f"the name mapping says for older files; write the file with field ids"
+            )
+
+
+def _file(path: str, spec_id: int, partition: tuple[object, ...], rows: int, size: int) -> ContentFile:
+    return ContentFile(DataFileContent.DATA, path, FileFormat.PARQUET, spec_id, partition, rows, size)
+
+
+def _present(path: str, schema: Schema, storage: Storage, name_mapping: NameMapping) -> frozenset[int]:
+    """The ids of the columns that the file itself has, at any depth."""
+    source = open_source(storage, path, FileFormat.PARQUET)
+    fields = Identification(schema, name_mapping).identified(source.fields, _file(path, 0, (), 0, 0))
+    return frozenset(f.field_id for f in walk_file(fields) if f.field_id is not None)
+
+
+def _footer(path: str, storage: Storage) -> pq.FileMetaData:
+    with storage.open_input(path) as source, translated(path, "read"):
+        try:
+            return pq.ParquetFile(source).metadata
+        except (pa.ArrowInvalid, OSError) as e:
+            raise CorruptFileError(f"{path} is not a Parquet file that can be read: {e}") from e
+
+
+def _column_sizes(groups: tuple[RowGroup, ...], schema: Schema, name_mapping: NameMapping) -> dict[int, int]:
+    """Bytes of each top-level primitive column, a variant's all together, however it is shredded.
+
+    Other nested columns are left out, since their paths differ between writers.
+    """
+    sizes: dict[int, int] = {}
+    for group in groups:
+        for path, size in group.column_bytes:
+            found = name_mapping.find(path[0])
+            known = None if found is None or found.field_id is None else schema.get_field(found.field_id)
+            if known is not None and (len(path) == 1 or isinstance(known.field_type, VariantType)):
+                sizes[known.field_id] = sizes.get(known.field_id, 0) + size
+    return sizes

@@ -1,0 +1,172 @@
+"""Data files written from Arrow data: one call, one or more files for each partition.
+
+Spec: Writer Requirements (G3: all columns are written, identity partition columns too).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from icecore.engine.data.arrow.arrow_partitions import partition_batches
+from icecore.engine.data.arrow.sorting import sort_table
+from icecore.engine.data.file.metrics_mode import metrics_modes
+from icecore.engine.data.file.option_values import MIB
+from icecore.engine.data.write.conform import conform
+from icecore.engine.data.write.data_file_writer import FileKind, RollingWriter, file_kind
+from icecore.engine.data.write.file_options import data_file_options
+from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.spec import single_value
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import SortOrder
+from icecore.engine.storage.file_io import Storage
+
+MAX_OPEN_FILES = 64
+_STREAM_PIECE_BYTES = 64 * MIB
+_TABLE_PIECE_BYTES = 1024 * MIB
+_PENDING_BYTES = 512 * MIB
+
+
+def write_data_files(
+    data: pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch],
+    *,
+    schema: Schema,
+    spec: PartitionSpec,
+    location: str | DataLocations,
+    storage: Storage,
+    properties: Mapping[str, str],
+    file_prefix: str,
+    sort_order: SortOrder | None = None,
+    presorted: bool = False,
+) -> list[ContentFile]:
+    """Writes Arrow data as data files of a table and describes them, ready to be committed.
+
+    The format is that of the property `write.format.default`: parquet, orc or avro. The data is made to fit the schema
+    by name (see `conform`). Files are named `<location>/<partition path>/<file_prefix>-<number>.<format>`, or as the
+    table's locations say; the prefix must be new there. Files are durable when the call returns; an error deletes what
+    the call has written.
+
+    With a sort order every file is sorted by it: a table as a whole (in pieces of 1 GiB), a stream in runs of 64 MiB,
+    each in files of its own. `presorted` says that the rows of each partition come sorted already, so nothing is
+    sorted and only the order's id is recorded.
+
+    Raises ValidationError where data, spec, order or a property doesn't fit, StorageError where writing fails.
+    """
+    order = None if sort_order is None or sort_order.is_unsorted else sort_order
+    if spec.has_unknown_transform:
+        raise ValidationError(
+            f"partition spec {spec.spec_id} has an unknown transform, so nothing can be written: {spec}"
+        )
+    spec.check(schema)
+    if order is not None:
+        order.check(schema)
+    modes = metrics_modes(schema, properties, order)
+    options = data_file_options(properties)
+    kind = file_kind(schema, storage, options, modes, spec.spec_id, None if order is None else order.order_id)
+    writers = _Writers(kind, spec, DataLocations.at(location), file_prefix)
+    try:
+        for piece in _pieces(data):
+            table = conform(piece, schema)
+            for partition, rows in partition_batches(table, spec, schema):
+                writers.add(partition, rows if order is None or presorted else sort_table(rows, order, schema))
+            if order is not None and not presorted:
+                writers.finish_all()
+        writers.finish_all()
+    except BaseException:
+        writers.delete_all()
+        raise
+    return writers.files()
+
+
+class _Writers:
+    """The open writers by partition, and every file that was begun."""
+
+    def __init__(self, kind: FileKind, spec: PartitionSpec, locations: DataLocations, file_prefix: str) -> None:
+        self.kind = kind
+        self.spec = spec
+        self.locations = locations
+        self.file_prefix = file_prefix
+        self.types = [f.result_type(kind.schema) for f in spec.fields]
+        self.begun: list[str] = []
+        self.finished: list[ContentFile] = []
+        self.open: OrderedDict[tuple[bytes | None, ...], RollingWriter] = OrderedDict()
+
+    def add(self, partition: tuple[Any, ...], rows: pa.Table) -> None:
+        # By bytes, because NaN is not equal to itself and -0.0 is a partition of its own (SP5).
+        key = tuple(
+            None if v is None else single_value.partition_to_bytes(t, v)
+            for t, v in zip(self.types, partition, strict=True)
+        )
+        writer = self.open.get(key)
+        if writer is None:
+            if len(self.open) >= MAX_OPEN_FILES:
+                self._finish(next(iter(self.open)))
+            writer = self.open[key] = RollingWriter(self.kind, partition, lambda: self.next_location(partition))
+        self.open.move_to_end(key)
+        writer.add(rows)
+        if sum(w.pending_bytes for w in self.open.values()) > _PENDING_BYTES:
+            max(self.open.values(), key=lambda w: w.pending_bytes).flush()
+
+    def next_location(self, partition: tuple[Any, ...]) -> str:
+        name = f"{self.file_prefix}-{len(self.begun):05d}.{self.kind.extension}"
+        folder = self.spec.partition_to_path(partition, self.kind.schema)
+        self.begun.append(self.locations.new(name, folder))
+        return self.begun[-1]
+
+    def finish_all(self) -> None:
+        while self.open:
+            self._finish(next(iter(self.open)))
+
+    def _finish(self, key: tuple[bytes | None, ...]) -> None:
+        self.finished.extend(self.open[key].finish())
+        del self.open[key]
+
+    def files(self) -> list[ContentFile]:
+        """The finished files in the order of their names' numbers."""
+        place = {location: i for i, location in enumerate(self.begun)}
+        return sorted(self.finished, key=lambda f: place[f.file_path])
+
+    def delete_all(self) -> None:
+        for writer in self.open.values():
+            writer.abort()
+        for location in self.begun:
+            with contextlib.suppress(IcecoreError):
+                self.kind.storage.delete(location)
+
+
+def _pieces(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The data as tables of bounded size, so that sorting and splitting by partition need bounded memory."""
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    if isinstance(data, pa.Table):
+        rows = max(1, int(_TABLE_PIECE_BYTES * data.num_rows / max(1, data.nbytes)))
+        for start in range(0, max(1, data.num_rows), rows):
+            # A table without columns does not know where it ends.
+            yield data.slice(start, min(rows, data.num_rows - start))
+        return
+    if isinstance(data, pa.RecordBatchReader):
+        yield pa.Table.from_batches([], schema=data.schema)
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    for batch in data:
+        batches.append(batch)
+        size += batch.nbytes
+        if size >= _STREAM_PIECE_BYTES:
+            yield _joined(batches)
+            batches, size = [], 0
+    if batches:
+        yield _joined(batches)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
+    try:
+        return pa.Table.from_batches(batches)
+    except pa.ArrowException as e:
+        raise ValidationError(f"the batches of one stream must have one schema: {e}") from e

@@ -1,0 +1,221 @@
+"""Deletes files of a table: an event first, which says who, why and which, and the files after it.
+
+The event and a note that its files are still there come in one SQLite transaction. They go in short turns, each inside
+of the log's write lock after a look at what was committed since the event: what came to be needed again stays. A kill
+in the middle leaves the note, by which the next open, or the next such call, goes on.
+
+So a file stays that any table of the warehouse took in by a commit before its turn. A commit that takes in a file after
+it went names one that is not there: nothing holds a file between the moment that a writer looked at it and its commit.
+Tables of other warehouses and catalogs that the log does not know are not asked.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from attrs import define, field, frozen
+
+from icecore.engine.common.ids import new_event_id
+from icecore.engine.deletion.deletion_candidates import Candidates
+from icecore.engine.deletion.needed_files import Marking
+from icecore.engine.errors import IcecoreError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile, deletion_payload, encode_files
+from icecore.engine.log.deletion_content import deleted_files
+from icecore.engine.log.store import MODELS, WriteTransaction
+from icecore.engine.metadata.fold import TableState, fold, folders_of
+from icecore.engine.repository.repository import Repository
+from icecore.engine.storage.file_io import Storage
+from icecore.engine.storage.listing import Places, modified_ms
+
+TURN_S = 0.05
+"""How long a turn keeps other writers waiting."""
+
+
+class UnfinishedDeletionWarning(UserWarning):
+    """Files that an event says are deleted could not all be; the next open goes on."""
+
+
+@frozen
+class Deletion:
+    """What is to go, and the event's content; made before the write lock is taken, since a million files take time."""
+
+    operation: DeletedBy
+    files: tuple[DeletedFile, ...]
+    content: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, operation: DeletedBy, files: Sequence[DeletedFile]) -> Deletion:
+        return cls(operation, tuple(files), encode_files(files))
+
+    def append(
+        self,
+        repository: Repository,
+        transaction: WriteTransaction,
+        state: TableState,
+        provenance: Provenance,
+        told: dict[str, Any] | None = None,
+    ) -> tuple[Event, TableState]:
+        """Appends the event, and notes that the files are still there; gives the state after it.
+
+        `told` is what else the payload says.
+        """
+        event = transaction.append(
+            state.stream,
+            ev.TABLE_PURGED if self.operation is DeletedBy.PURGE else ev.TABLE_FILES_DELETED,
+            {**deletion_payload(self.operation, self.files), **(told or {})},
+            event_id=new_event_id(),
+            recorded_at_ms=transaction.next_recorded_at_ms(),
+            provenance=provenance,
+            content=self.content,
+            content_rows=len(self.files),
+        )
+        repository.models.apply(event)
+        _note(repository, event.position, _Left())
+        after = fold(state, [event])
+        assert after is not None, "a fold of one event has a state"
+        return event, after
+
+
+@define
+class _Left:
+    """What of an event's files is still to be deleted: those from a number on, and some before it that would not go."""
+
+    next: int = 0
+    failed: list[int] = field(factory=list)
+
+    def to_text(self) -> str:
+        return orjson.dumps([self.next, self.failed]).decode()
+
+    @classmethod
+    def of(cls, text: str) -> _Left:
+        return cls(*orjson.loads(text))
+
+
+def _note(repository: Repository, position: int, left: _Left) -> None:
+    repository.store.execute(MODELS, "put_deletion", position=position, value=left.to_text())
+
+
+def finish(repository: Repository, event: Event) -> tuple[str, ...]:
+    """Deletes the files of an event that are still there, and gives their locations.
+
+    Files stay that were needed again by what was committed since, that were written again, or that can't be deleted
+    now; for the last ones the note stays too. Files of snapshots stay until the table's metadata is written without
+    them, and all do while another engine's commit is not in the log, since what it needs is not known. The event stands
+    whatever happens to the files, so that is a warning.
+    """
+    turns = _Turns(repository, event)
+    try:
+        while turns.take():
+            pass
+    except IcecoreError as e:
+        _warn(event.position, e)
+    return tuple(turns.deleted)
+
+
+def finish_due(repository: Repository, stream: str | None = None) -> None:
+    """Goes on with the deletions of a table, or of all, that were not finished; warns of those that can't be."""
+    if repository.materializer.is_dry:
+        return
+    for row in repository.store.rows(MODELS, "deletions_due"):
+        try:
+            event = repository.store.event_at(row["position"])
+        except IcecoreError as e:
+            _warn(row["position"], e)
+            continue
+        if stream in (None, event.stream):
+            finish(repository, event)
+
+
+def _warn(position: int, error: IcecoreError) -> None:
+    warnings.warn(
+        f"the files that position {position} lets go are not all deleted yet ({type(error).__name__}: {error}); the "
+        f"next open goes on",
+        UnfinishedDeletionWarning,
+        stacklevel=5,
+    )
+
+
+@define
+class _Turns:
+    """The turns in which the files of one event go."""
+
+    repository: Repository
+    event: Event
+    deleted: list[str] = field(factory=list)
+    _files: list[DeletedFile] = field(init=False, factory=list)
+    _marking: Marking | None = field(init=False, default=None)
+    _candidates: Candidates | None = field(init=False, default=None)
+    _tried_again: bool = False
+
+    def take(self) -> bool:
+        """One turn; whether another one is to follow. Raises IcecoreError where it can't be taken."""
+        store = self.repository.store
+        with store.write():
+            row = store.row(MODELS, "deletion_due", position=self.event.position)
+            if row is None or not self._is_published():
+                return False
+            if not self._files:
+                self._files = deleted_files(self.repository.store, self.event)
+            left = _Left.of(row["value"])
+            state = self.repository.state(self.event.stream)
+            self._look_again()
+            goes_on = self._delete(left, self.repository.storage_of(state))
+            if goes_on or left.failed:
+                _note(self.repository, self.event.position, left)
+            else:
+                store.execute(MODELS, "end_deletion", position=self.event.position)
+            if not goes_on and self.event.kind == ev.TABLE_PURGED:
+                self._remove_folders(state)
+            return goes_on
+
+    def _remove_folders(self, state: TableState) -> None:
+        """The names of partitions in a table's folders tell of its rows, so empty ones go too."""
+        storage = self.repository.storage_of(state)
+        for folder in folders_of(state):
+            storage.remove_empty_folders(folder)
+
+    def _is_published(self) -> bool:
+        """Whether no reader by metadata files can miss what goes: earlier ones name expired snapshots."""
+        if self.event.payload["operation"] != DeletedBy.EXPIRE_SNAPSHOTS:
+            return True
+        head = self.repository.store.row(MODELS, "get_head", stream=self.event.stream)
+        return head is not None and head["materialized_version"] >= self.event.stream_version
+
+    def _look_again(self) -> None:
+        """Finds what came to be needed since the event."""
+        if self._marking is None:
+            if self.repository.store.head()[0] == self.event.position:
+                return
+            storage = self.repository.storage_of(self.repository.state(self.event.stream))
+            self._candidates = Candidates((storage.resolve(f.location) for f in self._files), Places(storage))
+            self._marking = Marking(self.repository, self.event.stream, self._candidates, (), self.event.position)
+        self._marking.mark_new()
+
+    def _delete(self, left: _Left, storage: Storage) -> bool:
+        deadline = time.monotonic() + TURN_S
+        if not self._tried_again:
+            self._tried_again = True
+            again, left.failed = left.failed, []
+            for number in again:
+                self._delete_one(number, left, storage)
+        while left.next < len(self._files) and time.monotonic() < deadline:
+            self._delete_one(left.next, left, storage)
+            left.next += 1
+        return left.next < len(self._files)
+
+    def _delete_one(self, number: int, left: _Left, storage: Storage) -> None:
+        file = self._files[number]
+        if self._candidates is not None and not self._candidates.may_go(storage.resolve(file.location)):
+            return
+        try:
+            if file.modified_ms is None or modified_ms(storage, file.location) == file.modified_ms:
+                storage.delete(file.location)
+                self.deleted.append(file.location)
+        except IcecoreError:
+            left.failed.append(number)

@@ -1,0 +1,190 @@
+"""Expires snapshots: one transaction removes them from the table and says which files go with them.
+
+What goes is worked out before the write lock is taken, since that reads the lists of what expires; where the table
+moved on meanwhile it is worked out again. Files stay that any other table of the warehouse leads to at one of its
+snapshots, a dropped one too that can be given back; what others committed in between is looked at inside of the lock,
+where the event is made. What comes after that is told in `deletion.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from icecore.engine.commit.decide import ChangeMetadata, Command, StaleRemovals
+from icecore.engine.common.ids import now_ms
+from icecore.engine.deletion import delete_files as deletion
+from icecore.engine.deletion.delete_files import Deletion
+from icecore.engine.deletion.deletion_candidates import Candidates
+from icecore.engine.deletion.needed_files import Marking
+from icecore.engine.errors import IcecoreError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.formats.deleted_files import DeletedBy
+from icecore.engine.log.deletion_content import deleted_files
+from icecore.engine.log.store import WriteTransaction
+from icecore.engine.metadata.fold import TableState, fold
+from icecore.engine.metadata.metadata_builder import MetadataBuilder
+from icecore.engine.metadata.retention import Expiry, expiring_updates
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.storage.file_io import Storage
+from icecore.engine.storage.listing import Places
+from icecore.projections.files.metadata_cleanup import let_go
+from icecore.projections.inspect.reachable_files import files_of_expired, shares_location
+
+# How often what goes is worked out again outside of the lock, before writers have to wait for it.
+_OUTSIDE = 3
+
+
+@frozen
+class Expired:
+    """What an expiry removed: snapshots and refs from the table, files from storage."""
+
+    snapshot_ids: tuple[int, ...] = ()
+    refs: tuple[str, ...] = ()
+    deleted_files: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, updates: Sequence[dict[str, Any]], files: tuple[str, ...]) -> Expired:
+        """What the updates of an expiry remove."""
+        gone = next((u["snapshot-ids"] for u in updates if u["action"] == "remove-snapshots"), ())
+        refs = tuple(u["ref-name"] for u in updates if u["action"] == "remove-snapshot-ref")
+        return cls(tuple(gone), refs, files)
+
+
+def would_expire(repository: Repository, stream: str, expiry: Expiry, *, clean: bool) -> Expired:
+    """What would expire now; nothing is changed. Raises as `expire`."""
+    state = repository.live_state(stream)
+    updates = expiring_updates(state.metadata, expiry, now_ms())
+    going = _Going.of(repository, state, updates) if clean else None
+    return Expired.of(updates, () if going is None else tuple(f.location for f in going.deletion.files))
+
+
+def expire(
+    repository: Repository, stream: str, expiry: Expiry, provenance: Provenance, *, clean: bool
+) -> tuple[TableState, Expired]:
+    """Removes what expires and deletes the files that only it needed, unless told not to; gives the state after it.
+
+    Raises ValidationError, NoSuchSnapshotError, NoSuchTableError, CommitConflictError; nothing was changed then.
+    """
+    repository.check_writable()
+    deletion.finish_due(repository, stream)
+    plan = _Plan(repository, expiry, now_ms(), provenance, clean)
+    result = repository.commit(stream, plan.prepare, provenance, with_it=plan.append_deletion)
+    if result.event is None:
+        return result.state, Expired()
+    updates = result.event.payload.get("updates", ())
+    if plan.is_made:
+        return result.state, Expired.of(updates, () if plan.event is None else deletion.finish(repository, plan.event))
+    return result.state, Expired.of(updates, _answered(repository, result.event))
+
+
+def _answered(repository: Repository, made: Event) -> tuple[str, ...]:
+    """The files that went with an expiry which an earlier call with the same idempotency key made."""
+    for event in repository.store.transaction_events(made.transaction_id):
+        if event.kind == ev.TABLE_FILES_DELETED:
+            return tuple(f.location for f in deleted_files(repository.store, event))
+    return ()
+
+
+@define
+class _Plan:
+    """What an expiry does to the state it was last prepared on."""
+
+    _repository: Repository
+    _expiry: Expiry
+    _at_ms: int
+    _provenance: Provenance
+    _clean: bool
+    event: Event | None = None
+    is_made: bool = False
+    _state: TableState | None = None
+    _going: _Going | None = None
+    _prepared: int = field(default=0)
+
+    def prepare(self, state: TableState) -> Sequence[Command]:
+        self._prepared += 1
+        self._work_out(state, self._updates(state.metadata))
+        return [ChangeMetadata(self._updates)]
+
+    def _updates(self, metadata: TableMetadata) -> list[dict[str, Any]]:
+        return expiring_updates(metadata, self._expiry, self._at_ms)
+
+    def _work_out(self, state: TableState, updates: Sequence[dict[str, Any]]) -> None:
+        self._state = state
+        self._going = _Going.of(self._repository, state, updates) if self._clean else None
+
+    def append_deletion(self, transaction: WriteTransaction, state: TableState) -> TableState:
+        """Says what goes, in the transaction that removes the snapshots; `state` is the one after that."""
+        assert self._state is not None, "a commit is prepared before it is made"
+        if self._state.stream_version + 1 != state.stream_version:
+            if self._prepared < _OUTSIDE:
+                raise StaleRemovals
+            before = self._repository.states.state_at_version(state.stream, state.stream_version - 1, self._state)
+            assert before is not None, "an expiry is not the first event"
+            self._work_out(before, self._updates(before.metadata))
+        self.is_made = True
+        deletion = None if self._going is None else self._going.look_again()
+        if deletion is None:
+            return state
+        why = evolve(self._provenance, idempotency_key=None)
+        if state.pending:
+            state = self._write_out(transaction, state, why)
+        self.event, after = deletion.append(self._repository, transaction, state, why)
+        return after
+
+    def _write_out(self, transaction: WriteTransaction, state: TableState, why: Provenance) -> TableState:
+        """Readers of the older metadata of a table that is written by hand would miss what goes."""
+        payload = let_go(self._repository.store, state)
+        event = self._repository.append_inside(transaction, state.stream, ev.TABLE_MATERIALIZED, payload, why)
+        after = fold(state, [event])
+        assert after is not None, "a fold of one event has a state"
+        transaction.at_end.append(lambda: self._repository.files.publish(after, event, state))
+        return after
+
+
+@define
+class _Going:
+    """The files that nothing needs once an expiry is made."""
+
+    deletion: Deletion
+    _storage: Storage
+    _candidates: Candidates
+    _marking: Marking
+
+    @classmethod
+    def of(cls, repository: Repository, state: TableState, updates: Sequence[dict[str, Any]]) -> _Going | None:
+        """None where there are none, where another table is at the same location, or where what is needed is not known.
+
+        That is what the remaining snapshots need, and all of any other table that may have files in the same folders.
+        """
+        if not any(u["action"] == "remove-snapshots" for u in updates) or shares_location(repository, state):
+            return None
+        builder = MetadataBuilder(state.metadata)
+        builder.apply(updates, state.metadata.last_updated_ms)
+        storage = repository.storage_of(state)
+        with contextlib.suppress(IcecoreError):
+            files = files_of_expired(repository, evolve(state, metadata=builder.build()), state.metadata)
+            files = [f for f in files if storage.may_delete(f.location)]
+            candidates = Candidates((storage.resolve(f.location) for f in files), Places(storage))
+            marking = Marking(repository, state.stream, candidates)
+            marking.mark_others()
+            files = [f for f in files if candidates.may_go(storage.resolve(f.location))]
+            if files:
+                return cls(Deletion.of(DeletedBy.EXPIRE_SNAPSHOTS, files), storage, candidates, marking)
+        return None
+
+    def look_again(self) -> Deletion | None:
+        """What goes after a look at what was committed since, inside of the write lock; None where nothing does."""
+        try:
+            self._marking.mark_events()
+        except IcecoreError:
+            return None
+        files = [f for f in self.deletion.files if self._candidates.may_go(self._storage.resolve(f.location))]
+        if len(files) < len(self.deletion.files):
+            self.deletion = Deletion.of(self.deletion.operation, files)
+        return self.deletion if files else None

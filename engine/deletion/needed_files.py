@@ -1,0 +1,219 @@
+"""Takes out of the files that may go all that the tables and views of a warehouse need."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+import pyarrow.compute as pc
+from attrs import evolve
+
+from icecore.engine.common.location import to_uri
+from icecore.engine.deletion.deletion_candidates import Candidates, is_within
+from icecore.engine.deletion.neighbours import states_of, streams_that_may_need
+from icecore.engine.errors import CommitConflictError, IcecoreError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
+from icecore.engine.events.manifest_changes import changes_of
+from icecore.engine.foreign.register import parse_metadata_file
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import MODELS
+from icecore.engine.metadata.fold import TableState, folders_of, is_file_system
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.content_file import ManifestEntryStatus
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.metadata_cleanup import DELETED, FORGOTTEN
+from icecore.projections.files.version_hint import VERSION_HINT
+from icecore.projections.inspect.reachable_files import needed_files
+
+METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
+# After these a table needs what it needed before.
+_NEED_NOTHING_NEW = (*ev.ABOUT_FILES, ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TABLE_PURGED)
+
+
+class Marking:
+    """What is needed of the candidates, which a table's folders hold or its log names; `stream` is that table's.
+
+    `metadata_files` are those found in its folders: tables of other catalogs may lie there too. Without `mark_all`,
+    all that was needed at `position` is taken to be none of the candidates.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        stream: str,
+        candidates: Candidates,
+        metadata_files: Iterable[str] = (),
+        position: int = 0,
+    ) -> None:
+        self._repository = repository
+        self._stream = stream
+        self._candidates = candidates
+        self._metadata_files = list(metadata_files)
+        self._seen: set[tuple[str, str]] = set()
+        self._position = position
+
+    def mark_all(self, *, own: bool = True) -> None:
+        """Marks by what the log says now; unless `own`, what only the table itself needs is none.
+
+        Raises StorageError, CorruptFileError where that can't be found out.
+        """
+        store = self._repository.store
+        self._position = store.head()[0]
+        self._keep_warehouse()
+        if own:
+            self._mark(self._stream)
+        self._mark_neighbours()
+        self._keep_of_others()
+
+    def mark_others(self) -> None:
+        """Marks by what other tables need, dropped ones too that can be given back. Raises as `mark_all`."""
+        self._position = self._repository.store.head()[0]
+        self._mark_neighbours()
+
+    def mark_new(self) -> None:
+        """Marks by what was committed since; inside of the write lock, so that nothing comes after it.
+
+        Raises CommitConflictError where another engine committed to the table behind the log.
+        """
+        self.mark_events()
+        # The pointer may have been moved by another engine without an event.
+        self._check_unadopted(self._repository.state(self._stream))
+
+    def mark_events(self) -> None:
+        """As `mark_new`, where the pointer was looked at already."""
+        since, store = self._position, self._repository.store
+        events = [e for e in store.events(since) if e.stream != ev.CATALOG_STREAM]
+        self._position = store.head()[0]
+        whole = dict.fromkeys(e.stream for e in events if not self._mark_event(e))
+        for stream in whole:
+            self._mark(stream)
+        for stream in dict.fromkeys(e.stream for e in events if e.stream not in whole):
+            self._keep_metadata_since(stream, since)
+
+    def _mark_neighbours(self) -> None:
+        for stream in streams_that_may_need(self._repository, self._stream, self._candidates):
+            if self._candidates:
+                self._mark(stream)
+
+    def _mark_event(self, event: Event) -> bool:
+        """Marks what a commit made needed; false where the event does not tell it."""
+        if event.kind in _NEED_NOTHING_NEW:
+            return True
+        if event.kind != ev.TABLE_COMMITTED:
+            return False
+        changes = changes_of(event.payload, event.position).values()
+        added = [listed for change in changes for listed in change.added]
+        if any(listed.is_foreign for listed in added):
+            return False
+        paths = [listed.manifest.manifest_path for listed in added]
+        for update in event.payload["updates"]:
+            told = (part for part in update.values() if isinstance(part, dict))
+            paths += [p[key] for p in told for key in ("manifest-list", "statistics-path") if p.get(key)]
+        try:
+            paths += self._content_paths(event)
+        except IcecoreError:
+            return False
+        storage = self._repository.storage_of(self._repository.state(event.stream))
+        for path in paths:
+            self._candidates.keep(storage.resolve(path))
+        return True
+
+    def _content_paths(self, event: Event) -> list[str]:
+        entries = self._repository.store.entries(event.position)
+        if entries is None:
+            return []
+        live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+        paths: list[str] = pc.unique(live["file_path"]).to_pylist()
+        return paths
+
+    def _keep_metadata_since(self, stream: str, position: int) -> None:
+        rows = self._repository.store.rows(MODELS, "metadata_since", stream=stream, position=position)
+        self._keep_metadata([row["location"] for row in rows])
+
+    def _mark(self, stream: str) -> None:
+        rows = self._repository.store.rows(MODELS, "files_of", stream=stream)
+        self._keep_metadata([row["location"] for row in rows if row["kind"] == "metadata"])
+        if ev.is_view_stream(stream):
+            return
+        for state in states_of(self._repository, stream):
+            if state.purged_at is not None:
+                return
+            if stream != self._stream:
+                self._keep_folders(state)
+            storage = self._repository.storage_of(state)
+            logged = [entry.metadata_file for entry in state.metadata.metadata_log]
+            self._keep_metadata([storage.resolve(f) for f in (state.metadata_location, *logged) if f is not None])
+            try:
+                for location in needed_files(self._repository, state, self._seen):
+                    self._candidates.keep(storage.resolve(location))
+            except IcecoreError:
+                # A dropped table that can't be read any more can't be given back either.
+                if not state.dropped:
+                    raise
+
+    def _keep_folders(self, other: TableState) -> None:
+        """Keeps another table's folders that lie inside of this one's; where it is the other way, files tell."""
+        own = self._candidates.places_of(folders_of(self._repository.state(self._stream)))
+        storage = self._repository.storage_of(other)
+        for folder in map(storage.resolve, folders_of(other)):
+            if not any(is_within(p, place) for p in own for place in self._candidates.places_of([folder])):
+                self._candidates.keep_within(folder)
+
+    def _keep_warehouse(self) -> None:
+        """Keeps the log, and all that lies beside it under its name."""
+        log = self._repository.store.path.absolute()
+        archives = self._repository.store.archives
+        for path in (*log.parent.glob(f"{log.name}*"), *map(archives.path_of, archives.all())):
+            self._candidates.keep(to_uri(path))
+
+    def _keep_metadata(self, locations: Iterable[str]) -> None:
+        """Keeps metadata files, and the version hints beside them."""
+        folders = set()
+        for location in locations:
+            self._candidates.keep(location)
+            folders.add(location.rsplit("/", 1)[0])
+        for folder in folders:
+            self._candidates.keep(f"{folder}/{VERSION_HINT}")
+
+    def _keep_of_others(self) -> None:
+        """Keeps what metadata files need that this log knows nothing of: a table of another catalog lies here too."""
+        repository = self._repository
+        state = repository.state(self._stream)
+        storage = repository.storage_of(state)
+        rows = repository.store.rows(MODELS, "files_of", stream=self._stream)
+        kinds = (FORGOTTEN, DELETED)
+        deleted = [
+            r for k in kinds for r in repository.store.rows(MODELS, "files_of_kind", stream=self._stream, kind=k)
+        ]
+        known = {r["location"] for r in (*rows, *deleted)} | {e.metadata_file for e in state.metadata.metadata_log}
+        folders = {f.rsplit("/", 1)[0] for f in (*known, state.metadata_location or "")}
+        own = self._candidates.places_of(folders)
+        for location in self._metadata_files:
+            if not self._candidates.has(location) or location in known:
+                continue
+            folder = location.rsplit("/", 1)[0]
+            if not own & self._candidates.places_of([folder]):
+                self._candidates.keep_within(folder.rsplit("/", 1)[0] if folder.endswith("/metadata") else folder)
+                continue
+            with contextlib.suppress(IcecoreError):
+                self._keep_reached(state, location, storage)
+
+    def _keep_reached(self, state: TableState, location: str, storage: Storage) -> None:
+        metadata = parse_metadata_file(storage.read_bytes(location), location)
+        foreign = evolve(state, stream=f"{state.stream}@{location}", metadata=metadata, metadata_location=location)
+        for needed in needed_files(self._repository, foreign, self._seen):
+            self._candidates.keep(needed)
+
+    def _check_unadopted(self, state: TableState) -> None:
+        """Raises CommitConflictError where another engine's commit is not in the log: what it needs is not known."""
+        self._repository.check_pointer(state)
+        if is_file_system(state) and state.metadata_location is not None:
+            folder, after = state.metadata_location.rsplit("/", 1)[0], state.metadata_version + 1
+            storage = self._repository.storage_of(state)
+            for ending in (".metadata.json", ".gz.metadata.json", ".metadata.json.gz"):
+                if storage.exists(f"{folder}/v{after}{ending}"):
+                    raise CommitConflictError(
+                        f"{dotted(state.identifier)}: another engine wrote {folder}/v{after}{ending}, which is not in "
+                        f"the log, so what it needs is not known"
+                    )

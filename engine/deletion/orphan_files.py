@@ -1,0 +1,170 @@
+"""Finds and deletes files in a table's folders that nothing needs. The names are those of Java's DeleteOrphanFiles.
+
+The folders are listed first and the log is read after, so that a file which a commit takes in meanwhile is seen to be
+needed. What is found becomes an event, inside of the log's write lock after a look at what was committed since; then
+the files go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import field, frozen
+
+from icecore.engine.common.ids import now_ms
+from icecore.engine.common.location import to_uri
+from icecore.engine.deletion import delete_files as deletion
+from icecore.engine.deletion.delete_files import Deletion
+from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismatchMode, is_within
+from icecore.engine.deletion.file_names import hidden_in, is_table_file
+from icecore.engine.deletion.needed_files import METADATA_ENDINGS, Marking
+from icecore.engine.errors import CommitConflictError, ValidationError
+from icecore.engine.events.event import TABLE_FILES_DELETED, Event, Provenance
+from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
+from icecore.engine.log.deletion_content import deleted_files
+from icecore.engine.metadata.fold import TableState, folders_of
+from icecore.engine.metadata.retention import check_gc
+from icecore.engine.repository.repository import Repository
+from icecore.engine.storage.file_io import Storage
+from icecore.engine.storage.listing import EQUAL_SCHEMES, FoundFile, Places, list_files
+
+HOUR = 60 * 60 * 1000
+DEFAULT_AGE_MS = 3 * 24 * HOUR
+LEAST_AGE_MS = 24 * HOUR
+
+
+@frozen
+class OrphanFiles:
+    """What nothing needs: all of it, what of it was deleted (nothing in a dry run), and its size in bytes.
+
+    `passed_over` are files as old that nothing needs either, but that have no name which a table's files have.
+    """
+
+    orphan_file_locations: tuple[str, ...] = ()
+    deleted_files: tuple[str, ...] = ()
+    total_bytes: int = 0
+    passed_over: tuple[str, ...] = ()
+
+
+@frozen
+class OrphanSearch:
+    """Which files may be orphans. Times are milliseconds since the epoch; see `Maintenance.remove_orphan_files`."""
+
+    older_than_ms: int
+    location: str | None = None
+    equal_schemes: Mapping[str, str] = field(factory=dict)
+    equal_authorities: Mapping[str, str] = field(factory=dict)
+    prefix_mismatch_mode: PrefixMismatchMode = PrefixMismatchMode.ERROR
+
+    @classmethod
+    def of(
+        cls,
+        older_than: Moment | None,
+        location: str | None,
+        equal_schemes: Mapping[str, str] | None,
+        equal_authorities: Mapping[str, str] | None,
+        prefix_mismatch_mode: str,
+        allow_recent: bool,
+    ) -> OrphanSearch:
+        """Raises ValidationError for a time of the last 24 hours: writers at work have files that old."""
+        now = now_ms()
+        limit = now - DEFAULT_AGE_MS if older_than is None else milliseconds_of(older_than, "older_than")
+        if limit > now - LEAST_AGE_MS and not allow_recent:
+            raise ValidationError(
+                "orphan files must be older than 24 hours, since writers at work have files that no commit names yet; "
+                "allow_recent=True where you know that none is at work"
+            )
+        try:
+            mode = PrefixMismatchMode(prefix_mismatch_mode)
+        except ValueError:
+            modes = ", ".join(PrefixMismatchMode)
+            raise ValidationError(
+                f"prefix_mismatch_mode must be one of {modes}, found {prefix_mismatch_mode!r}"
+            ) from None
+        schemes = {**EQUAL_SCHEMES, **_single(equal_schemes)}
+        return cls(limit, location, schemes, _single(equal_authorities), mode)
+
+
+def remove_orphan_files(
+    repository: Repository, stream: str, search: OrphanSearch, provenance: Provenance, *, dry_run: bool
+) -> OrphanFiles:
+    """Deletes what nothing needs, or only finds it.
+
+    Raises ValidationError where `gc.enabled` is false or the location can't be searched, CommitConflictError where
+    another engine committed to the table behind the log, StorageError and CorruptFileError where what a table needs
+    can't be found out; nothing was deleted then.
+    """
+    if not dry_run:
+        deletion.finish_due(repository, stream)
+        if (done := repository.already(provenance)) is not None:
+            return _answer(repository, done)
+    state = repository.live_state(stream)
+    check_gc(state.metadata)
+    storage = repository.storage_of(state)
+    found = _list(repository, state, storage, search)
+    candidates = Candidates(found, Places(storage, search.equal_schemes, search.equal_authorities))
+    marking = Marking(repository, stream, candidates, [f for f in found if f.endswith(METADATA_ENDINGS)])
+    marking.mark_all()
+    old = [f for f in map(found.__getitem__, candidates.rest(search.prefix_mismatch_mode)) if _is_old(f, search)]
+    passed_over = tuple(f.location for f in old if not is_table_file(f.location))
+    planned = _deletion([f for f in old if is_table_file(f.location) and storage.may_delete(f.location)])
+    event = None
+    with repository.store.write() as transaction:
+        marking.mark_new()
+        if not all(candidates.has(f.location) for f in planned.files):
+            planned = Deletion.of(planned.operation, [f for f in planned.files if candidates.has(f.location)])
+        if planned.files and not dry_run:
+            before = repository.live_state(stream)
+            event, after = planned.append(repository, transaction, before, provenance)
+            made = event
+            transaction.at_end.append(lambda: repository.files.publish(after, made, before))
+    if event is not None:
+        repository.files.follow(repository.state(stream))
+    deleted = () if event is None else deletion.finish(repository, event)
+    return _result(planned.files, deleted, passed_over)
+
+
+def _deletion(found: Sequence[FoundFile]) -> Deletion:
+    return Deletion.of(DeletedBy.REMOVE_ORPHAN_FILES, [DeletedFile(f.location, f.size, f.modified_ms) for f in found])
+
+
+def _result(files: Sequence[DeletedFile], deleted: tuple[str, ...], passed_over: tuple[str, ...]) -> OrphanFiles:
+    locations = tuple(f.location for f in files)
+    return OrphanFiles(locations, deleted, sum(f.size_in_bytes or 0 for f in files), passed_over)
+
+
+def _answer(repository: Repository, event: Event) -> OrphanFiles:
+    """What the call with the same idempotency key did. Raises CommitConflictError where it was another kind of call."""
+    if event.kind != TABLE_FILES_DELETED:
+        raise CommitConflictError(f"the idempotency key was used for the {event.kind} at position {event.position}")
+    files = deleted_files(repository.store, event)
+    return _result(files, tuple(f.location for f in files), ())
+
+
+def _single(equal: Mapping[str, str] | None) -> dict[str, str]:
+    """Several names for one may be given with commas, as `{"s3a,s3": "s3"}`."""
+    return {name.strip(): one.strip() for names, one in (equal or {}).items() for name in names.split(",")}
+
+
+def _is_old(file: FoundFile, search: OrphanSearch) -> bool:
+    return file.modified_ms is not None and file.modified_ms < search.older_than_ms
+
+
+def _list(repository: Repository, state: TableState, storage: Storage, search: OrphanSearch) -> dict[str, FoundFile]:
+    hidden = hidden_in(state)
+    out: dict[str, FoundFile] = {}
+    for folder in _searched(repository, state, storage, search):
+        out |= {f.location: f for f in list_files(storage, folder, hidden)}
+    return out
+
+
+def _searched(repository: Repository, state: TableState, storage: Storage, search: OrphanSearch) -> list[str]:
+    """The folders to list. Raises ValidationError for one that holds the warehouse itself."""
+    if search.location is None:
+        return folders_of(state)
+    folder = to_uri(search.location)
+    places, log = Places(storage), Places(Storage())
+    if any(is_within(one, other) for one in log.of(str(repository.store.path)) for other in places.of(folder)):
+        raise ValidationError(f"{folder} holds the warehouse's own log: name a folder of the table")
+    return [folder]

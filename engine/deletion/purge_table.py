@@ -1,0 +1,180 @@
+"""Purges a dropped table: all of its files go that nothing else in the warehouse needs, after an event that names them.
+
+What its log names goes, and what lies in its folders under names that a table's files have, so that nothing is left of
+crashed writers either. What is needed by other tables, dropped ones that can be given back too, stays; so does what
+metadata files lead to that this log knows nothing of, since another catalog may have the table too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from attrs import define, evolve, field, frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.deletion import delete_files as deletion
+from icecore.engine.deletion.delete_files import Deletion
+from icecore.engine.deletion.deletion_candidates import Candidates
+from icecore.engine.deletion.needed_files import METADATA_ENDINGS, Marking
+from icecore.engine.deletion.table_files import files_of_table
+from icecore.engine.errors import CommitConflictError, NoSuchTableError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
+from icecore.engine.log.deletion_content import deleted_files
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import WriteTransaction
+from icecore.engine.metadata.fold import TableState, fold
+from icecore.engine.metadata.retention import check_gc
+from icecore.engine.repository.repository import Repository
+from icecore.engine.revert.undrop import drop_to_purge
+from icecore.engine.storage.file_io import Storage
+from icecore.engine.storage.listing import Places
+from icecore.projections.plan.planner import Planner
+
+Before: TypeAlias = "Callable[[WriteTransaction], TableState]"
+
+
+@frozen
+class Purged:
+    """What a purge did: the position of its event, None where nothing was left to delete or nothing was to be done.
+
+    `files` are those that go, `deleted_files` those that went, `total_bytes` their size as far as it is known. Of the
+    table's files stay: `kept_files`, which something else needs, and `left_files`, which lie neither in the table's
+    folders nor in the warehouse, or in its folders under names that a table's files do not have.
+    """
+
+    position: int | None = None
+    files: tuple[str, ...] = field(default=(), repr=False)
+    deleted_files: tuple[str, ...] = field(default=(), repr=False)
+    total_bytes: int = 0
+    kept_files: tuple[str, ...] = ()
+    left_files: tuple[str, ...] = ()
+
+
+def purge_dropped(
+    repository: Repository,
+    planner: Planner,
+    identifier: Identifier,
+    position: int | None,
+    provenance: Provenance,
+    *,
+    dry_run: bool,
+) -> Purged:
+    """Purges the table of a drop, the latest of the name without a position; one that was purged is looked at again.
+
+    Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError where another engine
+    committed to the table behind the log or the idempotency key was another call's, StorageError and CorruptFileError
+    where it can't be found out what other tables need; no file was deleted then.
+    """
+    repository.check_writable()
+    repository.foreign.sync_if_changed()
+    if not dry_run and (done := repository.already(provenance)) is not None:
+        return _answer(repository, done)
+    drop = drop_to_purge(repository, identifier, position)
+    if not dry_run:
+        deletion.finish_due(repository, drop.stream)
+    plan = _Plan.of(repository, repository.state(drop.stream))
+    if dry_run:
+        return plan.outcome(None, ())
+
+    def check(_: WriteTransaction) -> TableState:
+        if drop_to_purge(repository, identifier, drop.position).stream != drop.stream:
+            raise NoSuchTableError(f"{dotted(identifier)} is not the table that was dropped at {drop.position}")
+        return repository.state(drop.stream)
+
+    return plan.carry_out(check, provenance, planner)
+
+
+def drop_and_purge(repository: Repository, planner: Planner, identifier: Identifier, provenance: Provenance) -> Purged:
+    """Drops a table and purges it, both in one transaction. Raises as `purge_dropped`."""
+    repository.check_writable()
+    repository.foreign.look_for(identifier)
+    stream = repository.models.table_stream(identifier)
+    deletion.finish_due(repository, stream)
+    plan = _Plan.of(repository, repository.live_state(stream))
+
+    def drop(transaction: WriteTransaction) -> TableState:
+        state = repository.live_state(stream)
+        if repository.models.table_stream(identifier) != stream:
+            raise NoSuchTableError(f"{dotted(identifier)} was replaced by another table meanwhile")
+        payload = {"identifier": list(identifier)}
+        event = repository.append_inside(transaction, stream, ev.TABLE_DROPPED, payload, provenance)
+        after = fold(state, [event])
+        assert after is not None, "a fold of one event has a state"
+        return after
+
+    return plan.carry_out(drop, evolve(provenance, idempotency_key=None), planner)
+
+
+def _answer(repository: Repository, event: Event) -> Purged:
+    """What the call with the same idempotency key did."""
+    if event.kind != ev.TABLE_PURGED:
+        raise CommitConflictError(f"the idempotency key was used for the {event.kind} at position {event.position}")
+    deletion.finish_due(repository, event.stream)
+    files = deleted_files(repository.store, event)
+    locations = tuple(f.location for f in files)
+    return Purged(event.position, locations, locations, sum(f.size_in_bytes or 0 for f in files))
+
+
+@define
+class _Plan:
+    """What is to go, and what stays."""
+
+    repository: Repository
+    stream: str
+    storage: Storage
+    candidates: Candidates
+    marking: Marking
+    files: tuple[DeletedFile, ...]
+    left: tuple[str, ...]
+
+    @classmethod
+    def of(cls, repository: Repository, state: TableState) -> _Plan:
+        check_gc(state.metadata)
+        found = files_of_table(repository, state)
+        storage = repository.storage_of(state)
+        candidates = Candidates((f.location for f in found.files), Places(storage))
+        unknown = {f.location for f in found.files if f.location.endswith(METADATA_ENDINGS)} - found.named
+        marking = Marking(repository, state.stream, candidates, sorted(unknown))
+        marking.mark_all(own=False)
+        return cls(repository, state.stream, storage, candidates, marking, found.files, found.left)
+
+    def carry_out(self, check: Before, provenance: Provenance, planner: Planner) -> Purged:
+        """Appends the event to the state that `check` gives, which may append events before it; then deletes.
+
+        What is cached of the table for plans goes too.
+        """
+        repository = self.repository
+        going = Deletion.of(DeletedBy.PURGE, self._going())
+        event: Event | None = None
+        with repository.store.write() as transaction:
+            self.marking.mark_new()
+            before = check(transaction)
+            if len(self._going()) != len(going.files):
+                going = Deletion.of(DeletedBy.PURGE, self._going())
+            if going.files or before.purged_at is None:
+                told = {"kept": len(self._kept()), "left": len(self.left)}
+                event, after = going.append(repository, transaction, before, provenance, told)
+                made = event
+                transaction.at_end.append(lambda: repository.files.publish(after, made, before))
+        planner.remove(self.stream)
+        if event is None:
+            return self.outcome(None, ())
+        repository.files.follow(repository.state(self.stream))
+        return self.outcome(event, deletion.finish(repository, event))
+
+    def outcome(self, event: Event | None, deleted: tuple[str, ...]) -> Purged:
+        """What is told of it."""
+        files = self._going()
+        size = sum(f.size_in_bytes or 0 for f in files)
+        position = None if event is None else event.position
+        return Purged(position, tuple(f.location for f in files), deleted, size, self._kept(), self.left)
+
+    def _going(self) -> list[DeletedFile]:
+        return [f for f in self.files if self.candidates.may_go(f.location) and self.storage.may_delete(f.location)]
+
+    def _kept(self) -> tuple[str, ...]:
+        going = {f.location for f in self._going()}
+        return tuple(f.location for f in self.files if f.location not in going)

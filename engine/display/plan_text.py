@@ -1,0 +1,82 @@
+"""A plan in words and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from icecore.engine.display.output import print_json, print_rows, print_text
+from icecore.engine.expression.json.expression_json import to_json
+from icecore.projections.explain.explain import Explanation
+from icecore.projections.plan.planner import PlanCounts
+from icecore.projections.plan.scan_plan import ScanPlan
+
+
+def plan_steps(counts: PlanCounts) -> list[tuple[str, int]]:
+    """How the files of a snapshot came down to those of the plan."""
+    return [
+        ("in the snapshot", counts.files_total),
+        ("left out by manifest summaries", counts.pruned_by_manifest),
+        ("left out by partition", counts.pruned_by_partition),
+        ("left out by column metrics", counts.pruned_by_metrics),
+        ("planned", counts.files_planned),
+    ]
+
+
+def plan_files_rows(plan: ScanPlan, location: str) -> list[tuple[int, int, int, str]]:
+    """Rows, bytes, number of delete files and path of each planned file; paths start below the table's location."""
+    return [
+        (
+            t.file.record_count,
+            t.file.file_size_in_bytes,
+            len(t.delete_files),
+            t.file.file_path.removeprefix(f"{location}/"),
+        )
+        for t in plan.tasks
+    ]
+
+
+def plan_dict(plan: ScanPlan) -> dict[str, Any]:
+    """The counts of a plan, and its files with what is left of the filter for each, as an Iceberg expression."""
+    files = [
+        {
+            "file_path": t.file.file_path,
+            "file_format": str(t.file.file_format),
+            "spec_id": t.file.spec_id,
+            "record_count": t.file.record_count,
+            "file_size_in_bytes": t.file.file_size_in_bytes,
+            "data_sequence_number": t.data_sequence_number,
+            "delete_files": [d.file_path for d in t.delete_files],
+            "residual": to_json(t.residual),
+        }
+        for t in plan.tasks
+    ]
+    return {"counts": attrs.asdict(plan.counts), "files": files}
+
+
+def print_explanation(explanation: Explanation, location: str, *, as_json: bool) -> None:
+    """The sums by reason, each file with its reason, and the SQL; paths start below the table's location."""
+    if as_json:
+        print_json(
+            {
+                "counts": attrs.asdict(explanation.counts),
+                "summary": explanation.summary.to_pylist(),
+                "files": explanation.files.to_pylist(),
+                "sql": [{"sql": s.sql, "parameters": dict(s.parameters)} for s in explanation.statements],
+            }
+        )
+        return
+    print_text(f"{explanation}\n")
+    rows = [
+        (
+            r["reason"],
+            r["record_count"],
+            r["residual"] if r["predicate"] is None else r["predicate"],
+            r["known"],
+            r["file_path"].removeprefix(f"{location}/"),
+        )
+        for r in explanation.files.to_pylist()
+    ]
+    print_rows(("reason", "rows", "filter", "known", "file"), rows)
+    print_text(f"\n{explanation.sql}")

@@ -1,0 +1,59 @@
+"""Who commits: the actor and engine that an event names where the caller says nothing."""
+
+from __future__ import annotations
+
+import getpass
+import os
+
+from icecore.engine.common.version import engine_version
+from icecore.engine.errors import ValidationError
+from icecore.engine.events.event import Provenance
+
+ACTOR_VARIABLE = "ICECORE_ACTOR"
+
+
+def default_actor() -> str:
+    """`ICECORE_ACTOR`, else the name of the user who runs the process."""
+    if name := os.environ.get(ACTOR_VARIABLE):
+        return name
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def provenance(
+    actor: str | None,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    idempotency_key: str | None = None,
+    correlation_id: str | None = None,
+    causation_id: str | None = None,
+) -> Provenance:
+    """The provenance of a call: its author, else the catalog's actor. Raises ValidationError for what is no text."""
+    given = {
+        "author": author,
+        "actor": actor,
+        "message": message,
+        "correlation_id": correlation_id,
+        "causation_id": causation_id,
+        "idempotency_key": idempotency_key,
+    }
+    for name, value in given.items():
+        _check_text(name, value)
+    return Provenance(
+        author or actor or default_actor(), engine_version(), message, correlation_id, causation_id, idempotency_key
+    )
+
+
+def _check_text(name: str, value: object) -> None:
+    # SQLite would store a number as text, and the event would then not have the hash that it was given.
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise ValidationError(f"{name} must be text, found {type(value).__name__} {str(value)[:60]!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as e:
+        raise ValidationError(f"{name} must be valid Unicode, found {value[:60]!r}") from e

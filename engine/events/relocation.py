@@ -1,0 +1,164 @@
+"""How the locations in a log are read after its warehouse got another folder.
+
+Events are never changed: those from before a move or a clone name the old folder for ever, and are read with the new
+one in its place. So the whole history is of files that are there, whichever folder they were written in. Pure.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from icecore.engine.common.location import LocationMapping, local_path
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.spec.content_file import DataFileContent
+from icecore.engine.spec.reserved import DELETE_PATH_ID
+
+# Keys of JSON that name files which follow from no event, and stay where data is shared.
+_STATISTICS = frozenset({"statistics-path"})
+
+
+@frozen
+class Relocation:
+    """One move or clone: `source` and `target` are folders as `file://` locations.
+
+    It concerns the events before `position`, which is that of its own. With `shares_data` the content files stay where
+    they are, and only what follows from the log has a new place.
+    """
+
+    position: int
+    source: str
+    target: str
+    shares_data: bool = False
+
+    def mapping(self) -> LocationMapping:
+        """Leads locations of the old folder, in all ways of writing them, to the new one."""
+        return _mapping(self.source, self.target)
+
+
+@frozen
+class Relocations:
+    """All relocations of a log that an event has yet to be read with, oldest first."""
+
+    steps: tuple[Relocation, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.steps)
+
+    @classmethod
+    def of(cls, text: str | None) -> Relocations:
+        """Those of their JSON; none where there is none."""
+        return cls(tuple(Relocation(*step) for step in orjson.loads(text))) if text else cls()
+
+    def to_json(self) -> str:
+        return orjson.dumps([(s.position, s.source, s.target, s.shares_data) for s in self.steps]).decode()
+
+    def with_step(self, step: Relocation) -> Relocations:
+        """These and one more; one that is known already is not doubled."""
+        others = (s for s in self.steps if s.position != step.position)
+        return Relocations(tuple(sorted((*others, step), key=lambda s: s.position)))
+
+    def since(self, position: int) -> Relocations:
+        """What the event of a position is to be read with."""
+        if not self.steps or self.steps[-1].position <= position:
+            return NO_RELOCATIONS
+        return Relocations(tuple(s for s in self.steps if s.position > position))
+
+    def location(self, location: str) -> str:
+        """A location that is no content file's, as it is now."""
+        for step in self.steps:
+            location = step.mapping().resolve(location)
+        return location
+
+    def value(self, value: Any) -> Any:
+        """A JSON value in which each string that is a location of an old folder is one of the new folder."""
+        for step in self.steps:
+            value = _mapped(value, step.mapping(), _STATISTICS if step.shares_data else frozenset())
+        return value
+
+    def entries(self, entries: pa.Table) -> pa.Table:
+        """Canonical entries with the paths of their files as they are now."""
+        for step in self.steps:
+            if not step.shares_data:
+                entries = moved_entries(entries, step.mapping())
+        return entries
+
+
+NO_RELOCATIONS = Relocations()
+
+
+@lru_cache(maxsize=100)
+def _mapping(source: str, target: str) -> LocationMapping:
+    return LocationMapping.of(moved_prefixes(source, target))
+
+
+def moved_prefixes(old: str, new: str) -> dict[str, str]:
+    """The prefixes of local locations, in all ways of writing them, that lead from one folder to another."""
+    was, now = local_path(old), local_path(new)
+    assert was is not None and now is not None, "a warehouse lies on a local disk"
+    return {f"{scheme}{was}": f"{scheme}{now}" for scheme in ("file://", "file:", "")}
+
+
+def _mapped(value: Any, mapping: LocationMapping, left_out: frozenset[str]) -> Any:
+    if isinstance(value, str):
+        return mapping.resolve(value)
+    if isinstance(value, list):
+        return [_mapped(v, mapping, left_out) for v in value]
+    if isinstance(value, dict):
+        return {k: v if k in left_out else _mapped(v, mapping, left_out) for k, v in value.items()}
+    return value
+
+
+def moved_entries(entries: pa.Table, mapping: LocationMapping) -> pa.Table:
+    """Canonical entries with the paths of content files mapped, and what position deletes know of such paths."""
+    for name in ("file_path", "referenced_data_file"):
+        entries = _with(entries, name, _moved_column(entries[name], mapping))
+    if pc.any(pc.equal(entries["content"], int(DataFileContent.POSITION_DELETES))).as_py():
+        names = ("lower_bounds", "upper_bounds")
+        pairs = zip(*(entries[name].to_pylist() for name in names), strict=True)
+        moved = [_moved_bounds(lower, upper, mapping) for lower, upper in pairs]
+        for name, bounds in zip(names, zip(*moved, strict=True), strict=True):
+            entries = _with(entries, name, pa.array(bounds, ENTRY_SCHEMA.field(name).type))
+    return entries
+
+
+def _moved_column(column: pa.ChunkedArray, mapping: LocationMapping) -> pa.ChunkedArray:
+    out = column
+    for old, new in mapping.prefixes:
+        # Engines write the same folder in several ways, and one column may have files of all of them.
+        inside = pc.fill_null(pc.starts_with(column, pattern=f"{old}/"), False)
+        if pc.any(inside).as_py():
+            moved = pc.binary_join_element_wise(new, pc.utf8_slice_codeunits(column, start=len(old)), "")
+            out = pc.if_else(inside, moved, out)
+    return out
+
+
+Bounds = list[tuple[int, bytes]] | None
+
+
+def _moved_bounds(lower: Bounds, upper: Bounds, mapping: LocationMapping) -> tuple[Bounds, Bounds]:
+    """The bounds of a delete file. Where not all of its paths are known to be in the old folder they are left out."""
+    found = [dict(bounds or ()).get(DELETE_PATH_ID) for bounds in (lower, upper)]
+    moved: list[bytes | None] = [None, None]
+    for old, new in mapping.prefixes:
+        if all(bound is not None and bound.startswith(f"{old}/".encode()) for bound in found):
+            # What lies between two paths of a folder lies in it too, in the same order.
+            moved = [f"{new}/".encode() + bound[len(old.encode()) + 1 :] for bound in found if bound is not None]
+            break
+    return _replaced(lower, moved[0]), _replaced(upper, moved[1])
+
+
+def _replaced(bounds: Bounds, path: bytes | None) -> Bounds:
+    if bounds is None:
+        return None
+    out = [(i, path if i == DELETE_PATH_ID else bound) for i, bound in bounds]
+    return [(i, bound) for i, bound in out if bound is not None]
+
+
+def _with(entries: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return entries.set_column(entries.schema.get_field_index(name), entries.schema.field(name), column)

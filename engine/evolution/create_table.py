@@ -1,0 +1,109 @@
+"""The updates that make a table. Pure; every id is assigned here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import evolve
+
+from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, assign_fresh_ids
+from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
+from icecore.engine.evolution.terms import parse_partition_terms, parse_sort_terms
+from icecore.engine.metadata.fold import check_properties
+from icecore.engine.properties.string_properties import table_properties
+from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
+from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
+from icecore.engine.spec.partition import PartitionField, PartitionSpec
+from icecore.engine.spec.schema import Schema, check_format_version
+from icecore.engine.spec.sort import SortField, SortOrder
+
+
+def creation_updates(
+    table_uuid: str,
+    location: str,
+    schema: Schema | pa.Schema,
+    partition_spec: PartitionSpec | Sequence[str] | None,
+    sort_order: SortOrder | Sequence[str] | None,
+    properties: Mapping[str, str],
+    format_version: int,
+) -> list[dict[str, Any]]:
+    """The updates of a new table, in the order in which they must be applied. Raises ValidationError.
+
+    The property `format-version` wins over the default version.
+    """
+    properties, named = table_properties(properties)
+    if named is not None and format_version not in (named, DEFAULT_FORMAT_VERSION):
+        raise ValidationError(f"format_version is {format_version}, but the property format-version is {named}")
+    format_version = format_version if named is None else named
+    if format_version not in SUPPORTED_FORMAT_VERSIONS:
+        raise UnsupportedFormatVersionError(f"format version must be 1, 2 or 3, found {format_version}")
+    fresh, spec, order = fresh_parts(schema, partition_spec, sort_order, format_version)
+    check_format_version(fresh, format_version)
+    check_properties(properties)
+    spec.check(fresh)
+    order.check(fresh)
+    if spec.has_unknown_transform:
+        raise ValidationError(f"a partition spec with an unknown transform can't be committed (G3): {spec}")
+    return [
+        {"action": "assign-uuid", "uuid": table_uuid},
+        {"action": "upgrade-format-version", "format-version": format_version},
+        {"action": "set-location", "location": location},
+        {"action": "add-schema", "schema": fresh.to_dict()},
+        {"action": "set-current-schema", "schema-id": fresh.schema_id},
+        {"action": "add-spec", "spec": spec.to_dict()},
+        {"action": "set-default-spec", "spec-id": spec.spec_id},
+        {"action": "add-sort-order", "sort-order": order.to_dict()},
+        {"action": "set-default-sort-order", "sort-order-id": order.order_id},
+        {"action": "set-properties", "updates": dict(properties)},
+    ]
+
+
+def fresh_parts(
+    schema: Schema | pa.Schema,
+    partition_spec: PartitionSpec | Sequence[str] | None,
+    sort_order: SortOrder | Sequence[str] | None,
+    format_version: int,
+) -> tuple[Schema, PartitionSpec, SortOrder]:
+    """Schema, spec and order with new field ids; a spec or order that names ids follows its columns by name."""
+    if isinstance(schema, pa.Schema):
+        fresh = arrow_to_schema(schema, format_version=format_version)
+        given = fresh
+    elif isinstance(schema, Schema):
+        fresh, given = evolve(assign_fresh_ids(schema), schema_id=0), schema
+    else:
+        raise ValidationError(f"a schema must be an icecore or pyarrow schema, found {type(schema).__name__}")
+    if not fresh.fields:
+        raise ValidationError("a table needs at least one column")
+    if isinstance(partition_spec, PartitionSpec):
+        spec = _follow_spec(partition_spec, given, fresh)
+    else:
+        spec = parse_partition_terms(partition_spec, fresh)
+    if isinstance(sort_order, SortOrder):
+        order = _follow_order(sort_order, given, fresh)
+    else:
+        order = parse_sort_terms(sort_order, fresh)
+    return fresh, spec, order
+
+
+def _follow(source_ids: tuple[int, ...], given: Schema, fresh: Schema) -> tuple[int, ...]:
+    for i in source_ids:
+        if given.get_field(i) is None:
+            raise ValidationError(f"no column with id {i} in the schema")
+    return tuple(fresh.find_field(given.name_of(i)).field_id for i in source_ids)
+
+
+def _follow_spec(spec: PartitionSpec, given: Schema, fresh: Schema) -> PartitionSpec:
+    fields = (
+        PartitionField(_follow(f.source_ids, given, fresh), 1000 + i, f.transform, f.name)
+        for i, f in enumerate(spec.fields)
+    )
+    return PartitionSpec(tuple(fields), 0)
+
+
+def _follow_order(order: SortOrder, given: Schema, fresh: Schema) -> SortOrder:
+    fields = tuple(
+        SortField(_follow(f.source_ids, given, fresh), f.transform, f.direction, f.null_order) for f in order.fields
+    )
+    return SortOrder(fields, 1 if fields else 0)

@@ -1,0 +1,177 @@
+"""Branches, tags and rollback. Spec: Snapshot References (R1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve, frozen
+
+from icecore.engine.commit.decide import ChangeMetadata, set_ref
+from icecore.engine.commit.ref_updates import forwarded, renamed, replaced, retained
+from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.evolution.recorded_update import RecordedUpdate
+from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.metadata.write_audit_publish import staged_snapshot
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRef, SnapshotRefType
+
+Updates = list[dict[str, Any]]
+
+
+@frozen
+class CherryPick:
+    """A snapshot to be picked, by its id or by the `wap.id` it was staged under."""
+
+    snapshot_id: int | None = None
+    wap_id: str | None = None
+
+    def source(self, metadata: TableMetadata) -> Snapshot:
+        """Raises NoSuchSnapshotError, ValidationError."""
+        if self.snapshot_id is not None:
+            return metadata.find_snapshot(self.snapshot_id)
+        return staged_snapshot(metadata, self.wap_id or "")
+
+
+RefChange = ChangeMetadata | CherryPick
+
+
+class ManageSnapshots(RecordedUpdate[RefChange]):
+    """Gathers changes of refs; `commit()`, or the end of a `with` block, makes them one commit."""
+
+    def create_tag(self, snapshot_id: int, tag_name: str, max_ref_age_ms: int | None = None) -> ManageSnapshots:
+        """Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
+        ref = SnapshotRef(snapshot_id, SnapshotRefType.TAG, max_ref_age_ms=max_ref_age_ms)
+        return self._add(lambda m: _new_ref(m, tag_name, ref))
+
+    def create_branch(
+        self,
+        snapshot_id: int,
+        branch_name: str,
+        max_ref_age_ms: int | None = None,
+        max_snapshot_age_ms: int | None = None,
+        min_snapshots_to_keep: int | None = None,
+    ) -> ManageSnapshots:
+        """Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
+        ref = SnapshotRef(
+            snapshot_id, SnapshotRefType.BRANCH, min_snapshots_to_keep, max_snapshot_age_ms, max_ref_age_ms
+        )
+        return self._add(lambda m: _new_ref(m, branch_name, ref))
+
+    def remove_tag(self, tag_name: str) -> ManageSnapshots:
+        return self._add(lambda m: _remove_ref(m, tag_name, SnapshotRefType.TAG))
+
+    def remove_branch(self, branch_name: str) -> ManageSnapshots:
+        return self._add(lambda m: _remove_ref(m, branch_name, SnapshotRefType.BRANCH))
+
+    def set_current_snapshot(self, snapshot_id: int | None = None, ref_name: str | None = None) -> ManageSnapshots:
+        """Points main at any snapshot, by id or ref."""
+        if (snapshot_id is None) == (ref_name is None):
+            raise ValidationError("set_current_snapshot takes a snapshot_id or a ref_name")
+
+        def updates_for(metadata: TableMetadata) -> Updates:
+            if ref_name is not None:
+                found = metadata.snapshot_by_ref(ref_name)
+                if found is None:
+                    raise NoSuchSnapshotError(f"the branch {ref_name!r} has no snapshot yet")
+                return move_main(metadata, found.snapshot_id)
+            assert snapshot_id is not None, "one of both was given"
+            return move_main(metadata, snapshot_id)
+
+        return self._add(updates_for)
+
+    def rollback_to_snapshot(self, snapshot_id: int) -> ManageSnapshots:
+        """Points main at one of its ancestors. Raises ValidationError at commit where it is none."""
+
+        def updates_for(metadata: TableMetadata) -> Updates:
+            metadata.find_snapshot(snapshot_id)
+            if not metadata.is_ancestor(snapshot_id, metadata.current_snapshot_id):
+                raise ValidationError(f"snapshot {snapshot_id} is not an ancestor of the current snapshot")
+            return move_main(metadata, snapshot_id)
+
+        return self._add(updates_for)
+
+    def rollback_to_timestamp(self, timestamp: Moment) -> ManageSnapshots:
+        """Points main at its newest ancestor that is older than a time (see `moments`). Raises ValidationError."""
+        timestamp_ms = milliseconds_of(timestamp, "timestamp")
+
+        def updates_for(metadata: TableMetadata) -> Updates:
+            for snapshot in metadata.ancestors(metadata.current_snapshot_id):
+                if snapshot.timestamp_ms < timestamp_ms:
+                    return move_main(metadata, snapshot.snapshot_id)
+            raise NoSuchSnapshotError(f"no ancestor of the current snapshot is older than {timestamp_ms} ms")
+
+        return self._add(updates_for)
+
+    def cherry_pick(self, snapshot_id: int) -> ManageSnapshots:
+        """Makes the changes of a snapshot on main: fast-forward where possible, else by a snapshot of its own.
+
+        Raises at commit, as `publish` does: ValidationError where that can't be, NoSuchSnapshotError.
+        """
+        return self._record(CherryPick(snapshot_id))
+
+    def publish(self, wap_id: str) -> ManageSnapshots:
+        """Makes the changes on main that were staged under a `wap.id`; once only."""
+        return self._record(CherryPick(wap_id=wap_id))
+
+    def fast_forward(self, branch_name: str, to: str) -> ManageSnapshots:
+        """Points a branch at the snapshot of another ref that has the branch's head as an ancestor."""
+        return self._add(lambda m: forwarded(m, branch_name, to, only_forward=True))
+
+    def replace_branch(
+        self, branch_name: str, snapshot_id: int | None = None, ref_name: str | None = None
+    ) -> ManageSnapshots:
+        """Points a branch at any snapshot, by id or ref."""
+        if (snapshot_id is None) == (ref_name is None):
+            raise ValidationError("replace_branch takes a snapshot_id or a ref_name")
+        if ref_name is not None:
+            return self._add(lambda m: forwarded(m, branch_name, ref_name, only_forward=False))
+        assert snapshot_id is not None, "one of both was given"
+        return self._add(lambda m: replaced(m, branch_name, SnapshotRefType.BRANCH, snapshot_id))
+
+    def replace_tag(self, tag_name: str, snapshot_id: int) -> ManageSnapshots:
+        """Points a tag at another snapshot."""
+        return self._add(lambda m: replaced(m, tag_name, SnapshotRefType.TAG, snapshot_id))
+
+    def rename_branch(self, branch_name: str, new_name: str) -> ManageSnapshots:
+        """Raises ValidationError at commit for main, or where the new name is taken."""
+        return self._add(lambda m: renamed(m, branch_name, new_name))
+
+    def set_min_snapshots_to_keep(self, branch_name: str, min_snapshots_to_keep: int) -> ManageSnapshots:
+        return self._add(lambda m: retained(m, branch_name, min_snapshots_to_keep=min_snapshots_to_keep))
+
+    def set_max_snapshot_age_ms(self, branch_name: str, max_snapshot_age_ms: int) -> ManageSnapshots:
+        return self._add(lambda m: retained(m, branch_name, max_snapshot_age_ms=max_snapshot_age_ms))
+
+    def set_max_ref_age_ms(self, ref_name: str, max_ref_age_ms: int) -> ManageSnapshots:
+        """Of a branch or a tag."""
+        return self._add(lambda m: retained(m, ref_name, max_ref_age_ms=max_ref_age_ms))
+
+    def _add(self, updates_for: Callable[[TableMetadata], Updates]) -> ManageSnapshots:
+        return self._record(ChangeMetadata(updates_for))
+
+
+def _new_ref(metadata: TableMetadata, name: str, ref: SnapshotRef) -> Updates:
+    if not name:
+        raise ValidationError("a branch or tag needs a name")
+    if name in metadata.refs:
+        raise ValidationError(f"there is a {metadata.refs[name].type} {name!r} already")
+    metadata.find_snapshot(ref.snapshot_id)
+    return [set_ref(name, ref)]
+
+
+def _remove_ref(metadata: TableMetadata, name: str, kind: SnapshotRefType) -> Updates:
+    ref = metadata.refs.get(name)
+    if ref is None or ref.type is not kind:
+        raise NoSuchSnapshotError(f"there is no {kind} {name!r}")
+    if name == MAIN_BRANCH:
+        raise ValidationError("the branch main can't be removed")
+    return [{"action": "remove-snapshot-ref", "ref-name": name}]
+
+
+def move_main(metadata: TableMetadata, snapshot_id: int) -> Updates:
+    """Points main at a snapshot; its retention stays. Raises NoSuchSnapshotError."""
+    metadata.find_snapshot(snapshot_id)
+    main = metadata.refs.get(MAIN_BRANCH)
+    moved = SnapshotRef(snapshot_id, SnapshotRefType.BRANCH) if main is None else evolve(main, snapshot_id=snapshot_id)
+    return [] if moved == main else [set_ref(MAIN_BRANCH, moved)]

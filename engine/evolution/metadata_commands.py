@@ -1,0 +1,169 @@
+"""Changes of metadata as commands: each finds its updates on the state that it is decided on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.errors import ValidationError
+from icecore.engine.evolution.terms import SortTerm
+from icecore.engine.evolution.update_schema import SchemaOp, evolve_schema
+from icecore.engine.evolution.update_sort_order import evolve_sort_order
+from icecore.engine.evolution.update_spec import SpecOp, evolve_spec
+from icecore.engine.properties.string_properties import table_properties
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
+from icecore.engine.spec.name_mapping import DEFAULT_NAME_MAPPING, NameMapping, updated_mapping
+from icecore.engine.spec.schema import Schema, check_format_version
+
+Updates = list[dict[str, Any]]
+
+COLUMN_PROPERTIES = (
+    "write.metadata.metrics.column.",
+    "write.parquet.bloom-filter-enabled.column.",
+    "write.parquet.stats-enabled.column.",
+)
+
+
+def changed_properties(updates: Mapping[str, str], removals: Iterable[str], *, is_new: bool = True) -> ChangeMetadata:
+    """Sets and removes table properties; `format-version` among them is an upgrade.
+
+    Raises ValidationError where a value is no string, a name is reserved or, unless the values were there before, a
+    value is none of the property's.
+    """
+    gone = tuple(sorted(set(removals)))
+    kept, version = table_properties(updates, is_new=is_new)
+    if both := sorted(set(gone) & set(kept)):
+        raise ValidationError(f"the properties {both} are both removed and updated")
+
+    def updates_for(metadata: TableMetadata) -> Updates:
+        new = {k: v for k, v in kept.items() if metadata.properties.get(k) != v}
+        old = [k for k in gone if k in metadata.properties]
+        out: Updates = [] if version is None else upgraded(version).updates_for(metadata)
+        if new:
+            out.append({"action": "set-properties", "updates": new})
+        if old:
+            out.append({"action": "remove-properties", "removals": old})
+        return out
+
+    return ChangeMetadata(updates_for)
+
+
+def upgraded(format_version: int) -> ChangeMetadata:
+    """Raises the format version; nothing where it is that one already."""
+    if format_version not in SUPPORTED_FORMAT_VERSIONS:
+        raise ValidationError(f"format version must be 1, 2 or 3, found {format_version}")
+
+    def updates_for(metadata: TableMetadata) -> Updates:
+        if metadata.format_version == format_version:
+            return []
+        if metadata.format_version > format_version:
+            raise ValidationError(f"can't downgrade from format version {metadata.format_version} to {format_version}")
+        return [{"action": "upgrade-format-version", "format-version": format_version}]
+
+    return ChangeMetadata(updates_for)
+
+
+def evolved_schema(ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool = False) -> ChangeMetadata:
+    """Applies schema operations to the current schema; a schema that was there before is made current again (T8)."""
+
+    def updates_for(metadata: TableMetadata) -> Updates:
+        schema, _ = evolve_schema(
+            metadata.schema(),
+            ops,
+            last_column_id=metadata.last_column_id,
+            format_version=metadata.format_version,
+            specs=metadata.partition_specs,
+            default_spec_id=metadata.default_spec_id,
+            sort_order=metadata.sort_order(),
+            allow_incompatible_changes=allow_incompatible_changes,
+        )
+        check_format_version(schema, metadata.format_version)
+        if schema.same_fields(metadata.schema()):
+            return []
+        follow = changed_properties(*properties_for_schema(metadata, schema), is_new=False).updates_for(metadata)
+        for known in metadata.schemas:
+            if known.same_fields(schema):
+                return [{"action": "set-current-schema", "schema-id": known.schema_id}, *follow]
+        return [*_add_schema(metadata, schema), *follow]
+
+    return ChangeMetadata(updates_for)
+
+
+def properties_for_schema(metadata: TableMetadata, schema: Schema) -> tuple[dict[str, str], list[str]]:
+    """The properties to set and to remove so that they fit a new schema, as Java does.
+
+    The name mapping learns the new names (P2); properties of single columns follow a rename and go with their column.
+    """
+    old = metadata.schema()
+    updates: dict[str, str] = {}
+    removals: list[str] = []
+    text = metadata.properties.get(DEFAULT_NAME_MAPPING)
+    if text is not None:
+        updates[DEFAULT_NAME_MAPPING] = updated_mapping(NameMapping.from_json(text), old, schema).to_json()
+    for key, value in metadata.properties.items():
+        prefix = next((p for p in COLUMN_PROPERTIES if key.startswith(p)), None)
+        name = key.removeprefix(prefix) if prefix else ""
+        if prefix is None or not old.has_name(name):
+            continue
+        field_id = old.find_field(name).field_id
+        now = schema.name_of(field_id) if schema.get_field(field_id) else None
+        if now != name:
+            removals.append(key)
+            if now is not None:
+                updates[prefix + now] = value
+    return updates, [k for k in removals if k not in updates]
+
+
+def _add_schema(metadata: TableMetadata, schema: Schema) -> Updates:
+    schema_id = max(s.schema_id for s in metadata.schemas) + 1
+    return [
+        {"action": "add-schema", "schema": evolve(schema, schema_id=schema_id).to_dict()},
+        {"action": "set-current-schema", "schema-id": schema_id},
+    ]
+
+
+def evolved_spec(ops: Sequence[SpecOp]) -> ChangeMetadata:
+    """Applies spec operations to the default spec; an equivalent spec is used again (PT2)."""
+
+    def updates_for(metadata: TableMetadata) -> Updates:
+        spec = evolve_spec(
+            metadata.spec(),
+            ops,
+            schema=metadata.schema(),
+            all_specs=metadata.partition_specs,
+            last_partition_id=metadata.last_partition_id,
+            format_version=metadata.format_version,
+        )
+        if spec.spec_id == metadata.default_spec_id:
+            return []
+        out: Updates = []
+        if spec.spec_id not in metadata.specs:
+            spec.check(metadata.schema())
+            if spec.has_unknown_transform:
+                raise ValidationError(f"a partition spec with an unknown transform can't be committed (G3): {spec}")
+            out.append({"action": "add-spec", "spec": spec.to_dict()})
+        out.append({"action": "set-default-spec", "spec-id": spec.spec_id})
+        return out
+
+    return ChangeMetadata(updates_for)
+
+
+def evolved_sort_order(terms: Sequence[SortTerm | str]) -> ChangeMetadata:
+    """Makes the terms the default sort order; an equal order is used again."""
+
+    def updates_for(metadata: TableMetadata) -> Updates:
+        order = evolve_sort_order(metadata.sort_orders, terms, metadata.schema())
+        if order.order_id == metadata.default_sort_order_id:
+            return []
+        out: Updates = []
+        if all(o.order_id != order.order_id for o in metadata.sort_orders):
+            order.check(metadata.schema())
+            out.append({"action": "add-sort-order", "sort-order": order.to_dict()})
+        out.append({"action": "set-default-sort-order", "sort-order-id": order.order_id})
+        return out
+
+    return ChangeMetadata(updates_for)

@@ -1,0 +1,59 @@
+"""The base of the updates that people build step by step: they record operations and commit them once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar
+
+from icecore.engine.commit.dry_run import DryRun
+from icecore.engine.commit.single_use import OnceInBlock
+
+Op = TypeVar("Op")
+
+
+class RecordedUpdate(OnceInBlock, Generic[Op]):
+    """Records operations in the order they are asked for; nothing is checked or changed before the commit.
+
+    `commit` is called with all of them, once. As a context manager the update commits on a clean exit, and drops what
+    it recorded where the block raises.
+    """
+
+    def __init__(self, commit: Callable[[tuple[Op, ...]], DryRun | None]) -> None:
+        self._commit = commit
+        self._ops: list[Op] = []
+        self._touched = False
+        self._outcome: DryRun | None = None
+
+    @property
+    def outcome(self) -> DryRun | None:
+        """What a dry run found, once it ended; None of a commit."""
+        return self._outcome
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """What was recorded so far."""
+        return tuple(self._ops)
+
+    def commit(self) -> DryRun | None:
+        """Hands the operations on. Raises ValidationError where that was done already, and what the commit raises.
+
+        Of a dry run it returns the outcome.
+        """
+        self._use_up()
+        self._outcome = self._commit(self.ops)
+        return self._outcome
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        if kind is None and not self._touched:
+            # Nothing was asked for, which is not the same as what some updates make of no operations.
+            self._is_used = True
+        super().__exit__(kind, *rest)
+
+    def _record(self, op: Op) -> Self:
+        self._touch()
+        self._ops.append(op)
+        return self
+
+    def _touch(self) -> None:
+        self._check_open()
+        self._touched = True

@@ -1,0 +1,205 @@
+"""A table replaced by another of the same name and uuid: a new schema, spec and order over the history of the old.
+
+The rules are those of Java's TableMetadata.buildReplacement: columns that keep their name keep their id, main is
+removed, and snapshots, other refs and properties stay. Unlike there, a column that keeps its name and not its type gets
+a new id, because an id has one type at a time, or one that it can be promoted to (T7), in all snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import evolve
+
+from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.data.arrow.arrow_schema import assign_fresh_ids
+from icecore.engine.errors import ValidationError
+from icecore.engine.evolution.create_table import fresh_parts
+from icecore.engine.evolution.metadata_commands import changed_properties, properties_for_schema
+from icecore.engine.properties.string_properties import table_properties
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionField, PartitionSpec
+from icecore.engine.spec.schema import Schema, check_format_version
+from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.spec.sort import SortField, SortOrder
+from icecore.engine.spec.transform import VoidTransform
+from icecore.engine.spec.types import ListType, MapType, NestedField, StructType, Type
+
+Updates = list[dict[str, Any]]
+
+
+def replaced_table(
+    schema: Schema | pa.Schema,
+    partition_spec: PartitionSpec | Sequence[str] | None,
+    sort_order: SortOrder | Sequence[str] | None,
+    location: str | None,
+    properties: Mapping[str, str],
+    format_version: int | None,
+) -> ChangeMetadata:
+    """The change that replaces a table. Raises ValidationError where the parts don't fit, or the version is lower."""
+    properties, named = table_properties(properties)
+    if None not in (named, format_version) and named != format_version:
+        raise ValidationError(f"format_version is {format_version}, but the property format-version is {named}")
+    wanted = format_version if named is None else named
+
+    def updates_for(metadata: TableMetadata) -> Updates:
+        version = metadata.format_version if wanted is None else wanted
+        if version < metadata.format_version:
+            raise ValidationError(f"can't downgrade from format version {metadata.format_version} to {version}")
+        given, spec, order = fresh_parts(schema, partition_spec, sort_order, version)
+        check_format_version(given, version)
+        new, ids = _with_old_ids(given, metadata)
+        out: Updates = []
+        if version > metadata.format_version:
+            out.append({"action": "upgrade-format-version", "format-version": version})
+        if MAIN_BRANCH in metadata.refs:
+            out.append({"action": "remove-snapshot-ref", "ref-name": MAIN_BRANCH})
+        out += _schema_updates(metadata, new)
+        out += _spec_updates(metadata, _followed_spec(spec, ids, metadata, version), new)
+        out += _order_updates(metadata, _followed_order(order, ids), new)
+        if location is not None and location != metadata.location:
+            out.append({"action": "set-location", "location": location})
+        followed, gone = properties_for_schema(metadata, new)
+        change = changed_properties({**followed, **properties}, [k for k in gone if k not in properties])
+        return [*out, *change.updates_for(metadata)]
+
+    return ChangeMetadata(updates_for, replaces=True)
+
+
+def _with_old_ids(given: Schema, metadata: TableMetadata) -> tuple[Schema, dict[int, int]]:
+    """The schema with the ids of columns of the same name and free ones for others, and the new id of each given id."""
+    above = assign_fresh_ids(given, metadata.last_column_id + 1)
+    old = metadata.schema()
+    ids: dict[int, int] = {}
+    next_id = metadata.last_column_id
+    for fresh_id in sorted(f for f in _ids(above.fields)):
+        before = _kept_id(above, fresh_id, old, ids)
+        if before is not None:
+            ids[fresh_id] = before
+        else:
+            next_id += 1
+            ids[fresh_id] = next_id
+    fields = tuple(_renumbered(f, ids) for f in above.fields)
+    identifiers = tuple(ids[i] for i in above.identifier_field_ids)
+    by_name = {given.name_of(i): i for i in _ids(given.fields)}
+    return Schema(fields, 0, identifiers), {by_name[above.name_of(i)]: n for i, n in ids.items()}
+
+
+def _kept_id(new: Schema, fresh_id: int, old: Schema, ids: Mapping[int, int]) -> int | None:
+    """The id of the old column of that name, unless its values, or its parent's, could not be read as the new type."""
+    name, parent = new.name_of(fresh_id), new.parent_id(fresh_id)
+    if not old.has_name(name):
+        return None
+    before, now = old.find_field(name), new.find_field(fresh_id)
+    if parent is not None and ids[parent] != old.parent_id(before.field_id):
+        return None
+    if before.field_type.is_primitive or now.field_type.is_primitive:
+        return before.field_id if before.field_type == now.field_type else None
+    return before.field_id if type(before.field_type) is type(now.field_type) else None
+
+
+def _ids(fields: tuple[NestedField, ...]) -> list[int]:
+    out = []
+    for f in fields:
+        out.append(f.field_id)
+        out += _inner_ids(f.field_type)
+    return out
+
+
+def _inner_ids(kind: Type) -> list[int]:
+    match kind:
+        case StructType(fields=fields):
+            return _ids(fields)
+        case ListType():
+            return [kind.element_id, *_inner_ids(kind.element)]
+        case MapType():
+            return [kind.key_id, kind.value_id, *_inner_ids(kind.key), *_inner_ids(kind.value)]
+        case _:
+            return []
+
+
+def _renumbered(f: NestedField, ids: Mapping[int, int]) -> NestedField:
+    return evolve(f, field_id=ids[f.field_id], field_type=_renumbered_type(f.field_type, ids))
+
+
+def _renumbered_type(kind: Type, ids: Mapping[int, int]) -> Type:
+    match kind:
+        case StructType(fields=fields):
+            return StructType(tuple(_renumbered(f, ids) for f in fields))
+        case ListType():
+            return evolve(kind, element_id=ids[kind.element_id], element=_renumbered_type(kind.element, ids))
+        case MapType():
+            key, value = _renumbered_type(kind.key, ids), _renumbered_type(kind.value, ids)
+            return evolve(kind, key_id=ids[kind.key_id], value_id=ids[kind.value_id], key=key, value=value)
+        case _:
+            return kind
+
+
+def _schema_updates(metadata: TableMetadata, new: Schema) -> Updates:
+    for known in metadata.schemas:
+        if known.same_fields(new):
+            return [{"action": "set-current-schema", "schema-id": known.schema_id}]
+    schema_id = max(s.schema_id for s in metadata.schemas) + 1
+    return [
+        {"action": "add-schema", "schema": evolve(new, schema_id=schema_id).to_dict()},
+        {"action": "set-current-schema", "schema-id": schema_id},
+    ]
+
+
+def _followed_spec(
+    spec: PartitionSpec, ids: Mapping[int, int], metadata: TableMetadata, format_version: int
+) -> PartitionSpec:
+    """The spec over the new ids; a field that another spec has keeps its id, in v1 its place too (PT1, PT2)."""
+    wanted = [evolve(f, source_ids=tuple(ids[i] for i in f.source_ids)) for f in spec.fields]
+    known = {(f.source_ids, f.transform): f.field_id for s in metadata.partition_specs for f in s.fields}
+    next_id = metadata.last_partition_id
+    fields: list[PartitionField] = []
+    if format_version == 1:
+        for old in metadata.spec().fields:
+            kept = next((f for f in wanted if (f.source_ids, f.transform) == (old.source_ids, old.transform)), None)
+            if kept is not None:
+                wanted.remove(kept)
+                fields.append(evolve(kept, field_id=old.field_id))
+            else:
+                name = old.name if all(f.name != old.name for f in wanted) else f"{old.name}_{old.field_id}"
+                fields.append(evolve(old, transform=VoidTransform(), name=name))
+        known = {}
+    for f in wanted:
+        field_id = known.get((f.source_ids, f.transform))
+        if field_id is None:
+            next_id += 1
+            field_id = next_id
+        fields.append(evolve(f, field_id=field_id))
+    return PartitionSpec(tuple(fields))
+
+
+def _spec_updates(metadata: TableMetadata, spec: PartitionSpec, schema: Schema) -> Updates:
+    spec.check(schema)
+    if spec.has_unknown_transform:
+        raise ValidationError(f"a partition spec with an unknown transform can't be committed (G3): {spec}")
+    for known in metadata.partition_specs:
+        if known.same_as(spec):
+            return [{"action": "set-default-spec", "spec-id": known.spec_id}]
+    spec_id = max(s.spec_id for s in metadata.partition_specs) + 1
+    return [
+        {"action": "add-spec", "spec": evolve(spec, spec_id=spec_id).to_dict()},
+        {"action": "set-default-spec", "spec-id": spec_id},
+    ]
+
+
+def _followed_order(order: SortOrder, ids: Mapping[int, int]) -> tuple[SortField, ...]:
+    return tuple(evolve(f, source_ids=tuple(ids[i] for i in f.source_ids)) for f in order.fields)
+
+
+def _order_updates(metadata: TableMetadata, fields: tuple[SortField, ...], schema: Schema) -> Updates:
+    for known in metadata.sort_orders:
+        if known.fields == fields:
+            return [{"action": "set-default-sort-order", "sort-order-id": known.order_id}]
+    order = SortOrder(fields, max(max(o.order_id for o in metadata.sort_orders) + 1, 1) if fields else 0)
+    order.check(schema)
+    return [
+        {"action": "add-sort-order", "sort-order": order.to_dict()},
+        {"action": "set-default-sort-order", "sort-order-id": order.order_id},
+    ]

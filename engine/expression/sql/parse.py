@@ -1,0 +1,38 @@
+"""Filters from SQL text, in DuckDB's dialect.
+
+What is understood: comparisons of a column with a literal on either side, IN, BETWEEN, LIKE, IS [NOT] NULL, IS [NOT]
+DISTINCT FROM, IS [NOT] TRUE, `isnan`, `x IS NAN`, `starts_with`, AND, OR, NOT, boolean columns alone, the transforms
+`bucket(16, x)`, `truncate(4, x)`, `year`, `month`, `day` and `hour` (also `years` and so on; `CAST(x AS DATE)` is
+`day(x)`), literals of every type with or without a cast, and the parameters `$name`, `:name`, `$1` and `?`. Nested
+fields are dotted. Numbers with a point are decimals and those with an exponent doubles, as in DuckDB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from icecore.engine.errors import ExpressionError
+from icecore.engine.expression.nodes import TRUE, AlwaysFalse, AlwaysTrue, And, Expression, Not, Or, Predicate
+
+_NODES = (AlwaysTrue, AlwaysFalse, And, Or, Not, Predicate)
+
+
+def parse_filter(
+    text: str | Expression | None, parameters: Mapping[str, Any] | Sequence[Any] | None = None
+) -> Expression:
+    """The unbound expression of a SQL condition; None is every row, and an expression stays as it is.
+
+    `parameters` gives the values of `$name` and `:name` by name, or those of `?` and `$1` by position; a list fits
+    after IN. Raises ExpressionError naming the piece that is not understood.
+    """
+    if text is None:
+        return TRUE
+    if isinstance(text, _NODES):
+        return text
+    if not isinstance(text, str):
+        raise ExpressionError(f"a filter must be SQL text or an expression, found {type(text).__name__}")
+    # The parser takes longer to load than many a program that reads a table whole.
+    from icecore.engine.expression.sql.sql_reader import condition_of
+
+    return condition_of(text, parameters)

@@ -1,0 +1,123 @@
+"""Bound expressions as text: SQL with the literals in place, for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from icecore.engine.expression.depth import check_depth, operands
+from icecore.engine.expression.nodes import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BoundTerm,
+    Expression,
+    Not,
+    Operation,
+    Or,
+    Predicate,
+)
+from icecore.engine.expression.sql.duckdb_sql import COMPARISONS
+from icecore.engine.spec.transform import IdentityTransform, human_string
+from icecore.engine.spec.types import (
+    DateType,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+MAX_LITERALS = 8
+"""Of a longer IN list so many literals are shown."""
+
+_WORDS: dict[type[PrimitiveType], str] = {
+    DateType: "DATE ",
+    TimeType: "TIME ",
+    TimestampType: "TIMESTAMP ",
+    TimestampNanoType: "",
+    TimestamptzType: "TIMESTAMPTZ ",
+    TimestamptzNanoType: "",
+}
+_QUOTED = (*_WORDS, StringType, UUIDType)
+
+
+def expression_text(e: Expression, most: int | None = MAX_LITERALS, name: Callable[[str], str] = str) -> str:
+    """The expression on one line, as `(city = 'Oslo' OR city IS NULL) AND day >= DATE '2024-02-01'`.
+
+    Of an IN list `most` literals are shown, with None all. `name` gives the text of a column's dotted name.
+    """
+
+    def text(e: Expression) -> str:
+        match e:
+            case AlwaysTrue():
+                return "TRUE"
+            case AlwaysFalse():
+                return "FALSE"
+            case And():
+                return " AND ".join(f"({text(c)})" if isinstance(c, Or) else text(c) for c in operands(e))
+            case Or():
+                return " OR ".join(f"({text(c)})" if isinstance(c, And) else text(c) for c in operands(e))
+            case Not(child=child):
+                return f"NOT ({text(child)})"
+            case Predicate():
+                return _predicate(e, most, name)
+            case _:
+                assert_never(e)
+
+    check_depth(e)
+    return text(e)
+
+
+def value_text(iceberg_type: PrimitiveType, value: Any) -> str:
+    """An internal value as a SQL literal; null as NULL."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f"'{value}'"
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    text = human_string(IdentityTransform(), iceberg_type, value)
+    if not isinstance(iceberg_type, _QUOTED):
+        return text
+    quoted = text.replace("'", "''")
+    return f"{_WORDS.get(type(iceberg_type), '')}'{quoted}'"
+
+
+def _predicate(p: Predicate, most: int | None, name: Callable[[str], str]) -> str:
+    term = p.term
+    if not isinstance(term, BoundTerm):
+        return f"{term.name} {p.op} {', '.join(map(repr, p.literals))}".rstrip()
+    column = name(term.name)
+    if not isinstance(term.transform, IdentityTransform):
+        inside = str(term.transform).partition("[")[2].rstrip("]")
+        column = f"{str(term.transform).partition('[')[0]}({f'{inside}, ' if inside else ''}{column})"
+    literals = (
+        [] if p.op in (Operation.IS_NULL, Operation.NOT_NULL) else [value_text(term.result_type, v) for v in p.literals]
+    )
+    match p.op:
+        case Operation.IS_NULL:
+            return f"{column} IS NULL"
+        case Operation.NOT_NULL:
+            return f"{column} IS NOT NULL"
+        case Operation.IS_NAN:
+            return f"isnan({column})"
+        case Operation.NOT_NAN:
+            return f"NOT isnan({column})"
+        case Operation.IN | Operation.NOT_IN:
+            more = "" if most is None or len(literals) <= most else f", ... {len(literals) - most} more"
+            word = "IN" if p.op is Operation.IN else "NOT IN"
+            return f"{column} {word} ({', '.join(literals[:most])}{more})"
+        case Operation.STARTS_WITH:
+            return f"starts_with({column}, {literals[0]})"
+        case Operation.NOT_STARTS_WITH:
+            return f"NOT starts_with({column}, {literals[0]})"
+        case Operation.LIKE | Operation.NOT_LIKE:
+            word = "LIKE" if p.op is Operation.LIKE else "NOT LIKE"
+            return f"{column} {word} {' ESCAPE '.join(literals)}"
+        case _:
+            return f"{column} {COMPARISONS[p.op]} {literals[0]}"

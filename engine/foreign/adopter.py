@@ -1,0 +1,226 @@
+"""When the log takes in what other engines did in the SQLite file or in a file system table's folder.
+
+At open everything is compared, at load and before each commit the table alone, by one indexed query. What differs is
+taken in under the write lock, as events of its own transaction, so that of several processes one does it; what can't be
+taken in is a problem that names the table, and stands in the way of commits to that table only.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Collection, Iterable
+
+from attrs import define, field
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import ForeignCommitError, IcecoreError
+from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
+from icecore.engine.foreign.adoption import Adoption, AdoptionContext, Problem
+from icecore.engine.foreign.foreign_commits import next_version_file, take_in_versions
+from icecore.engine.foreign.foreign_differences import true_differences, true_namespaces
+from icecore.engine.foreign.foreign_names import take_in_names
+from icecore.engine.foreign.foreign_namespaces import take_in_gone, take_in_made
+from icecore.engine.foreign.foreign_rows import ForeignRows
+from icecore.engine.foreign.register import metadata_version
+from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.store import EventStore
+from icecore.engine.metadata.fold import TableState, is_file_system, version_names
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.replay.states import States
+from icecore.engine.replay.table_states import TableStates
+from icecore.engine.replay.view_states import VIEWS
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.file_follower import FileFollower
+
+MAX_ROUNDS = 50
+
+
+class ForeignCommitWarning(UserWarning):
+    """Another engine changed something that the log could not take in; the log's own state is shown."""
+
+
+@define
+class Adopter:
+    """Takes in what other engines did. Safe to use from several threads and processes."""
+
+    context: AdoptionContext
+    _seen: threading.local = field(factory=threading.local, repr=False)
+    _warned: set[str] = field(factory=set)
+
+    @classmethod
+    def of(
+        cls,
+        store: EventStore,
+        models: ReadModels,
+        states: TableStates,
+        files: FileFollower,
+        storage: Storage,
+        storage_of: Callable[[TableState], Storage],
+    ) -> Adopter:
+        """An adopter for a warehouse of these parts."""
+        rows, views = ForeignRows(store, models.catalog_name), States(VIEWS, store)
+        return cls(AdoptionContext(store, models, states, views, rows, files, storage, storage_of))
+
+    @property
+    def rows(self) -> ForeignRows:
+        """The rows of `iceberg_tables` and of namespaces that differ from the log."""
+        return self.context.rows
+
+    # Looking
+
+    def sync(self) -> tuple[Problem, ...]:
+        """Takes in everything; warns of what can't be, and returns it. Raises WarehouseLockedError, StorageError."""
+        version = self.rows.data_version()
+        suspects = tuple(self._suspects())
+        problems: tuple[Problem, ...] = ()
+        if suspects or self.rows.differences() or self.rows.namespaces():
+            problems = self._adopt(suspects) if self.context.store.is_writable else self._read_only()
+        self._seen.version = version
+        self._warn(problems)
+        return problems
+
+    def sync_if_changed(self) -> None:
+        """As `sync`, where anybody wrote to the file since; to be called before names are looked at."""
+        if getattr(self._seen, "version", None) != self.rows.data_version():
+            self.sync()
+
+    def look(self, stream: str) -> None:
+        """Takes in what happened to one table or view before it is read; warns where it can't be."""
+        try:
+            self.settle(stream)
+        except ForeignCommitError as e:
+            self._warn([Problem((), stream, str(e))])
+
+    def stream_of(self, identifier: Identifier, find: Callable[[Identifier], str]) -> str:
+        """The stream of a name by one of the read models' look-ups, after what happened to it was taken in."""
+        self.look_for(identifier)
+        return find(identifier)
+
+    def look_for(self, identifier: Identifier) -> None:
+        """Takes in what stands under a name, or did, before the name is looked up; warns where it can't be."""
+        found = self.context.models.find(identifier)
+        if found is not None:
+            self.look(found[1])
+        elif self.rows.of_name(identifier) is not None:
+            self.sync()
+
+    def settle(self, stream: str) -> None:
+        """Takes in what happened to one table or view, or in the catalog, before it is changed.
+
+        Raises ForeignCommitError where it can't be: a commit that does not follow the log, a file that can't be read.
+        """
+        if stream == CATALOG_STREAM:
+            if self.rows.namespaces():
+                self.sync()
+            return
+        if not self._differs(stream):
+            return
+        suspects = () if is_view_stream(stream) else (stream,)
+        problems = self._adopt(suspects) if self.context.store.is_writable else self._read_only()
+        for problem in problems:
+            if problem.stream == stream:
+                raise ForeignCommitError(problem.text)
+
+    def check(self, state: TableState | ViewState) -> None:
+        """Raises ForeignCommitError where another engine did something since `settle`.
+
+        Outside of the write lock, as a dry run asks, a version that a commit of ours is about to make is none.
+        """
+
+        self.check_row(state.stream)
+        name = dotted(state.identifier)
+        if isinstance(state, TableState) and is_file_system(state) and not state.dropped:
+            if self.context.store.connection().in_transaction:
+                self.context.files.materializer.settle_claim(state.stream)
+            elif self.context.files.materializer.is_claimed(state.stream):
+                return
+            if (made := next_version_file(state, self.context.storage_of(state))) is not None:
+                raise ForeignCommitError(f"{name}: another writer made {made} meanwhile")
+
+    def check_row(self, stream: str) -> None:
+        """Raises ForeignCommitError where another engine moved or took the row of a table or view meanwhile."""
+        if (found := self.rows.of_stream(stream)) is not None:
+            raise ForeignCommitError(
+                f"{dotted(found.identifier)}: another engine committed {found.shared} through iceberg_tables; "
+                f"the log ends at {found.known}"
+            )
+
+    def check_namespaces(self) -> None:
+        """Raises ForeignCommitError where another engine changed a namespace; inside of the write lock."""
+        if found := self.rows.namespaces():
+            raise ForeignCommitError(f"another engine changed the namespace {dotted(found[0].namespace)!r} meanwhile")
+
+    def _differs(self, stream: str) -> bool:
+        if self.rows.of_stream(stream) is not None:
+            return True
+        return not is_view_stream(stream) and self._has_next_version(self.context.states.state(stream))
+
+    def _has_next_version(self, state: TableState) -> bool:
+        if state.dropped or not is_file_system(state):
+            return False
+        return next_version_file(state, self.context.storage_of(state)) is not None
+
+    def _suspects(self) -> Iterable[str]:
+        """File system tables whose folder holds a version after the published one; may be commits under way."""
+        for head in self.rows.numbered_heads():
+            folder, name = head.known.rsplit("/", 1)
+            after = metadata_version(name) + 1
+            try:
+                if any(self.context.storage.exists(f"{folder}/{n}") for n in version_names(after)):
+                    yield head.stream
+            except IcecoreError:
+                # A folder that can't be looked at now: loading the table says so.
+                continue
+
+    # Taking in
+
+    def _adopt(self, suspects: tuple[str, ...]) -> tuple[Problem, ...]:
+        """One transaction takes in all that can be; what fails is left out, and the rest is tried again."""
+        failed: list[Problem] = []
+        for _ in range(MAX_ROUNDS):
+            adoption = Adoption(self.context)
+            try:
+                with self.context.store.write() as transaction:
+                    adoption.begin(transaction)
+                    _take_in(adoption, suspects, {p.identifier for p in failed})
+            except IcecoreError as e:
+                if adoption.current is None or adoption.current in {p.identifier for p in failed}:
+                    raise
+                failed.append(Problem(adoption.current, adoption.current_stream, str(e)))
+                continue
+            adoption.finish()
+            return (*failed, *adoption.problems)
+        return tuple(failed)
+
+    def _read_only(self) -> tuple[Problem, ...]:
+        out = []
+        for d in self.rows.differences():
+            what = f"committed {d.shared} through" if d.shared else "took it out of"
+            what = what if d.stream else f"made it ({d.shared}) in"
+            text = f"{dotted(d.identifier)}: another engine {what} iceberg_tables; the log, opened read-only, is behind"
+            out.append(Problem(d.identifier, d.stream, text))
+        return tuple(out)
+
+    def _warn(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            if problem.text not in self._warned:
+                self._warned.add(problem.text)
+                warnings.warn(problem.text, ForeignCommitWarning, stacklevel=5)
+
+
+def _take_in(adoption: Adoption, suspects: Iterable[str], left_out: Collection[Identifier]) -> None:
+    """Appends the events, in an order in which each is possible, and moves what follows from them.
+
+    `suspects` are streams of file system tables whose folder may hold a new version. Raises what stands in the way of
+    the adoption's `current`.
+    """
+    namespaces = true_namespaces(adoption)
+    for namespace in namespaces:
+        take_in_made(adoption, namespace)
+    take_in_names(adoption, true_differences(adoption, left_out))
+    for namespace in namespaces:
+        take_in_gone(adoption, namespace)
+    for stream in suspects:
+        take_in_versions(adoption, stream, left_out)
+    adoption.advance()

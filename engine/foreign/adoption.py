@@ -1,0 +1,151 @@
+"""Writes down what other engines did, as events of one transaction, inside of the write lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.ids import new_event_id
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, ForeignFile, adopted_by, adoption_payload
+from icecore.engine.foreign.foreign_rows import ForeignRows
+from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.store import EventStore, WriteTransaction
+from icecore.engine.metadata.fold import TableState, fold
+from icecore.engine.replay.table_states import TableStates
+from icecore.engine.replay.view_states import ViewStates
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.file_follower import FileFollower
+
+_FIRST = (ev.TABLE_REGISTERED,)
+
+
+@frozen
+class AdoptionContext:
+    """The log and what follows from it, beside the rows and files that it shares with other engines.
+
+    `views` replays only: what is looked at inside of a transaction must not be cached.
+    """
+
+    store: EventStore
+    models: ReadModels
+    states: TableStates
+    views: ViewStates
+    rows: ForeignRows
+    files: FileFollower
+    storage: Storage
+    storage_of: Callable[[TableState], Storage]
+
+
+@frozen
+class Problem:
+    """What could not be taken in, and why; `stream` is None for what the log doesn't know."""
+
+    identifier: Identifier
+    stream: str | None
+    text: str
+    is_damage: bool = False
+    """Whether the read models differ from the log itself, so that nothing says what another engine did; rebuild."""
+
+
+@define
+class Adoption:
+    """One run: the events, the states of tables after them, and the problems.
+
+    `current` is what was being taken in when an error was raised.
+    """
+
+    context: AdoptionContext
+    problems: list[Problem] = field(factory=list)
+    current: Identifier | None = None
+    current_stream: str | None = None
+    _after: dict[str, TableState] = field(factory=dict)
+    _transaction: WriteTransaction = field(init=False)
+
+    def begin(self, transaction: WriteTransaction) -> None:
+        """To be called first: all that is appended goes into this transaction."""
+        self._transaction = transaction
+
+    def advance(self) -> None:
+        """Moves what follows from the events, once all are appended."""
+        for stream, state in self._after.items():
+            self.at(state.identifier, stream)
+            self.context.files.advance(state)
+
+    def finish(self) -> None:
+        """Lets the files follow; after the transaction."""
+        for state in self._after.values():
+            self.context.states.put(state)
+            self.context.files.follow(state)
+
+    def at(self, identifier: Identifier, stream: str | None) -> None:
+        """Says what is being taken in from now on."""
+        self.current, self.current_stream = identifier, stream
+
+    def problem(self, identifier: Identifier, stream: str | None, text: str) -> None:
+        """Notes what can't be taken in."""
+        self.problems.append(Problem(identifier, stream, f"{dotted(identifier)}: {text}"))
+
+    def damaged(self, identifier: Identifier, stream: str | None) -> None:
+        """Notes read models that differ from the log itself."""
+        text = f"{dotted(identifier)}: the read models don't follow the log; rebuild"
+        self.problems.append(Problem(identifier, stream, text, is_damage=True))
+
+    def append(
+        self, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
+    ) -> tuple[Event, TableState | None]:
+        """Appends an event; the state of its table after it is noted, and the files are let follow at the end."""
+        transaction = self._transaction
+        # Before the append: what is not committed yet must not be cached.
+        has_state = not (kind in _FIRST or stream == ev.CATALOG_STREAM or ev.is_view_stream(stream))
+        before = self.latest(stream) if has_state else None
+        event = transaction.append(
+            stream,
+            kind,
+            payload,
+            event_id=new_event_id(),
+            recorded_at_ms=transaction.next_recorded_at_ms(),
+            provenance=provenance,
+        )
+        self.context.models.apply(event)
+        if before is not None or kind in _FIRST:
+            after = fold(before, [event])
+            assert after is not None, "a fold of an event has a state"
+            self._after[stream] = after
+        return event, self._after.get(stream)
+
+    def note(self, state: TableState) -> None:
+        """A table that nothing happened to, but that files may have to follow."""
+        self._after.setdefault(state.stream, state)
+
+    def latest(self, stream: str) -> TableState:
+        """The state after the events of this run."""
+        return self._after.get(stream) or self.context.states.state(stream)
+
+    def need_namespace(self, identifier: Identifier) -> None:
+        """A table's namespace is there for other engines even where nobody made it."""
+        name = identifier[:-1]
+        if name not in self.context.models.namespaces():
+            who = Provenance(None, UNKNOWN_ENGINE, f"namespace of {dotted(identifier)}")
+            self.append(ev.CATALOG_STREAM, ev.NAMESPACE_CREATED, {"namespace": list(name), "properties": {}}, who)
+
+    def adopt(
+        self,
+        state: TableState,
+        file: ForeignFile,
+        skipped: Sequence[str] = (),
+        published: TableMetadata | None = None,
+        set_aside: Sequence[int] = (),
+        actor: str | None = None,
+        message: str | None = None,
+    ) -> TableState:
+        """Appends the event that takes one metadata file in; `actor` is who decided that, where somebody had to."""
+        base = published or state.metadata
+        payload = adoption_payload(state, base, file, skipped=skipped, set_aside=set_aside)
+        self.append(state.stream, ev.TABLE_ADOPTED, payload, adopted_by(base, file.metadata, actor, message))
+        return self._after[state.stream]

@@ -1,0 +1,101 @@
+"""Takes in commits of other engines to tables: through `iceberg_tables`, or as new versions in a table's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.foreign.adoption import Adoption
+from icecore.engine.foreign.foreign_metadata import ForeignFile, chain_from, is_same_file, read_foreign
+from icecore.engine.foreign.foreign_rows import Difference
+from icecore.engine.metadata.fold import TableState, metadata_folder, version_names
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.storage.file_io import Storage
+
+RESOLVE = "resolve() with keep='log' or keep='foreign' says which of the two goes on"
+
+
+def take_in_commit(adoption: Adoption, d: Difference) -> None:
+    """The metadata files from the log's last published one to that of the row, where they follow it."""
+    assert d.stream is not None and d.shared is not None, "the caller checked"
+    state = adoption.latest(d.stream)
+    if state.metadata_location == d.shared and not state.pending:
+        adoption.note(state)
+        return
+    storage = adoption.context.storage_of(state)
+    file = read_foreign(d.shared, storage)
+    if (why := _why_not(state, d.known, file)) is not None:
+        adoption.problem(d.identifier, d.stream, why)
+        return
+    assert d.known is not None, "what was never published is a reason not to"
+    chain = chain_from(d.known, file, d.previous, storage)
+    if chain is None:
+        text = (
+            f"another engine committed {d.shared} through iceberg_tables, which does not follow {d.known}, where "
+            f"the log ends; {RESOLVE}"
+        )
+        adoption.problem(d.identifier, d.stream, text)
+        return
+    for index, each in enumerate(chain.files):
+        if each is not file and (why := _why_not(state, state.metadata_location, each)) is not None:
+            adoption.problem(d.identifier, d.stream, why)
+            return
+        state = adoption.adopt(state, each, chain.skipped if index == 0 else ())
+
+
+def take_in_versions(adoption: Adoption, stream: str, left_out: Collection[Identifier]) -> None:
+    """Versions that another writer made in the folder of a file system table, one after another."""
+    state = adoption.latest(stream)
+    if state.dropped or state.identifier in left_out:
+        return
+    adoption.at(state.identifier, stream)
+    adoption.context.files.materializer.settle_claim(stream)
+    storage = adoption.context.storage_of(state)
+    while (location := next_version_file(state, storage)) is not None:
+        file = read_foreign(location, storage)
+        known = state.metadata_location
+        why = _why_not(state, known, file)
+        named = [e.metadata_file for e in file.metadata.metadata_log]
+        if why is None and named and not any(is_same_file(known, n) for n in named):
+            why = f"another writer made {location}, which does not follow {known}, where the log ends; {RESOLVE}"
+        if why is not None:
+            adoption.problem(state.identifier, stream, why)
+            return
+        state = adoption.adopt(state, file)
+
+
+def is_same_table(ours: TableMetadata, theirs: TableMetadata) -> bool:
+    """Whether two metadata are of one table (G1); v1 files may lack the UUID."""
+    if theirs.table_uuid is None:
+        return theirs.location == ours.location
+    return (ours.table_uuid or "").lower() == theirs.table_uuid.lower()
+
+
+def next_version_file(state: TableState, storage: Storage) -> str | None:
+    """The file of the version after the state's in a file system table's folder, where there is one (MD7)."""
+    folder = metadata_folder(state.metadata.location, state.metadata.properties)
+    found = (f"{folder}/{n}" for n in version_names(state.metadata_version + 1))
+    return next((f for f in found if storage.exists(f)), None)
+
+
+def _why_not(state: TableState, known: str | None, file: ForeignFile) -> str | None:
+    """Why a metadata file can't be the table's next, as far as it alone tells."""
+    said = f"another engine committed {file.location}"
+    if not is_same_table(state.metadata, file.metadata):
+        named = [e.metadata_file for e in file.metadata.metadata_log]
+        if state.metadata.format_version > 1 or not any(is_same_file(known, n) for n in named):
+            return (
+                f"{said}, which is another table ({file.metadata.table_uuid}, not {state.metadata.table_uuid}); "
+                f"rename or drop the one of the log, and it is taken in"
+            )
+    if file.metadata.format_version < state.metadata.format_version:
+        return (
+            f"{said}, whose format version {file.metadata.format_version} is below "
+            f"{state.metadata.format_version}; {RESOLVE}"
+        )
+    if state.pending or state.metadata_location != known:
+        return (
+            f"{said} after {known}, and the log ends at position {state.position} with commits that it has not "
+            f"published; {RESOLVE}"
+        )
+    return None

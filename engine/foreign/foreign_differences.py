@@ -1,0 +1,67 @@
+"""What another engine changed: what differs from the read models, where these say what the log says.
+
+Else they were damaged and nobody did anything: that is a problem, never an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
+from icecore.engine.foreign.adoption import Adoption
+from icecore.engine.foreign.foreign_rows import Difference, NamespaceDifference
+from icecore.engine.log.namespaces import fold_namespaces
+
+
+def true_namespaces(adoption: Adoption) -> list[NamespaceDifference]:
+    """The namespaces that differ and whose read model is what the log says."""
+    found = adoption.context.rows.namespaces()
+    if not found:
+        return []
+    logged: dict[Identifier, dict[str, str]] = {}
+    for event in adoption.context.store.stream_events(CATALOG_STREAM):
+        fold_namespaces(logged, event.kind, event.payload)
+    out = []
+    for each in found:
+        if logged.get(each.namespace) == each.known:
+            out.append(each)
+        else:
+            adoption.damaged(each.namespace, None)
+    return out
+
+
+def true_differences(adoption: Adoption, left_out: Collection[Identifier]) -> list[Difference]:
+    """The names that differ and whose read model is what the log says, without some."""
+    out = []
+    for d in adoption.context.rows.differences():
+        if d.identifier not in left_out:
+            adoption.at(d.identifier, d.stream)
+            if _is_true(adoption, d):
+                out.append(d)
+    return out
+
+
+def _is_true(adoption: Adoption, d: Difference) -> bool:
+    if d.stream is None:
+        others = (s for s in adoption.context.rows.streams_at(d.shared) if not _has_name(adoption, s))
+        if (lost := next(others, None)) is not None:
+            adoption.damaged(d.identifier, lost)
+        return lost is None
+    if _name_in_log(adoption, d.stream) == d.identifier:
+        return True
+    adoption.damaged(d.identifier, d.stream)
+    return False
+
+
+def _has_name(adoption: Adoption, stream: str) -> bool:
+    """Whether the read models know the name that a stream has in the log."""
+    return _name_in_log(adoption, stream) == adoption.context.models.identifier_of(stream)
+
+
+def _name_in_log(adoption: Adoption, stream: str) -> Identifier | None:
+    if is_view_stream(stream):
+        view = adoption.context.views.state_at(stream)
+        return None if view is None or view.dropped else view.identifier
+    state = adoption.latest(stream)
+    return None if state.dropped else state.identifier

@@ -1,0 +1,173 @@
+"""Metadata files that another engine committed: read, put in order, and made into what the log keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from icecore.engine.common.location import to_uri
+from icecore.engine.errors import CorruptFileError, StorageError, UnsupportedFormatVersionError, ValidationError
+from icecore.engine.events.adopted_file import kept_file
+from icecore.engine.events.event import Provenance
+from icecore.engine.foreign.register import metadata_version, parse_metadata_file
+from icecore.engine.metadata.fold import TableState, is_file_system
+from icecore.engine.metadata.metadata_difference import metadata_difference
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.view import ViewMetadata
+from icecore.engine.storage.file_io import Storage
+
+UNKNOWN_ENGINE = "another engine"
+_ENGINE_KEYS = (("engine-name", "engine-version"), ("iceberg-version", None), ("pyiceberg-version", None))
+
+
+@frozen
+class ForeignFile:
+    """A metadata file as it lies there."""
+
+    location: str
+    data: bytes
+    metadata: TableMetadata
+
+
+@frozen
+class Chain:
+    """The files that lead from the log's last published one to the newest, in order; `skipped` are lost ones."""
+
+    files: tuple[ForeignFile, ...]
+    skipped: tuple[str, ...] = ()
+
+
+def read_foreign(location: str, storage: Storage) -> ForeignFile:
+    """Raises MissingFileError, StorageError, CorruptFileError naming the file, UnsupportedFormatVersionError."""
+    data = storage.read_bytes(location)
+    return ForeignFile(location, data, parse_metadata_file(data, location))
+
+
+def is_same_file(one: str | None, other: str | None) -> bool:
+    """Whether two locations mean one file: local ones are written with and without a scheme."""
+    return one is not None and other is not None and (one == other or to_uri(one) == to_uri(other))
+
+
+def chain_from(published: str, newest: ForeignFile, previous: str | None, storage: Storage) -> Chain | None:
+    """The metadata files after `published` up to the newest, by their metadata logs (MD2).
+
+    `previous` is what `iceberg_tables` says the newest one replaced. None where `published` is not among those that
+    led to the newest, so that the newest does not follow it.
+    """
+    files, skipped, seen = [newest], list[str](), {to_uri(newest.location)}
+    while True:
+        oldest = files[0]
+        named = [e.metadata_file for e in oldest.metadata.metadata_log]
+        if len(files) == 1 and not any(is_same_file(published, n) for n in named) and is_same_file(published, previous):
+            return Chain(tuple(files))
+        after, found = _after(published, named)
+        new = [n for n in after if to_uri(n) not in seen]
+        seen |= {to_uri(n) for n in new}
+        earlier, lost = _readable(new, storage)
+        files, skipped = [*earlier, *files], [*lost, *skipped]
+        if found:
+            return Chain(tuple(files), tuple(skipped))
+        if not earlier:
+            return None
+
+
+def _after(published: str, named: Sequence[str]) -> tuple[Sequence[str], bool]:
+    for index in reversed(range(len(named))):
+        if is_same_file(published, named[index]):
+            return named[index + 1 :], True
+    return named, False
+
+
+def _readable(locations: Sequence[str], storage: Storage) -> tuple[list[ForeignFile], list[str]]:
+    found, lost = [], []
+    for location in locations:
+        try:
+            found.append(read_foreign(location, storage))
+        except (StorageError, CorruptFileError):
+            lost.append(location)
+    return found, lost
+
+
+def adoption_payload(
+    state: TableState,
+    published: TableMetadata,
+    file: ForeignFile,
+    *,
+    skipped: Sequence[str] = (),
+    set_aside: Sequence[int] = (),
+) -> dict[str, Any]:
+    """The payload of a `table.adopted` event: the file whole, and what it changed against `published`.
+
+    `skipped` are files between that are lost; `set_aside` snapshots of the log that the table has no more.
+    """
+    payload: dict[str, Any] = {
+        "metadata-location": file.location,
+        "metadata-version": next_version(state, file.location),
+        "location": file.metadata.location,
+        **kept_file(file.data),
+        "previous-metadata-location": state.metadata_location,
+        "updates": metadata_difference(published, file.metadata),
+    }
+    if skipped:
+        payload["skipped"] = list(skipped)
+    if set_aside:
+        payload["set-aside"] = list(set_aside)
+    return payload
+
+
+def view_adoption_payload(state: ViewState, location: str, data: bytes, metadata: ViewMetadata) -> dict[str, Any]:
+    """The payload of a `view.adopted` event."""
+    found = metadata_version(location)
+    return {
+        "metadata-location": location,
+        "metadata-version": found if found > state.metadata_version else state.metadata_version + 1,
+        "metadata": metadata.to_dict(),
+        **kept_file(data),
+        "previous-metadata-location": state.metadata_location,
+    }
+
+
+def read_foreign_view(location: str, storage: Storage) -> tuple[bytes, ViewMetadata]:
+    """Raises MissingFileError, StorageError, CorruptFileError naming the file, UnsupportedFormatVersionError."""
+    data = storage.read_bytes(location)
+    try:
+        return data, ViewMetadata.from_json(data)
+    except UnsupportedFormatVersionError:
+        raise
+    except ValidationError as e:
+        raise CorruptFileError(f"{location}: {e}") from e
+
+
+def next_version(state: TableState, location: str) -> int:
+    """The number of an adopted file: that of its name where it goes on from ours, so that ours never repeats one."""
+    found = metadata_version(location)
+    if is_file_system(state):
+        # A name without a number (`<uuid>` from a metastore) leaves the next number free for us.
+        is_numbered = location.rsplit("/", 1)[-1].startswith("v")
+        return found if is_numbered and found > state.metadata_version else state.metadata_version
+    return found if found > state.metadata_version else state.metadata_version + 1
+
+
+def engine_of(before: TableMetadata, after: TableMetadata) -> str:
+    """What the summaries of the new snapshots say of the engine that made them."""
+    known = {s.snapshot_id for s in before.snapshots}
+    for snapshot in reversed(after.snapshots):
+        summary = snapshot.summary or {}
+        if snapshot.snapshot_id in known:
+            continue
+        for name, version in _ENGINE_KEYS:
+            if name in summary:
+                prefix = "" if name.startswith("engine") else f"{name.removesuffix('-version')} "
+                text = f"{prefix}{summary[name]}"
+                return f"{text} {summary[version]}" if version and version in summary else text
+    return UNKNOWN_ENGINE
+
+
+def adopted_by(
+    before: TableMetadata, after: TableMetadata, actor: str | None = None, message: str | None = None
+) -> Provenance:
+    """Who made an adopted commit: the engine as far as its snapshots name it; nobody of ours, unless one decided."""
+    return Provenance(actor, engine_of(before, after), message)

@@ -1,0 +1,110 @@
+"""Finds what other engines changed in the SQLite file: rows of tables and namespaces that the log lacks."""
+
+from __future__ import annotations
+
+import orjson
+from attrs import frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.log.read_models import MINIMAL_PROPERTIES, SEPARATOR
+from icecore.engine.log.store import EventStore
+
+FOREIGN = "log/foreign.sql"
+VIEW_TYPE = "VIEW"
+
+
+@frozen
+class Difference:
+    """One table or view that the log and `iceberg_tables` tell differently.
+
+    `known` is what the log published last, `shared` what the row says: None where it is gone. `stream` is None where
+    the log knows no such name. `previous` is what the row's writer says to have replaced.
+    """
+
+    identifier: Identifier
+    stream: str | None
+    known: str | None
+    shared: str | None
+    previous: str | None
+    is_view: bool
+
+
+@frozen
+class NamespaceDifference:
+    """A namespace that the log and `iceberg_namespace_properties` tell differently; None where there is none."""
+
+    namespace: Identifier
+    known: dict[str, str] | None
+    shared: dict[str, str] | None
+
+
+@frozen
+class NumberedHead:
+    """A file system table, by what was published last."""
+
+    identifier: Identifier
+    stream: str
+    known: str
+
+
+class ForeignRows:
+    """Compares the tables that other engines write with the read models."""
+
+    def __init__(self, store: EventStore, catalog_name: str) -> None:
+        self._store = store
+        self._catalog = catalog_name
+
+    def differences(self) -> list[Difference]:
+        """All of them, by name."""
+        return self._differences("differences")
+
+    def of_stream(self, stream: str) -> Difference | None:
+        """That of one table or view which has a name."""
+        return next(iter(self._differences("of_stream", stream=stream)), None)
+
+    def of_name(self, identifier: Identifier) -> Difference | None:
+        """The row under a name that the log doesn't know."""
+        namespace = SEPARATOR.join(identifier[:-1])
+        return next(iter(self._differences("of_name", namespace=namespace, name=identifier[-1])), None)
+
+    def _differences(self, query_name: str, /, **parameters: str) -> list[Difference]:
+        return [
+            Difference(
+                (*r["namespace"].split(SEPARATOR), r["name"]),
+                r["stream"],
+                r["known"],
+                r["shared"],
+                r["previous"],
+                r["kind"] == "view" or (r["stream"] is None and (r["iceberg_type"] or "").upper() == VIEW_TYPE),
+            )
+            for r in self._store.rows(FOREIGN, query_name, catalog=self._catalog, **parameters)
+        ]
+
+    def streams_at(self, location: str | None) -> list[str]:
+        """The streams whose published metadata file is this one, dropped ones too."""
+        return [r["stream"] for r in self._store.rows(FOREIGN, "streams_at", location=location)]
+
+    def numbered_heads(self) -> list[NumberedHead]:
+        """The file system tables."""
+        return [
+            NumberedHead((*r["namespace"].split(SEPARATOR), r["name"]), r["stream"], r["known"])
+            for r in self._store.rows(FOREIGN, "numbered_heads")
+        ]
+
+    def namespaces(self) -> list[NamespaceDifference]:
+        """The namespaces that differ, outer ones first."""
+        known = {r["name"]: orjson.loads(r["properties"]) for r in self._store.rows(FOREIGN, "namespaces")}
+        shared: dict[str, dict[str, str]] = {}
+        for r in self._store.rows(FOREIGN, "namespace_properties", catalog=self._catalog):
+            shared.setdefault(r["namespace"], {})[r["property_key"]] = r["property_value"]
+        out = []
+        for name in sorted(known.keys() | shared.keys()):
+            ours, theirs = known.get(name), shared.get(name)
+            if ours is None or theirs is None or MINIMAL_PROPERTIES | ours != MINIMAL_PROPERTIES | theirs:
+                out.append(NamespaceDifference(tuple(name.split(SEPARATOR)), ours, theirs))
+        return out
+
+    def data_version(self) -> int:
+        """A number that changes when another connection, of this process or another, has written to the file."""
+        row = self._store.row(FOREIGN, "data_version")
+        return 0 if row is None else int(row[0])

@@ -1,0 +1,64 @@
+"""Takes in views that other engines made or committed to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from icecore.engine.common.identifiers import Identifier, identifier_tuple
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Provenance
+from icecore.engine.foreign.adoption import Adoption
+from icecore.engine.foreign.foreign_metadata import (
+    UNKNOWN_ENGINE,
+    is_same_file,
+    read_foreign_view,
+    view_adoption_payload,
+)
+from icecore.engine.foreign.foreign_rows import Difference
+from icecore.engine.foreign.register import view_registration_payload
+from icecore.engine.log.store import MODELS
+from icecore.projections.files.materialize_view import write_view
+from icecore.projections.files.pointers import move_pointers
+
+
+def take_in_view(adoption: Adoption, identifier: Identifier, location: str) -> None:
+    """A row under a name that is free in the log: the view is registered as it is."""
+    identifier_tuple(identifier)
+    payload, view_uuid = view_registration_payload(identifier, location, adoption.context.storage)
+    payload["metadata-location"] = location
+    adoption.need_namespace(identifier)
+    stream = adoption.context.models.unused_stream(ev.view_stream(view_uuid))
+    _append(adoption, stream, ev.VIEW_REGISTERED, payload)
+
+
+def take_in_view_commit(adoption: Adoption, d: Difference) -> None:
+    """Views have no metadata log: the same view, made from the version that the log ends at, follows it (V1)."""
+    assert d.stream is not None and d.shared is not None, "the caller checked"
+    state = adoption.context.views.state_at(d.stream)
+    assert state is not None, "a view with a name has events"
+    data, metadata = read_foreign_view(d.shared, adoption.context.storage)
+    follows = is_same_file(d.known, d.previous) and state.metadata_location == d.known
+    if metadata.view_uuid.lower() != state.metadata.view_uuid.lower() or not follows:
+        text = f"another engine committed {d.shared} to a view, which does not follow {d.known}, where the log ends"
+        adoption.problem(d.identifier, d.stream, text)
+        return
+    _append(adoption, d.stream, ev.VIEW_ADOPTED, view_adoption_payload(state, d.shared, data, metadata))
+
+
+def is_same_view(adoption: Adoption, stream: str, location: str) -> bool:
+    """Whether a metadata file is of the view that a stream is about."""
+    state = adoption.context.views.state_at(stream)
+    _, metadata = read_foreign_view(location, adoption.context.storage)
+    return state is not None and metadata.view_uuid.lower() == state.metadata.view_uuid.lower()
+
+
+def _append(adoption: Adoption, stream: str, kind: str, payload: Mapping[str, Any]) -> None:
+    adoption.append(stream, kind, payload, Provenance(None, UNKNOWN_ENGINE))
+    store = adoption.context.store
+    head = store.row(MODELS, "get_head", stream=stream)
+    done = 0 if head is None else head["materialized_version"]
+    base = adoption.context.views.state_at_version(stream, done)
+    state, written = write_view(store, adoption.context.storage, stream, base)
+    assert state is not None, "an adopted view has a state"
+    move_pointers(store, adoption.context.models, state, written)

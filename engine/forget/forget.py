@@ -1,0 +1,207 @@
+"""Forgetting: what is no longer in force is taken out of events for good, and an event says that it was.
+
+What stays can still be verified, replayed and read as of any position; see `log/redactions.py` for how.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from attrs import define, field, frozen
+
+from icecore.engine.errors import ForeignCommitError, IcecoreError, StorageError, ValidationError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.forget.forgettable_bounds import Bounds, forgettable_bounds
+from icecore.engine.forget.forgettable_text import LEFT, changed_streams, check_not_in_force, kind_of, text_replacements
+from icecore.engine.forget.redact_events import REDACTION, ToTidy, remove_unfinished_archives, replace_parts, tidy
+from icecore.engine.forget.rewritten_metadata import rewrite_metadata
+from icecore.engine.log.redactions import Redaction
+from icecore.engine.log.store import MODELS, WriteTransaction
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.repository.repository import FOREIGN_ATTEMPTS, Repository
+from icecore.projections.files.file_follower import MaterializationWarning
+from icecore.projections.plan.planner import FORGOTTEN, Planner
+
+
+@frozen
+class Forgotten:
+    """What was forgotten, or would be.
+
+    `position` is that of the event which says so; None in a dry run, and where there was nothing to forget. `events`
+    are the positions that it is about, `files` counts the content files whose bounds are gone. `held` counts, by
+    snapshot id, files that were deleted from the table but whose entries the snapshot still has, with their bounds:
+    rewrite the manifests and expire it to forget these too. `left_files` still lie in storage, though no snapshot needs
+    them: `remove_orphan_files` deletes them.
+    """
+
+    position: int | None = None
+    events: tuple[int, ...] = ()
+    files: int = 0
+    held: Mapping[int, int] = field(factory=dict)
+    left_files: tuple[str, ...] = ()
+
+
+@define
+class Forgetter:
+    """Forgets, and tidies up what an earlier process left of that."""
+
+    repository: Repository
+    planner: Planner
+
+    def bounds(
+        self,
+        stream: str,
+        columns: Collection[str] | None,
+        files: Collection[str] | None,
+        provenance: Provenance,
+        *,
+        dry_run: bool,
+    ) -> Forgotten:
+        """Forgets column bounds of content files of one table: see `Table.forget`."""
+        for name, given in (("columns", columns), ("files", files)):
+            if isinstance(given, str) or any(not isinstance(g, str) for g in given or ()):
+                raise ValidationError(f"{name} must be a sequence of strings, found {given!r}")
+        with self._settled(stream) as transaction:
+            states = list(self._states(stream))
+            found = forgettable_bounds(self.repository, states, columns, files)
+            left = tuple(sorted(self._left(states[0], found)))
+            event = None
+            if found.replacements and not dry_run:
+                told = {
+                    "identifier": list(states[0].identifier),
+                    "columns": None if columns is None else list(columns),
+                    "files": len(found.files),
+                }
+                event = replace_parts(
+                    self.repository.store,
+                    found.replacements,
+                    lambda redactions: self._tell(transaction, told, redactions, provenance),
+                )
+                position = str(event.position)
+                self.repository.store.execute(REDACTION, "put_note", key=f"{FORGOTTEN}{stream}", value=position)
+        if event is not None:
+            self.tidy()
+        positions = tuple(r.position for r in found.replacements)
+        return Forgotten(None if event is None else event.position, positions, len(found.files), found.held, left)
+
+    def text(self, text: str, positions: Collection[int] | None, provenance: Provenance, *, dry_run: bool) -> Forgotten:
+        """Forgets a text wherever it stands in events: see `Catalog.forget_text`."""
+        if not isinstance(text, str) or not text or text in LEFT:
+            raise ValidationError(f"the text to forget must be text that is not in {LEFT!r}, found {text!r:.60}")
+        if any(text in (t or "") for t in (provenance.message, provenance.actor)):
+            raise ValidationError("who forgets a text, and why, would be in the log with that very text")
+        store = self.repository.store
+        self.repository.foreign.sync_if_changed()
+        with store.write() as transaction:
+            events = store.events() if positions is None else [self._event(p) for p in sorted(set(positions))]
+            replacements = text_replacements(events, text)
+            streams = changed_streams(store, replacements)
+            check_not_in_force(store, streams, replacements)
+            event = None
+            if replacements and not dry_run:
+                files = [s for s in streams if s != ev.CATALOG_STREAM]
+                event = replace_parts(
+                    store, replacements, lambda told: self._tell(transaction, {}, told, provenance), files
+                )
+                self._note_states_again(files)
+        if event is not None:
+            self.tidy()
+        return Forgotten(None if event is None else event.position, tuple(r.position for r in replacements))
+
+    def _event(self, position: int) -> Event:
+        head = self.repository.store.head()[0]
+        if not isinstance(position, int) or isinstance(position, bool) or not 0 < position <= head:
+            raise ValidationError(f"there is no position {position!r}: the log ends at {head}")
+        return self.repository.store.event_at(position)
+
+    def _note_states_again(self, streams: Collection[str]) -> None:
+        """Lets the states that were noted of streams say what their events say now."""
+        store = self.repository.store
+        for stream in streams:
+            store.execute(REDACTION, "drop_checkpoints", stream=stream)
+        for row in store.archives.kept("all_states"):
+            stream = row["stream"]
+            if stream in streams:
+                kind = kind_of(stream)
+                state = kind.fold(None, store.stream_events(stream, 0, row["position"]))
+                version = row["stream_version"]
+                data = None if state is None else kind.encode(state)
+                store.execute(REDACTION, "put_kept_state", stream=stream, stream_version=version, state=data)
+
+    @contextlib.contextmanager
+    def _settled(self, stream: str) -> Iterator[WriteTransaction]:
+        """A write transaction in which no other engine's commit to the table is still to be taken in."""
+        for left in reversed(range(FOREIGN_ATTEMPTS)):
+            if not self.repository.state(stream).dropped:
+                self.repository.foreign.settle(stream)
+            with contextlib.ExitStack() as stack:
+                transaction = stack.enter_context(self.repository.store.write())
+                try:
+                    if not (state := self.repository.state(stream)).dropped:
+                        self.repository.check_pointer(state)
+                except ForeignCommitError:
+                    if not left:
+                        raise
+                    continue
+                yield transaction
+                return
+
+    def _states(self, stream: str) -> Iterator[TableState]:
+        """The latest state, and that which other engines see where it is another."""
+        state = self.repository.state(stream)
+        yield state
+        head = self.repository.store.row(MODELS, "get_head", stream=stream)
+        is_behind = head is not None and 0 < head["materialized_version"] < state.stream_version
+        if head is not None and is_behind and state.purged_at is None:
+            written = self.repository.states.state_at_version(stream, head["materialized_version"])
+            if written is not None:
+                yield written
+
+    def _left(self, state: TableState, found: Bounds) -> Iterator[str]:
+        """Files in storage that have what is forgotten: content files, and manifests that no snapshot has."""
+        if not found.files:
+            return
+        storage = self.repository.storage_of(state)
+        rows = self.repository.store.rows(MODELS, "files_of", stream=state.stream)
+        manifests = {r["location"] for r in rows if r["kind"] == "manifest"} - found.manifests
+        for location in (*found.files, *manifests):
+            with contextlib.suppress(IcecoreError):
+                if storage.exists(location):
+                    yield location
+
+    def _tell(
+        self,
+        transaction: WriteTransaction,
+        told: Mapping[str, Any],
+        redactions: list[Redaction],
+        provenance: Provenance,
+    ) -> Event:
+        payload = {**told, "redactions": [r.to_dict() for r in redactions]}
+        return self.repository.append_inside(transaction, ev.CATALOG_STREAM, ev.LOG_FORGOTTEN, payload, provenance)
+
+    def tidy(self) -> None:
+        """Removes what caches, free pages and replaced archives still hold; what is in the way is waited for."""
+        store = self.repository.store
+        self.repository.forget()
+        self.repository.entries.forget()
+        for row in store.rows(REDACTION, "notes_below", prefix=FORGOTTEN, after=f"{FORGOTTEN}\U0010ffff"):
+            self.planner.remove_stale(row["key"].removeprefix(FORGOTTEN))
+        remove_unfinished_archives(store)
+        note = ToTidy.of(store)
+        if note is None:
+            return
+        try:
+            for stream in note.streams:
+                rewrite_metadata(self.repository, stream)
+        except StorageError as e:
+            warnings.warn(
+                f"metadata files that hold what was forgotten can't be written ({e}); the next open goes on",
+                MaterializationWarning,
+                stacklevel=3,
+            )
+            return
+        tidy(store, note)

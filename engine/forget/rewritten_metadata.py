@@ -1,0 +1,66 @@
+"""Writes metadata files of the past again where their events say less than when they were written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from icecore.engine.common.compressed_json import compress
+from icecore.engine.events.event import TABLE_ADOPTED, TABLE_REGISTERED, VIEW_COMMITTED, VIEW_CREATED, is_view_stream
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.metadata.fold import TableFold
+from icecore.engine.metadata.view_builder import metadata_codec
+from icecore.engine.metadata.view_fold import ViewState, evolve_view
+from icecore.engine.repository.repository import Repository
+from icecore.projections.files.event_files import metadata_bytes
+
+
+def rewrite_metadata(repository: Repository, stream: str) -> None:
+    """Replaces the metadata files of a table or view, those that are there, by what its events say now.
+
+    The latest is the same as before. Raises StorageError.
+    """
+    store = repository.store
+    if is_view_stream(stream):
+        storage, versions = repository.storage, _view_versions(store, stream)
+    else:
+        storage, versions = repository.storage_of(repository.state(stream)), _table_versions(store, stream)
+    for location, data, position in versions:
+        row = store.row(MODELS, "get_file", location=location)
+        digest = hashlib.sha256(data).hexdigest()
+        if row is None or row["sha256"] == digest or not storage.exists(location):
+            continue
+        storage.write_atomic(location, data)
+        with store.write():
+            store.execute(
+                MODELS,
+                "put_file",
+                location=location,
+                stream=stream,
+                position=position,
+                kind="metadata",
+                length=len(data),
+                sha256=digest,
+            )
+
+
+def _table_versions(store: EventStore, stream: str) -> Iterator[tuple[str, bytes, int]]:
+    """The metadata files that the log wrote, with what they are to hold."""
+    folding, known = TableFold(), None
+    for event in store.stream_events(stream):
+        folding.apply(event)
+        location = folding.metadata_location
+        if location != known and location is not None and event.kind not in (TABLE_ADOPTED, TABLE_REGISTERED):
+            state = folding.state()
+            assert state is not None, "an event was applied"
+            yield location, metadata_bytes(state), event.position
+        known = location
+
+
+def _view_versions(store: EventStore, stream: str) -> Iterator[tuple[str, bytes, int]]:
+    state: ViewState | None = None
+    for event in store.stream_events(stream):
+        state = evolve_view(state, event)
+        if event.kind in (VIEW_CREATED, VIEW_COMMITTED):
+            data = compress(state.metadata.to_json(), metadata_codec(state.metadata.properties))
+            yield state.metadata_location, data, event.position

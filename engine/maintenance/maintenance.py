@@ -1,0 +1,131 @@
+"""Keeping a table small: expiring snapshots, removing orphan files. The names are PyIceberg's where it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from attrs import evolve, frozen
+
+from icecore.engine.commit.single_use import UsedOnce
+from icecore.engine.deletion.expire_snapshots import Expired, expire, would_expire
+from icecore.engine.deletion.orphan_files import OrphanFiles, OrphanSearch, remove_orphan_files
+from icecore.engine.errors import ValidationError
+from icecore.engine.events.event import Provenance
+from icecore.engine.events.provenance import provenance
+from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.retention import Expiry
+from icecore.engine.repository.repository import Repository
+
+__all__ = ["ExpireSnapshots", "Expired", "Maintenance", "OrphanFiles"]
+
+
+@frozen
+class Maintenance:
+    """The maintenance of one table, of that stream; `committed` takes the state after a commit."""
+
+    stream: str
+    repository: Repository
+    committed: Callable[[TableState], None]
+    actor: str | None
+
+    def expire_snapshots(
+        self, *, message: str | None = None, author: str | None = None, idempotency_key: str | None = None
+    ) -> ExpireSnapshots:
+        """Says what is to expire, step by step; nothing happens before its `commit()`."""
+        return ExpireSnapshots(
+            self, provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
+        )
+
+    def remove_orphan_files(
+        self,
+        older_than: Moment | None = None,
+        *,
+        location: str | None = None,
+        equal_schemes: Mapping[str, str] | None = None,
+        equal_authorities: Mapping[str, str] | None = None,
+        prefix_mismatch_mode: str = "error",
+        allow_recent: bool = False,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
+    ) -> OrphanFiles:
+        """Deletes files in the table's folders that no snapshot of it, and nothing else in the warehouse, needs.
+
+        Only files last written before `older_than` go, a time (see `moments`), three days ago unless given;
+        nothing younger than 24 hours, since writers at work have files that no commit names yet, but with
+        `allow_recent`. `location` names another folder to look into. Names that start with `_` or `.` are passed over,
+        symbolic links too, and files that are not called as a table's files are (see `file_names`), which the result
+        names. As with `expire_snapshots`, what only history before the table's snapshots had is not kept. Also kept is
+        all that tables nested here, other tables of the warehouse, dropped ones too, and metadata files of another
+        catalog lead to. `equal_schemes` and `equal_authorities` map names of stores to the one they stand for;
+        `prefix_mismatch_mode` (`error`, `ignore`, `delete`) is for paths that are needed under another.
+
+        An event with the list of files comes first. Raises ValidationError where `gc.enabled` is false,
+        CommitConflictError where another engine committed behind the log, StorageError, CorruptFileError; no file was
+        deleted then.
+        """
+        search = OrphanSearch.of(
+            older_than, location, equal_schemes, equal_authorities, prefix_mismatch_mode, allow_recent
+        )
+        who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
+        return remove_orphan_files(self.repository, self.stream, search, who, dry_run=dry_run)
+
+
+class ExpireSnapshots(UsedOnce):
+    """Gathers what is to expire. Without any call the table's own retention settings hold (R1, R2)."""
+
+    def __init__(self, maintenance: Maintenance, provenance: Provenance) -> None:
+        self._maintenance = maintenance
+        self._provenance = provenance
+        self._expiry = Expiry()
+        self._clean = True
+
+    def by_id(self, snapshot_id: int) -> ExpireSnapshots:
+        """Expires this snapshot; where nothing but ids is asked for, no other one."""
+        return self.by_ids([snapshot_id])
+
+    def by_ids(self, snapshot_ids: Iterable[int]) -> ExpireSnapshots:
+        self._check_open()
+        self._expiry = evolve(self._expiry, snapshot_ids=self._expiry.snapshot_ids | set(snapshot_ids))
+        return self
+
+    def older_than(self, when: Moment) -> ExpireSnapshots:
+        """Expires snapshots from before a time (see `moments`). Raises ValidationError."""
+        self._check_open()
+        self._expiry = evolve(self._expiry, older_than_ms=milliseconds_of(when, "older_than"))
+        return self
+
+    def retain_last(self, count: int) -> ExpireSnapshots:
+        """Keeps that many snapshots of each branch that does not say itself how many, whatever their age."""
+        if count < 1:
+            raise ValidationError(f"at least 1 snapshot is retained, found {count}")
+        self._check_open()
+        self._expiry = evolve(self._expiry, retain_last=count)
+        return self
+
+    def clean_files(self, clean: bool) -> ExpireSnapshots:
+        """Whether files that no snapshot needs any more are deleted, as they are unless told otherwise."""
+        self._check_open()
+        self._clean = clean
+        return self
+
+    def dry_run(self) -> Expired:
+        """What `commit` would remove and delete, which it leaves alone. Raises as `commit` does."""
+        self._check_open()
+        return would_expire(self._maintenance.repository, self._maintenance.stream, self._expiry, clean=self._clean)
+
+    def commit(self) -> Expired:
+        """Removes what expires, says which files go with it, both at once, then deletes these; returns what went.
+
+        A table whose files are written by hand is written out too, since readers of its older metadata would miss what
+        is deleted. Files stay while the table's metadata can't be written, and where another table of the warehouse is
+        at the same location. Raises ValidationError, NoSuchSnapshotError, CommitConflictError; no file was deleted
+        then.
+        """
+        self._use_up()
+        repository, stream = self._maintenance.repository, self._maintenance.stream
+        state, expired = expire(repository, stream, self._expiry, self._provenance, clean=self._clean)
+        self._maintenance.committed(state)
+        return expired

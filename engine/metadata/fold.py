@@ -1,0 +1,317 @@
+"""The state of a table and its fold: what a stream of events amounts to.
+
+`fold` is pure: it reads no file, no clock and no randomness, so that a replay on another day gives the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+
+from icecore.engine.common.location import LocationMapping
+from icecore.engine.errors import CorruptLogError, IcecoreError, ValidationError
+from icecore.engine.events import event as ev
+from icecore.engine.events.adopted_file import adopted_metadata
+from icecore.engine.events.event import Event
+from icecore.engine.metadata.metadata_builder import MetadataBuilder
+from icecore.engine.properties.data_locations import data_folder, folder_at
+from icecore.engine.properties.table_properties import check_values
+from icecore.engine.spec.metadata import TableMetadata
+
+Identifier = tuple[str, ...]
+
+COMMIT_SCHEME = "icecore.commit-scheme"
+METASTORE = "metastore"
+FILE_SYSTEM = "filesystem"
+MATERIALIZE = "icecore.materialize"
+PREVIOUS_VERSIONS_MAX = "write.metadata.previous-versions-max"
+DEFAULT_PREVIOUS_VERSIONS_MAX = 100
+METADATA_COMPRESSION = "write.metadata.compression-codec"
+METADATA_PATH = "write.metadata.path"
+_ALWAYS_CHECKED = (COMMIT_SCHEME, MATERIALIZE, METADATA_COMPRESSION)
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raises ValidationError for a value of a property that would keep the table's files from being written."""
+    check_values({name: properties[name] for name in _ALWAYS_CHECKED if name in properties})
+
+
+@frozen
+class TableState:
+    """A table as of one version of its stream.
+
+    `metadata` is what the next metadata file says. `metadata_location` is the file of the latest materialized version,
+    None before the first; `metadata_version` is its number. `pending` is true where commits came after it that are to
+    be written out later (`icecore.materialize = manual`). `purged_at` is the position of the event that let all files
+    of a dropped table go.
+    """
+
+    stream: str
+    stream_version: int
+    position: int
+    event_hash: str
+    identifier: Identifier
+    metadata: TableMetadata
+    metadata_location: str | None
+    metadata_version: int
+    location_mapping: LocationMapping = LocationMapping()
+    dropped: bool = False
+    pending: bool = False
+    purged_at: int | None = None
+
+
+def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
+    """Where metadata files go (MD7): `write.metadata.path`, absolute or relative to the table's location."""
+    return folder_at(location, properties.get(METADATA_PATH), "metadata")
+
+
+def metadata_file_name(version: int, event_id: str, properties: Mapping[str, str]) -> str:
+    """The name of a metadata file, which follows from the event and the table's commit scheme (MD7)."""
+    gz = ".gz" if properties.get(METADATA_COMPRESSION, "none").lower() == "gzip" else ""
+    if properties.get(COMMIT_SCHEME) == FILE_SYSTEM:
+        return f"v{version}{gz}.metadata.json"
+    return f"{version:05d}-{event_id}{gz}.metadata.json"
+
+
+def previous_versions_max(properties: Mapping[str, str]) -> int:
+    """How many earlier metadata files the metadata log names at most, at least one (MD2)."""
+    keep = properties.get(PREVIOUS_VERSIONS_MAX, "")
+    return max(1, int(keep) if keep.isdecimal() else DEFAULT_PREVIOUS_VERSIONS_MAX)
+
+
+class TableFold:
+    """Folds the events of one table, one after another."""
+
+    def __init__(self, base: TableState | None = None) -> None:
+        self._state = base
+        self._builder = MetadataBuilder(base.metadata) if base else MetadataBuilder()
+
+    def apply(self, event: Event) -> None:
+        """Takes the next event in. Raises CorruptLogError where it does not follow the one before."""
+        expected = (self._state.stream_version if self._state else 0) + 1
+        if event.stream_version != expected:
+            raise CorruptLogError(
+                f"position {event.position}: version {event.stream_version} of {event.stream}, expected {expected}"
+            )
+        try:
+            self._state = self._next(event, event.payload)
+        except CorruptLogError:
+            raise
+        except (ValidationError, LookupError, TypeError, ValueError, AttributeError) as e:
+            what = str(e) if isinstance(e, IcecoreError) else f"{type(e).__name__} {e}"
+            raise CorruptLogError(f"position {event.position}: the {event.kind} event can't be applied: {what}") from e
+
+    def state(self) -> TableState | None:
+        """The state after all events so far; None before the first."""
+        return None if self._state is None else evolve(self._state, metadata=self._builder.build())
+
+    @property
+    def metadata_log(self) -> tuple[str, ...]:
+        """The earlier metadata files that the state names, without building it."""
+        return self._builder.metadata_log
+
+    @property
+    def metadata_location(self) -> str | None:
+        """The metadata file of the latest materialized version."""
+        return None if self._state is None else self._state.metadata_location
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties as of now."""
+        return self._builder.properties
+
+    @property
+    def location(self) -> str:
+        """The table's location as of now."""
+        return self._builder.location
+
+    def _next(self, event: Event, payload: Mapping[str, Any]) -> TableState:
+        match event.kind:
+            case ev.TABLE_CREATED:
+                return self._created(event, payload)
+            case ev.TABLE_REGISTERED:
+                return self._registered(event, payload)
+            case _ if self._state is None:
+                raise CorruptLogError(f"position {event.position}: {event.kind} before the table was created")
+        state = self._at(event, self._state)
+        match event.kind:
+            case ev.TABLE_COMMITTED:
+                return self._committed(event, payload, state)
+            case ev.TABLE_MATERIALIZED:
+                self._log_previous(state)
+                return self._materialized(event, state)
+            case ev.TABLE_ADOPTED:
+                return self._adopted(payload, state)
+            case ev.TABLE_RESTORED:
+                return self._restored(event, payload, state)
+            case ev.TABLE_RELOCATED:
+                return self._relocated(event, payload, state)
+            case ev.TABLE_RENAMED:
+                return evolve(state, identifier=tuple(payload["to"]))
+            case ev.TABLE_DROPPED:
+                return evolve(state, dropped=True)
+            case ev.TABLE_UNDROPPED:
+                return evolve(state, identifier=tuple(payload["identifier"]), dropped=False)
+            case ev.TABLE_FILES_DELETED:
+                return state
+            case ev.TABLE_PURGED:
+                return evolve(state, purged_at=event.position)
+            case _:
+                raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
+
+    def _at(self, event: Event, state: TableState) -> TableState:
+        return evolve(state, stream_version=event.stream_version, position=event.position, event_hash=event.hash)
+
+    def _created(self, event: Event, payload: Mapping[str, Any]) -> TableState:
+        self._builder = MetadataBuilder()
+        self._builder.apply(payload["updates"], event.recorded_at_ms)
+        first = TableState(
+            event.stream,
+            event.stream_version,
+            event.position,
+            event.hash,
+            tuple(payload["identifier"]),
+            self._builder.build(),
+            metadata_location=None,
+            metadata_version=self._first_version() - 1,
+        )
+        return self._materialized(event, first) if payload.get("materialize", True) else evolve(first, pending=True)
+
+    def _first_version(self) -> int:
+        return 1 if self._builder.properties.get(COMMIT_SCHEME) == FILE_SYSTEM else 0
+
+    def _registered(self, event: Event, payload: Mapping[str, Any]) -> TableState:
+        metadata = TableMetadata.from_dict(payload["metadata"])
+        self._builder = MetadataBuilder(metadata)
+        return TableState(
+            event.stream,
+            event.stream_version,
+            event.position,
+            event.hash,
+            tuple(payload["identifier"]),
+            metadata,
+            payload["metadata-location"],
+            payload["metadata-version"],
+            LocationMapping.of(payload.get("location-mapping")),
+        )
+
+    def _committed(self, event: Event, payload: Mapping[str, Any], state: TableState) -> TableState:
+        materialize = payload.get("materialize", True)
+        if materialize:
+            self._log_previous(state)
+        self._builder.apply(payload["updates"], event.recorded_at_ms)
+        return self._materialized(event, state) if materialize else evolve(state, pending=True)
+
+    def _adopted(self, payload: Mapping[str, Any], state: TableState) -> TableState:
+        """The table as another engine's metadata file has it."""
+        metadata = adopted_metadata(payload, state.metadata.table_uuid)
+        self._builder = MetadataBuilder(metadata)
+        return evolve(
+            state,
+            metadata=metadata,
+            metadata_location=payload["metadata-location"],
+            metadata_version=payload["metadata-version"],
+            pending=False,
+        )
+
+    def _restored(self, event: Event, payload: Mapping[str, Any], state: TableState) -> TableState:
+        """The log's own metadata again; its next file follows the other engine's, and says so (MD2, MD3)."""
+        self._log_previous(state)
+        metadata = evolve(
+            TableMetadata.from_dict(payload["metadata"]),
+            metadata_log=self._builder.build().metadata_log,
+            last_updated_ms=event.recorded_at_ms,
+        )
+        self._builder = MetadataBuilder(metadata)
+        return self._materialized(event, evolve(state, metadata=metadata))
+
+    def _relocated(self, event: Event, payload: Mapping[str, Any], state: TableState) -> TableState:
+        """The same snapshots with manifest lists of the new folder."""
+        self._log_previous(state)
+        lists = payload["manifest-lists"]
+        metadata = self._builder.build()
+        snapshots = tuple(
+            evolve(s, manifest_list=lists[str(s.snapshot_id)], manifests=None) if str(s.snapshot_id) in lists else s
+            for s in metadata.snapshots
+        )
+        self._builder = MetadataBuilder(evolve(metadata, snapshots=snapshots))
+        return self._materialized(event, state)
+
+    def _log_previous(self, state: TableState) -> None:
+        if state.metadata_location is None:
+            return
+        limit = previous_versions_max(self._builder.properties)
+        self._builder.log_previous_metadata(self._builder.last_updated_ms, state.metadata_location, limit)
+
+    def _materialized(self, event: Event, state: TableState) -> TableState:
+        version = state.metadata_version + 1
+        folder = metadata_folder(self._builder.location, self._builder.properties)
+        name = metadata_file_name(version, event.event_id, self._builder.properties)
+        return evolve(state, metadata_location=f"{folder}/{name}", metadata_version=version, pending=False)
+
+
+def fold(state: TableState | None, events: Iterable[Event]) -> TableState | None:
+    """The state after the events. Raises CorruptLogError where they can't follow."""
+    batch = list(events)
+    if not batch:
+        return state
+    folding = TableFold(state)
+    for event in batch:
+        folding.apply(event)
+    return folding.state()
+
+
+def state_to_dict(state: TableState) -> dict[str, Any]:
+    """A checkpoint's JSON."""
+    return {
+        "stream": state.stream,
+        "stream-version": state.stream_version,
+        "position": state.position,
+        "event-hash": state.event_hash,
+        "identifier": list(state.identifier),
+        "metadata": state.metadata.to_dict(),
+        "metadata-location": state.metadata_location,
+        "metadata-version": state.metadata_version,
+        "location-mapping": state.location_mapping.to_dict(),
+        "dropped": state.dropped,
+        "pending": state.pending,
+        **({} if state.purged_at is None else {"purged-at": state.purged_at}),
+    }
+
+
+def state_from_dict(obj: Mapping[str, Any]) -> TableState:
+    """The state of a checkpoint's JSON."""
+    return TableState(
+        obj["stream"],
+        obj["stream-version"],
+        obj["position"],
+        obj["event-hash"],
+        tuple(obj["identifier"]),
+        TableMetadata.from_dict(obj["metadata"]),
+        obj["metadata-location"],
+        obj["metadata-version"],
+        LocationMapping.of(obj["location-mapping"]),
+        obj["dropped"],
+        obj["pending"],
+        obj.get("purged-at"),
+    )
+
+
+def is_file_system(state: TableState) -> bool:
+    """Whether a table's versions are told by the names of its metadata files, as `HadoopCatalog` has it (MD7)."""
+    return state.metadata.properties.get(COMMIT_SCHEME) == FILE_SYSTEM
+
+
+def version_names(version: int) -> tuple[str, ...]:
+    """The names under which a version of a file system table may lie (MD7)."""
+    return (f"v{version}.metadata.json", f"v{version}.gz.metadata.json", f"v{version}.metadata.json.gz")
+
+
+def folders_of(state: TableState) -> list[str]:
+    """The folders of a table: its location, and where its data and metadata go if that is elsewhere."""
+    metadata = state.metadata
+    location = metadata.location.rstrip("/")
+    others = (data_folder(location, metadata.properties), metadata_folder(location, metadata.properties))
+    return [location, *(f for f in dict.fromkeys(others) if not f.startswith(location + "/"))]

@@ -1,0 +1,358 @@
+"""Applies updates, in the vocabulary of the Iceberg REST catalog, to table metadata.
+
+An update is a JSON object with `action`; every one of the 23 table updates is known. The builder is the fold's inner
+loop: it mutates in place, so that a replay of n events costs n steps, and gives an immutable value at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from icecore.engine.common.json_reader import get, get_list, get_str_map
+from icecore.engine.errors import ValidationError
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
+from icecore.engine.spec.partition import INITIAL_SPEC_ID, PARTITION_FIELD_ID_START, PartitionSpec
+from icecore.engine.spec.schema import Schema, check_format_version
+from icecore.engine.spec.snapshot import (
+    MAIN_BRANCH,
+    EncryptedKey,
+    MetadataLogEntry,
+    PartitionStatisticsFile,
+    Snapshot,
+    SnapshotLogEntry,
+    SnapshotRef,
+    StatisticsFile,
+)
+from icecore.engine.spec.sort import INITIAL_SORT_ORDER_ID, UNSORTED_ORDER_ID, SortOrder
+
+LAST_ADDED = -1
+Update = Mapping[str, Any]
+
+
+class MetadataBuilder:
+    """Table metadata under construction. Every method raises ValidationError where the spec forbids the change."""
+
+    def __init__(self, base: TableMetadata | None = None) -> None:
+        self._format_version = base.format_version if base else 0
+        self._uuid = base.table_uuid if base else None
+        self._location = base.location if base else ""
+        self._last_updated_ms = base.last_updated_ms if base else 0
+        self._last_column_id = base.last_column_id if base else 0
+        self._schemas = {s.schema_id: s for s in base.schemas} if base else {}
+        self._current_schema_id = base.current_schema_id if base else LAST_ADDED
+        self._specs = {s.spec_id: s for s in base.partition_specs} if base else {}
+        self._default_spec_id = base.default_spec_id if base else LAST_ADDED
+        self._last_partition_id = base.last_partition_id if base else PARTITION_FIELD_ID_START - 1
+        self._orders = {o.order_id: o for o in base.sort_orders} if base else {}
+        self._default_order_id = base.default_sort_order_id if base else LAST_ADDED
+        self._last_sequence_number = base.last_sequence_number if base else 0
+        self._properties = dict(base.properties) if base else {}
+        self._snapshots = dict(base.snapshots_by_id) if base else {}
+        self._snapshot_log = list(base.snapshot_log) if base else []
+        self._metadata_log = list(base.metadata_log) if base else []
+        self._refs = dict(base.refs) if base else {}
+        self._statistics = {s.snapshot_id: s for s in base.statistics} if base else {}
+        self._partition_statistics = {s.snapshot_id: s for s in base.partition_statistics} if base else {}
+        self._next_row_id = base.next_row_id if base else None
+        self._keys = {k.key_id: k for k in base.encryption_keys} if base else {}
+        self._extra = dict(base.extra) if base else {}
+        self._last_added: dict[str, int] = {}
+        self._added_snapshots: set[int] = set()
+
+    def apply(self, updates: Iterable[Update], timestamp_ms: int) -> None:
+        """Applies the updates of one commit, made at `timestamp_ms`; they count as one change (MD2, MD3).
+
+        A table whose last change lies in the future, by another engine's clock, is never set back: readers refuse
+        metadata that is older than what its logs say.
+        """
+        self._last_added = {}
+        self._added_snapshots = set()
+        self._last_updated_ms = max(timestamp_ms, self._last_updated_ms)
+        for update in updates:
+            action = get(update, "action", str, "update")
+            handler = _HANDLERS.get(action)
+            if handler is None:
+                raise ValidationError(f"unknown update {action!r}")
+            handler(self, update)
+        self._drop_intermediate_log_entries()
+
+    def log_previous_metadata(self, timestamp_ms: int, metadata_file: str, keep: int) -> None:
+        """Notes the file that the next metadata file replaces; at most `keep` entries stay (MD2)."""
+        self._metadata_log.append(MetadataLogEntry(timestamp_ms, metadata_file))
+        del self._metadata_log[: max(0, len(self._metadata_log) - max(keep, 1))]
+
+    @property
+    def metadata_log(self) -> tuple[str, ...]:
+        """The earlier metadata files, oldest first."""
+        return tuple(entry.metadata_file for entry in self._metadata_log)
+
+    @property
+    def last_updated_ms(self) -> int:
+        return self._last_updated_ms
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self._properties
+
+    @property
+    def location(self) -> str:
+        return self._location
+
+    def build(self) -> TableMetadata:
+        """The metadata as it now is. Raises ValidationError where a schema, spec or sort order was never set."""
+        for what, value in (("schema", self._schemas), ("partition spec", self._specs), ("sort order", self._orders)):
+            if not value:
+                raise ValidationError(f"a table needs a {what}")
+        main = self._refs.get(MAIN_BRANCH)
+        return TableMetadata.of_snapshots(
+            self._snapshots.copy(),
+            format_version=self._format_version,
+            table_uuid=self._uuid,
+            location=self._location,
+            last_updated_ms=self._last_updated_ms,
+            last_column_id=self._last_column_id,
+            schemas=tuple(self._schemas.values()),
+            current_schema_id=self._current_schema_id,
+            partition_specs=tuple(self._specs.values()),
+            default_spec_id=self._default_spec_id,
+            last_partition_id=self._last_partition_id,
+            sort_orders=tuple(self._orders.values()),
+            default_sort_order_id=self._default_order_id,
+            last_sequence_number=self._last_sequence_number,
+            properties=dict(self._properties),
+            current_snapshot_id=main.snapshot_id if main else None,
+            snapshot_log=tuple(self._snapshot_log),
+            metadata_log=tuple(self._metadata_log),
+            refs=dict(self._refs),
+            statistics=tuple(self._statistics.values()),
+            partition_statistics=tuple(self._partition_statistics.values()),
+            next_row_id=self._next_row_id,
+            encryption_keys=tuple(self._keys.values()),
+            extra=dict(self._extra),
+        )
+
+    # One method for each update, in the order of the REST catalog's document.
+
+    def _assign_uuid(self, update: Update) -> None:
+        uuid = get(update, "uuid", str, "assign-uuid")
+        if self._uuid is not None and self._uuid != uuid:
+            raise ValidationError(f"the table's UUID is {self._uuid}, it can't become {uuid} (G1)")
+        self._uuid = uuid
+
+    def _upgrade_format_version(self, update: Update) -> None:
+        version = get(update, "format-version", int, "upgrade-format-version")
+        if version not in SUPPORTED_FORMAT_VERSIONS:
+            raise ValidationError(f"can't upgrade to format version {version}; supported are 1, 2 and 3")
+        if version < self._format_version:
+            raise ValidationError(f"can't downgrade from format version {self._format_version} to {version}")
+        if version >= 3 and self._next_row_id is None:
+            self._next_row_id = 0
+        self._format_version = version
+
+    def _add_schema(self, update: Update) -> None:
+        schema = Schema.from_dict(get(update, "schema", dict, "add-schema"), default_id=len(self._schemas))
+        check_format_version(schema, self._format_version or 2)
+        known = self._schemas.get(schema.schema_id)
+        if known is not None and not known.same_fields(schema):
+            raise ValidationError(f"there is another schema {schema.schema_id} already")
+        self._schemas[schema.schema_id] = schema
+        self._last_column_id = max(self._last_column_id, schema.highest_field_id)
+        self._last_added["schema"] = schema.schema_id
+
+    def _set_current_schema(self, update: Update) -> None:
+        self._current_schema_id = self._last(update, "schema-id", "schema", self._schemas)
+
+    def _add_spec(self, update: Update) -> None:
+        obj = dict(get(update, "spec", dict, "add-spec"))
+        obj.setdefault("spec-id", max(self._specs, default=INITIAL_SPEC_ID - 1) + 1)
+        spec = self._with_field_ids(obj)
+        known = self._specs.get(spec.spec_id)
+        if known is not None and known != spec:
+            raise ValidationError(f"there is another partition spec {spec.spec_id} already")
+        self._specs[spec.spec_id] = spec
+        self._last_partition_id = max(self._last_partition_id, spec.last_assigned_field_id)
+        self._last_added["spec"] = spec.spec_id
+
+    def _with_field_ids(self, obj: Mapping[str, Any]) -> PartitionSpec:
+        """The spec of an update; fields that come without an id get the next free ones (PT1)."""
+        next_id = self._last_partition_id + 1
+        fields = []
+        for item in get_list(obj, "fields", "add-spec"):
+            if isinstance(item, Mapping) and item.get("field-id") is None:
+                item = {**item, "field-id": next_id}
+                next_id += 1
+            fields.append(item)
+        return PartitionSpec.from_dict({**obj, "fields": fields})
+
+    def _set_default_spec(self, update: Update) -> None:
+        self._default_spec_id = self._last(update, "spec-id", "spec", self._specs)
+
+    def _add_sort_order(self, update: Update) -> None:
+        obj = dict(get(update, "sort-order", dict, "add-sort-order"))
+        fallback = max(self._orders, default=INITIAL_SORT_ORDER_ID - 1) + 1 if obj.get("fields") else UNSORTED_ORDER_ID
+        obj.setdefault("order-id", fallback)
+        order = SortOrder.from_dict(obj)
+        known = self._orders.get(order.order_id)
+        if known is not None and known != order:
+            raise ValidationError(f"there is another sort order {order.order_id} already")
+        self._orders[order.order_id] = order
+        self._last_added["sort order"] = order.order_id
+
+    def _set_default_sort_order(self, update: Update) -> None:
+        self._default_order_id = self._last(update, "sort-order-id", "sort order", self._orders)
+
+    def _last(self, update: Update, key: str, what: str, known: Mapping[int, object]) -> int:
+        value: int = get(update, key, int, f"set {what}")
+        if value == LAST_ADDED:
+            if what not in self._last_added:
+                raise ValidationError(f"no {what} was added in this commit, so {key} can't be -1")
+            value = self._last_added[what]
+        if value not in known:
+            raise ValidationError(f"there is no {what} {value}; there are {sorted(known)}")
+        return value
+
+    def _add_snapshot(self, update: Update) -> None:
+        snapshot = Snapshot.from_dict(get(update, "snapshot", dict, "add-snapshot"))
+        if snapshot.snapshot_id in self._snapshots:
+            raise ValidationError(f"snapshot {snapshot.snapshot_id} exists already")
+        if (
+            self._format_version > 1
+            and snapshot.sequence_number <= self._last_sequence_number
+            and snapshot.parent_snapshot_id is not None
+        ):
+            raise ValidationError(
+                f"snapshot {snapshot.snapshot_id} has sequence number {snapshot.sequence_number}, "
+                f"the table is at {self._last_sequence_number} already"
+            )
+        if self._format_version >= 3:
+            self._assign_rows(snapshot)
+        self._last_sequence_number = max(self._last_sequence_number, snapshot.sequence_number)
+        self._snapshots[snapshot.snapshot_id] = snapshot
+        self._added_snapshots.add(snapshot.snapshot_id)
+
+    def _assign_rows(self, snapshot: Snapshot) -> None:
+        next_row_id = self._next_row_id or 0
+        if snapshot.first_row_id is None or snapshot.added_rows is None:
+            raise ValidationError(f"snapshot {snapshot.snapshot_id} of a v3 table needs first-row-id and added-rows")
+        if snapshot.first_row_id < next_row_id:
+            raise ValidationError(
+                f"snapshot {snapshot.snapshot_id} has first-row-id {snapshot.first_row_id}, "
+                f"behind the table's next-row-id {next_row_id} (RL1)"
+            )
+        self._next_row_id = max(next_row_id, snapshot.first_row_id) + snapshot.added_rows
+
+    def _set_snapshot_ref(self, update: Update) -> None:
+        name = get(update, "ref-name", str, "set-snapshot-ref")
+        ref = SnapshotRef.from_dict(update, name)
+        if ref.snapshot_id not in self._snapshots:
+            raise ValidationError(f"ref {name!r} can't be set to snapshot {ref.snapshot_id}, which is not there")
+        if self._refs.get(name) == ref:
+            return
+        if name == MAIN_BRANCH:
+            added = ref.snapshot_id in self._added_snapshots
+            at_ms = self._snapshots[ref.snapshot_id].timestamp_ms if added else self._last_updated_ms
+            if not self._snapshot_log or self._snapshot_log[-1].snapshot_id != ref.snapshot_id:
+                self._snapshot_log.append(SnapshotLogEntry(at_ms, ref.snapshot_id))
+        self._refs[name] = ref
+
+    def _remove_snapshots(self, update: Update) -> None:
+        gone = set(get_list(update, "snapshot-ids", "remove-snapshots"))
+        for snapshot_id in gone:
+            self._snapshots.pop(snapshot_id, None)
+            self._statistics.pop(snapshot_id, None)
+            self._partition_statistics.pop(snapshot_id, None)
+        self._refs = {name: r for name, r in self._refs.items() if r.snapshot_id in self._snapshots}
+        kept: list[SnapshotLogEntry] = []
+        for entry in self._snapshot_log:
+            if entry.snapshot_id in self._snapshots:
+                kept.append(entry)
+            elif entry.snapshot_id in gone:
+                kept.clear()
+        self._snapshot_log = kept
+
+    def _remove_snapshot_ref(self, update: Update) -> None:
+        self._refs.pop(get(update, "ref-name", str, "remove-snapshot-ref"), None)
+
+    def _set_location(self, update: Update) -> None:
+        self._location = get(update, "location", str, "set-location").rstrip("/")
+
+    def _set_properties(self, update: Update) -> None:
+        key = "updates" if "updates" in update else "updated"
+        self._properties.update(get_str_map(update, key, "set-properties"))
+
+    def _remove_properties(self, update: Update) -> None:
+        for key in get_list(update, "removals" if "removals" in update else "removed", "remove-properties"):
+            self._properties.pop(key, None)
+
+    def _set_statistics(self, update: Update) -> None:
+        file = StatisticsFile.from_dict(get(update, "statistics", dict, "set-statistics"))
+        self._statistics[file.snapshot_id] = file
+
+    def _remove_statistics(self, update: Update) -> None:
+        self._statistics.pop(get(update, "snapshot-id", int, "remove-statistics"), None)
+
+    def _set_partition_statistics(self, update: Update) -> None:
+        obj = get(update, "partition-statistics", dict, "set-partition-statistics")
+        file = PartitionStatisticsFile.from_dict(obj)
+        self._partition_statistics[file.snapshot_id] = file
+
+    def _remove_partition_statistics(self, update: Update) -> None:
+        self._partition_statistics.pop(get(update, "snapshot-id", int, "remove-partition-statistics"), None)
+
+    def _remove_partition_specs(self, update: Update) -> None:
+        for spec_id in get_list(update, "spec-ids", "remove-partition-specs"):
+            if spec_id == self._default_spec_id:
+                raise ValidationError("the default partition spec can't be removed")
+            self._specs.pop(spec_id, None)
+
+    def _remove_schemas(self, update: Update) -> None:
+        for schema_id in get_list(update, "schema-ids", "remove-schemas"):
+            if schema_id == self._current_schema_id:
+                raise ValidationError("the current schema can't be removed")
+            self._schemas.pop(schema_id, None)
+
+    def _add_encryption_key(self, update: Update) -> None:
+        key = EncryptedKey.from_dict(get(update, "encryption-key", dict, "add-encryption-key"))
+        self._keys[key.key_id] = key
+
+    def _remove_encryption_key(self, update: Update) -> None:
+        self._keys.pop(get(update, "key-id", str, "remove-encryption-key"), None)
+
+    def _drop_intermediate_log_entries(self) -> None:
+        """A snapshot that came and went within one commit was never current for a reader."""
+        if len(self._added_snapshots) < 2:
+            return
+        main = self._refs.get(MAIN_BRANCH)
+        current = main.snapshot_id if main else None
+        self._snapshot_log = [
+            e for e in self._snapshot_log if e.snapshot_id not in self._added_snapshots or e.snapshot_id == current
+        ]
+
+
+_HANDLERS: dict[str, Callable[[MetadataBuilder, Update], None]] = {
+    "assign-uuid": MetadataBuilder._assign_uuid,
+    "upgrade-format-version": MetadataBuilder._upgrade_format_version,
+    "add-schema": MetadataBuilder._add_schema,
+    "set-current-schema": MetadataBuilder._set_current_schema,
+    "add-spec": MetadataBuilder._add_spec,
+    "set-default-spec": MetadataBuilder._set_default_spec,
+    "add-sort-order": MetadataBuilder._add_sort_order,
+    "set-default-sort-order": MetadataBuilder._set_default_sort_order,
+    "add-snapshot": MetadataBuilder._add_snapshot,
+    "set-snapshot-ref": MetadataBuilder._set_snapshot_ref,
+    "remove-snapshots": MetadataBuilder._remove_snapshots,
+    "remove-snapshot-ref": MetadataBuilder._remove_snapshot_ref,
+    "set-location": MetadataBuilder._set_location,
+    "set-properties": MetadataBuilder._set_properties,
+    "remove-properties": MetadataBuilder._remove_properties,
+    "set-statistics": MetadataBuilder._set_statistics,
+    "remove-statistics": MetadataBuilder._remove_statistics,
+    "set-partition-statistics": MetadataBuilder._set_partition_statistics,
+    "remove-partition-statistics": MetadataBuilder._remove_partition_statistics,
+    "remove-partition-specs": MetadataBuilder._remove_partition_specs,
+    "remove-schemas": MetadataBuilder._remove_schemas,
+    "add-encryption-key": MetadataBuilder._add_encryption_key,
+    "remove-encryption-key": MetadataBuilder._remove_encryption_key,
+}

@@ -1,0 +1,269 @@
+"""Applies updates, in the vocabulary of the Iceberg REST catalog, to view metadata. Spec: View spec (V1).
+
+The builder gives each accepted update back with the ids that it assigned (`changes`); those, applied to the same
+metadata at the same time, are accepted as they are and give the same result. That is what an event keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from attrs import evolve
+
+from icecore.engine.common.json_reader import get, get_list, get_str_map
+from icecore.engine.errors import CommitFailedError, UnsupportedFormatVersionError, ValidationError
+from icecore.engine.spec.schema import INITIAL_SCHEMA_ID, Schema
+from icecore.engine.spec.view import VIEW_FORMAT_VERSION, ViewHistoryEntry, ViewMetadata, ViewVersion
+
+LAST_ADDED = -1
+VERSION_HISTORY_SIZE = "version.history.num-entries"
+DEFAULT_VERSION_HISTORY_SIZE = 10
+MAX_DIGITS = 9
+DROP_DIALECT_ALLOWED = "replace.drop-dialect.allowed"
+METADATA_COMPRESSION = "write.metadata.compression-codec"
+DEFAULT_METADATA_COMPRESSION = "gzip"
+
+Update = Mapping[str, Any]
+
+
+class ViewBuilder:
+    """View metadata under construction, for one commit. Raises ValidationError where the spec forbids a change."""
+
+    def __init__(self, base: ViewMetadata | None, timestamp_ms: int) -> None:
+        """`timestamp_ms` is when a version that was made before becomes the current one again."""
+        self.changes: list[dict[str, Any]] = []
+        self._base = base
+        self._timestamp_ms = timestamp_ms
+        self._uuid = base.view_uuid if base else None
+        self._format_version = base.format_version if base else VIEW_FORMAT_VERSION
+        self._location = base.location if base else None
+        self._schemas = {s.schema_id: s for s in base.schemas} if base else {}
+        self._versions = {v.version_id: v for v in base.versions} if base else {}
+        self._current_version_id = base.current_version_id if base else LAST_ADDED
+        self._log = base.version_log if base else ()
+        self._properties = dict(base.properties) if base else {}
+        self._last_schema_id: int | None = None
+        self._last_version_id: int | None = None
+        self._added_versions: set[int] = set()
+        self._log_entry: ViewHistoryEntry | None = None
+
+    def apply(self, updates: Iterable[Update]) -> ViewBuilder:
+        """Applies updates in order; those that change nothing leave no trace in `changes`."""
+        for update in updates:
+            action = get(update, "action", str, "update")
+            handler = _HANDLERS.get(action)
+            if handler is None:
+                raise ValidationError(f"unknown view update {action!r}")
+            handler(self, update)
+        return self
+
+    def build(self) -> ViewMetadata:
+        """The metadata after the commit. Raises ValidationError where something is missing or may not be dropped."""
+        if self._uuid is None:
+            raise ValidationError("a view needs a UUID")
+        if self._location is None:
+            raise ValidationError("a view needs a location")
+        if not self._versions:
+            raise ValidationError("a view needs a version")
+        metadata_codec(self._properties)
+        self._check_dialects()
+        versions, log = self._retained()
+        return ViewMetadata(
+            view_uuid=self._uuid,
+            location=self._location,
+            schemas=tuple(self._schemas.values()),
+            current_version_id=self._current_version_id,
+            versions=versions,
+            version_log=log,
+            properties=dict(self._properties),
+            format_version=self._format_version,
+            extra=dict(self._base.extra) if self._base else {},
+        )
+
+    # One method for each update, in the order of the REST catalog's document.
+
+    def _assign_uuid(self, update: Update) -> None:
+        uuid = get(update, "uuid", str, "assign-uuid")
+        if self._uuid not in (None, uuid):
+            raise ValidationError(f"the view's UUID is {self._uuid}, it can't become {uuid} (V1)")
+        if self._uuid is None:
+            self._uuid = uuid
+            self._changed("assign-uuid", uuid=uuid)
+
+    def _upgrade_format_version(self, update: Update) -> None:
+        version = get(update, "format-version", int, "upgrade-format-version")
+        if version < self._format_version:
+            raise ValidationError(f"can't downgrade a view from format version {self._format_version} to {version}")
+        if version > VIEW_FORMAT_VERSION:
+            raise UnsupportedFormatVersionError(f"can't upgrade a view to format version {version}; supported is 1")
+
+    def _add_schema(self, update: Update) -> None:
+        schema = Schema.from_dict(get(update, "schema", dict, "add-schema"), default_id=INITIAL_SCHEMA_ID)
+        known = next((s for s in self._schemas.values() if s.same_fields(schema)), None)
+        if known is None:
+            known = evolve(schema, schema_id=max(self._schemas, default=INITIAL_SCHEMA_ID - 1) + 1)
+            self._schemas[known.schema_id] = known
+            self._changed("add-schema", schema=known.to_dict())
+        self._last_schema_id = known.schema_id
+
+    def _set_location(self, update: Update) -> None:
+        location = get(update, "location", str, "set-location")
+        if location != self._location:
+            self._location = location
+            self._changed("set-location", location=location)
+
+    def _set_properties(self, update: Update) -> None:
+        key = "updates" if "updates" in update else "updated"
+        updates = get_str_map(update, key, "set-properties")
+        if any(self._properties.get(k) != v for k, v in updates.items()):
+            self._properties.update(updates)
+            self._changed("set-properties", updates=updates)
+
+    def _remove_properties(self, update: Update) -> None:
+        key = "removals" if "removals" in update else "removed"
+        removals = [k for k in get_list(update, key, "remove-properties") if k in self._properties]
+        for k in removals:
+            del self._properties[k]
+        if removals:
+            self._changed("remove-properties", removals=sorted(removals))
+
+    def _add_view_version(self, update: Update) -> None:
+        version = ViewVersion.from_dict(get(update, "view-version", dict, "add-view-version"))
+        version = evolve(version, schema_id=self._known_schema_id(version.schema_id))
+        same = next((v for v in self._versions.values() if _same(v, version)), None)
+        if same is None:
+            same = evolve(version, version_id=max(version.version_id, max(self._versions, default=0) + 1))
+            _check_one_query_per_dialect(same)
+            self._versions[same.version_id] = same
+            self._added_versions.add(same.version_id)
+            self._changed("add-view-version", **{"view-version": same.to_dict()})
+        self._last_version_id = same.version_id
+
+    def _known_schema_id(self, schema_id: int) -> int:
+        if schema_id == LAST_ADDED:
+            if self._last_schema_id is None:
+                raise ValidationError("a view version names the last added schema, but no schema was added")
+            return self._last_schema_id
+        if schema_id not in self._schemas:
+            raise ValidationError(f"a view version names schema {schema_id}; the view has {sorted(self._schemas)}")
+        return schema_id
+
+    def _set_current_view_version(self, update: Update) -> None:
+        version_id = get(update, "view-version-id", int, "set-current-view-version")
+        if version_id == LAST_ADDED:
+            if self._last_version_id is None:
+                raise ValidationError("the last added version can't become the current one: no version was added")
+            version_id = self._last_version_id
+        version = self._versions.get(version_id)
+        if version is None:
+            raise ValidationError(f"there is no view version {version_id}; the view has {sorted(self._versions)}")
+        if version_id == self._current_version_id:
+            return
+        self._current_version_id = version_id
+        self._changed("set-current-view-version", **{"view-version-id": version_id})
+        # A version made in this commit was made when it says; one of an earlier commit becomes current again now.
+        at = version.timestamp_ms if version_id in self._added_versions else self._timestamp_ms
+        self._log_entry = ViewHistoryEntry(at, version_id)
+
+    def _changed(self, action: str, **fields: Any) -> None:
+        self.changes.append({"action": action, **fields})
+
+    # Rules over the whole commit
+
+    def _check_dialects(self) -> None:
+        if self._base is None or self._properties.get(DROP_DIALECT_ALLOWED, "false").lower() == "true":
+            return
+        before = self._base.current_version().dialects
+        after = self._versions[self._current_version_id].dialects
+        if lost := sorted(before - after):
+            raise ValidationError(
+                f"the view would lose its SQL for {', '.join(lost)}: it has {sorted(before)}, the new version "
+                f"{sorted(after)}; give all of them, or set {DROP_DIALECT_ALLOWED}=true"
+            )
+
+    def _retained(self) -> tuple[tuple[ViewVersion, ...], tuple[ViewHistoryEntry, ...]]:
+        """Versions and log cut to the history size: never what this commit added, nor the current version."""
+        log = self._log if self._log_entry is None else (*self._log, self._log_entry)
+        current = self._current_version_id
+        keep = max(history_size(self._properties), len(self._added_versions | {current}))
+        if len(self._versions) <= keep:
+            return tuple(self._versions.values()), log
+        ids = retained_ids(self._versions, keep, current)
+        return tuple(v for i, v in self._versions.items() if i in ids), retained_log(log, ids)
+
+
+def history_size(properties: Mapping[str, str]) -> int:
+    """How many versions a view keeps. Raises ValidationError where the property is no positive number."""
+    text = properties.get(VERSION_HISTORY_SIZE, str(DEFAULT_VERSION_HISTORY_SIZE)).strip()
+    if not text.isascii() or not text.isdecimal() or len(text) > MAX_DIGITS or int(text) == 0:
+        raise ValidationError(f"{VERSION_HISTORY_SIZE} must be a positive number, found {text!r}")
+    return int(text)
+
+
+def metadata_codec(properties: Mapping[str, str]) -> str:
+    """How metadata files are compressed: `gzip` unless the view says `none`. Raises ValidationError."""
+    codec = properties.get(METADATA_COMPRESSION, DEFAULT_METADATA_COMPRESSION).lower()
+    if codec not in ("gzip", "none"):
+        raise ValidationError(f"{METADATA_COMPRESSION} must be none or gzip, found {codec!r}")
+    return codec
+
+
+def retained_ids(version_ids: Iterable[int], keep: int, current: int) -> frozenset[int]:
+    """The current version and the newest others, `keep` in all."""
+    others = sorted((i for i in version_ids if i != current), reverse=True)
+    return frozenset((current, *others[: keep - 1]))
+
+
+def retained_log(log: Iterable[ViewHistoryEntry], ids: frozenset[int]) -> tuple[ViewHistoryEntry, ...]:
+    """The log after its last entry of a version that is gone: what came before has a gap, so it says nothing."""
+    kept: list[ViewHistoryEntry] = []
+    for entry in log:
+        if entry.version_id in ids:
+            kept.append(entry)
+        else:
+            kept.clear()
+    return tuple(kept)
+
+
+def check_view_requirements(metadata: ViewMetadata | None, requirements: Iterable[Mapping[str, Any]]) -> None:
+    """Raises CommitFailedError for the first requirement that is not met, ValidationError for an unknown one."""
+    for requirement in requirements:
+        kind = get(requirement, "type", str, "requirement")
+        match kind:
+            case "assert-create":
+                if metadata is not None:
+                    raise CommitFailedError("the view exists already")
+            case "assert-view-uuid":
+                expected = get(requirement, "uuid", str, kind)
+                found = None if metadata is None else metadata.view_uuid
+                if found != expected:
+                    raise CommitFailedError(f"the view's UUID was expected to be {expected}, but is {found}")
+            case _:
+                raise ValidationError(f"unknown view requirement {kind!r}")
+
+
+def _same(one: ViewVersion, other: ViewVersion) -> bool:
+    """Whether two versions differ at most in id and time, so that the older stands for both."""
+    return evolve(one, version_id=other.version_id, timestamp_ms=other.timestamp_ms) == other
+
+
+def _check_one_query_per_dialect(version: ViewVersion) -> None:
+    seen: set[str] = set()
+    for r in version.representations:
+        if r.dialect is not None:
+            if r.dialect.lower() in seen:
+                raise ValidationError(f"a view version has one query for each dialect (V1), found two for {r.dialect}")
+            seen.add(r.dialect.lower())
+
+
+_HANDLERS: dict[str, Callable[[ViewBuilder, Update], None]] = {
+    "assign-uuid": ViewBuilder._assign_uuid,
+    "upgrade-format-version": ViewBuilder._upgrade_format_version,
+    "add-schema": ViewBuilder._add_schema,
+    "set-location": ViewBuilder._set_location,
+    "set-properties": ViewBuilder._set_properties,
+    "remove-properties": ViewBuilder._remove_properties,
+    "add-view-version": ViewBuilder._add_view_version,
+    "set-current-view-version": ViewBuilder._set_current_view_version,
+}

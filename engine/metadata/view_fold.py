@@ -1,0 +1,168 @@
+"""The state of a view and its fold: what a stream of its events amounts to. Pure, as the tables' is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import CorruptLogError, IcecoreError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
+from icecore.engine.metadata.fold import metadata_folder
+from icecore.engine.metadata.view_builder import ViewBuilder, metadata_codec
+from icecore.engine.spec.view import ViewMetadata
+
+
+@frozen
+class ViewState:
+    """A view as of one version of its stream.
+
+    `metadata_location` is where its metadata file is written, `metadata_version` the number in that file's name.
+    """
+
+    stream: str
+    stream_version: int
+    position: int
+    event_hash: str
+    identifier: Identifier
+    metadata: ViewMetadata
+    metadata_location: str
+    metadata_version: int
+    dropped: bool = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether commits wait to be written out by hand; a view's never do."""
+        return False
+
+
+def fold_view(state: ViewState | None, events: Iterable[Event]) -> ViewState | None:
+    """The state after the events. Raises CorruptLogError where they can't follow."""
+    for event in events:
+        state = evolve_view(state, event)
+    return state
+
+
+def evolve_view(state: ViewState | None, event: Event) -> ViewState:
+    """The state after the next event. Raises CorruptLogError where it does not follow the one before."""
+    expected = (state.stream_version if state else 0) + 1
+    if event.stream_version != expected:
+        raise CorruptLogError(
+            f"position {event.position}: version {event.stream_version} of {event.stream}, expected {expected}"
+        )
+    try:
+        return _next(state, event)
+    except CorruptLogError:
+        raise
+    except (IcecoreError, LookupError, TypeError, ValueError, AttributeError) as e:
+        what = str(e) if isinstance(e, IcecoreError) else f"{type(e).__name__} {e}"
+        raise CorruptLogError(f"position {event.position}: the {event.kind} event can't be applied: {what}") from e
+
+
+def _next(state: ViewState | None, event: Event) -> ViewState:
+    payload = event.payload
+    if event.kind == ev.VIEW_CREATED:
+        return _committed(None, event, tuple(payload["identifier"]))
+    if event.kind == ev.VIEW_REGISTERED:
+        return _registered(event)
+    if state is None:
+        raise CorruptLogError(f"position {event.position}: {event.kind} before the view was created")
+    at = evolve(state, stream_version=event.stream_version, position=event.position, event_hash=event.hash)
+    match event.kind:
+        case ev.VIEW_ADOPTED:
+            return _adopted(at, event)
+        case ev.VIEW_COMMITTED:
+            return _committed(state, event, state.identifier)
+        case ev.VIEW_RELOCATED:
+            return _written(at, event, state.metadata, state.metadata_version + 1)
+        case ev.VIEW_RENAMED:
+            return evolve(at, identifier=tuple(payload["to"]))
+        case ev.VIEW_DROPPED:
+            return evolve(at, dropped=True)
+        case ev.VIEW_UNDROPPED:
+            return evolve(at, identifier=tuple(payload["identifier"]), dropped=False)
+        case _:
+            raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
+
+
+def _adopted(state: ViewState, event: Event) -> ViewState:
+    """The view as another engine's metadata file has it."""
+    payload = event.payload
+    return evolve(
+        state,
+        metadata=ViewMetadata.from_dict(payload["metadata"]),
+        metadata_location=payload["metadata-location"],
+        metadata_version=payload["metadata-version"],
+    )
+
+
+def _registered(event: Event) -> ViewState:
+    payload = event.payload
+    return ViewState(
+        event.stream,
+        event.stream_version,
+        event.position,
+        event.hash,
+        tuple(payload["identifier"]),
+        ViewMetadata.from_dict(payload["metadata"]),
+        payload["metadata-location"],
+        payload["metadata-version"],
+    )
+
+
+def _committed(state: ViewState | None, event: Event, identifier: Identifier) -> ViewState:
+    base = state.metadata if state else None
+    metadata = ViewBuilder(base, event.recorded_at_ms).apply(event.payload["updates"]).build()
+    version = state.metadata_version + 1 if state else 0
+    first = ViewState(event.stream, event.stream_version, event.position, event.hash, identifier, metadata, "", version)
+    return _written(evolve(first, dropped=state.dropped if state else False), event, metadata, version)
+
+
+def _written(state: ViewState, event: Event, metadata: ViewMetadata, version: int) -> ViewState:
+    """The state with a metadata file of its own for the event."""
+    location = f"{view_metadata_folder(metadata)}/{view_metadata_file_name(version, event.event_id, metadata)}"
+    return evolve(state, metadata=metadata, metadata_location=location, metadata_version=version)
+
+
+def view_metadata_folder(metadata: ViewMetadata) -> str:
+    """Where the view's metadata files go (V1, MD7)."""
+    return metadata_folder(metadata.location.rstrip("/"), metadata.properties)
+
+
+def view_metadata_file_name(version: int, event_id: str, metadata: ViewMetadata) -> str:
+    """The name of a view's metadata file, which follows from the event (V1, MD7)."""
+    gz = ".gz" if metadata_codec(metadata.properties) == "gzip" else ""
+    return f"{version:05d}-{event_id}{gz}.metadata.json"
+
+
+def view_state_to_dict(state: ViewState) -> dict[str, Any]:
+    """A checkpoint's JSON."""
+    return {
+        "stream": state.stream,
+        "stream-version": state.stream_version,
+        "position": state.position,
+        "event-hash": state.event_hash,
+        "identifier": list(state.identifier),
+        "metadata": state.metadata.to_dict(),
+        "metadata-location": state.metadata_location,
+        "metadata-version": state.metadata_version,
+        "dropped": state.dropped,
+    }
+
+
+def view_state_from_dict(obj: Mapping[str, Any]) -> ViewState:
+    """The state of a checkpoint's JSON."""
+    return ViewState(
+        obj["stream"],
+        obj["stream-version"],
+        obj["position"],
+        obj["event-hash"],
+        tuple(obj["identifier"]),
+        ViewMetadata.from_dict(obj["metadata"]),
+        obj["metadata-location"],
+        obj["metadata-version"],
+        obj["dropped"],
+    )

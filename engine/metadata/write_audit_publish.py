@@ -1,0 +1,65 @@
+"""Write, audit, publish: snapshots that are staged under an id, or written to a branch, before anybody reads them.
+
+With the table property `write.wap.enabled` a commit whose snapshot properties have `wap.id` is staged: the snapshot is
+added and no branch moves. With `wap.branch` the commit goes to that branch instead of main. Spec: Appendix F (L5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.properties.table_properties import flag
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
+
+WAP_ENABLED = "write.wap.enabled"
+WAP_ID = "wap.id"
+WAP_BRANCH = "wap.branch"
+PUBLISHED_WAP_ID = "published-wap-id"
+
+
+def is_enabled(properties: Mapping[str, str]) -> bool:
+    return flag(properties, WAP_ENABLED)
+
+
+def is_staged(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) -> bool:
+    """Whether a snapshot with this summary is staged. Raises ValidationError where it names another branch too."""
+    if not is_enabled(metadata.properties) or not summary.get(WAP_ID):
+        return False
+    if branch != MAIN_BRANCH or summary.get(WAP_BRANCH):
+        raise ValidationError(f"a commit with {WAP_ID} is staged, so it can't go to a branch")
+    return True
+
+
+def branch_for(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) -> str:
+    """The branch that a commit goes to. Raises ValidationError where `wap.branch` and another branch are asked for."""
+    wanted = summary.get(WAP_BRANCH)
+    if not wanted or not is_enabled(metadata.properties):
+        return branch
+    if branch not in (MAIN_BRANCH, wanted):
+        raise ValidationError(f"the commit can't go to {branch!r}: its {WAP_BRANCH} is {wanted!r}")
+    return wanted
+
+
+def staged_snapshot(metadata: TableMetadata, wap_id: str) -> Snapshot:
+    """The one snapshot staged under an id. Raises NoSuchSnapshotError, ValidationError where there are more."""
+    found = [s for s in metadata.snapshots if (s.summary or {}).get(WAP_ID) == wap_id]
+    if not found:
+        raise NoSuchSnapshotError(f"no snapshot is staged under {WAP_ID} {wap_id!r}")
+    if len(found) > 1:
+        ids = [s.snapshot_id for s in found]
+        raise ValidationError(f"the {WAP_ID} {wap_id!r} is that of several snapshots: {ids}")
+    return found[0]
+
+
+def check_unpublished(metadata: TableMetadata, source: Snapshot) -> str | None:
+    """The id that a snapshot was staged under. Raises ValidationError where it was published already."""
+    wap_id = (source.summary or {}).get(WAP_ID)
+    if not wap_id:
+        return None
+    for ancestor in metadata.ancestors(metadata.current_snapshot_id):
+        summary = ancestor.summary or {}
+        if wap_id in (summary.get(WAP_ID), summary.get(PUBLISHED_WAP_ID)):
+            raise ValidationError(f"the {WAP_ID} {wap_id!r} was published already, in snapshot {ancestor.snapshot_id}")
+    return wap_id

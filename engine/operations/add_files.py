@@ -1,0 +1,93 @@
+"""Taking in Parquet files that lie somewhere already."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icecore.engine.common.location import local_path, path_fault, to_uri
+from icecore.engine.common.text import some_of
+from icecore.engine.data.read.apply_deletes import same_file
+from icecore.engine.data.write.describe_files import describe_files
+from icecore.engine.errors import ValidationError
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.name_mapping import NameMapping
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.storage.file_io import Storage
+
+
+def describe_existing_files(
+    repository: Repository,
+    state: TableState,
+    metadata: TableMetadata,
+    file_paths: tuple[str, ...],
+    branch: str,
+    check_duplicate_files: bool,
+) -> list[ContentFile]:
+    """Descriptions of Parquet files that exist already, under locations that say all (G4).
+
+    Raises ValidationError where one is given twice, is in the branch already, or does not fit the table.
+    """
+    for path in file_paths:
+        if text := path_fault(path):
+            raise ValidationError(f"the path of a file to add {text}")
+    storage = repository.storage_of(state)
+    places = [_place(storage, p) for p in file_paths]
+    repeated = sorted(p for p, n in Counter(places).items() if n > 1)
+    if repeated:
+        raise ValidationError(f"files are given twice: {some_of(repeated, 5)}")
+    if check_duplicate_files:
+        spelled = [s for p in file_paths for s in _spellings(storage, p)]
+        known = _in_snapshot(repository, state, metadata.snapshot_by_ref(branch), spelled)
+        if known:
+            raise ValidationError(f"files are in the table already: {some_of(known, 5)}")
+    return describe_files(
+        # A path that the table's location mapping knows is one of the table's own.
+        [to_uri(p) if storage.resolve(p) == p else p for p in file_paths],
+        schema=metadata.schema(),
+        spec=metadata.spec(),
+        storage=storage,
+        properties=metadata.properties,
+        name_mapping=table_name_mapping(metadata) or NameMapping.of_fields(metadata.schema().fields),
+    )
+
+
+def _spellings(storage: Storage, path: str) -> set[str]:
+    """The ways in which manifests may name a file: with and without `file:`, as s3 and s3a, before a mapping."""
+    place = _place(storage, path)
+    found = {path, storage.resolve(path), place}
+    if local_path(place) is not None:
+        found |= {f"file:{place}", f"file://{place}"}
+    elif place.startswith("s3://"):
+        found |= {f"{scheme}{place.removeprefix('s3')}" for scheme in ("s3a", "s3n")}
+    for old, new in storage.mapping.prefixes:
+        inside = _place(Storage(), new)
+        if place.startswith(inside + "/"):
+            found.add(old + place.removeprefix(inside))
+    return found
+
+
+def _place(storage: Storage, path: str) -> str:
+    place = same_file(storage, path)
+    return place if local_path(place) is None else os.path.abspath(place)
+
+
+def _in_snapshot(
+    repository: Repository, state: TableState, snapshot: Snapshot | None, file_paths: list[str]
+) -> list[str]:
+    if snapshot is None:
+        return []
+    wanted = pa.array(file_paths, pa.string())
+    for listed in repository.list_manifests(state, snapshot):
+        paths = repository.entries.live(state.stream, listed, repository.storage_of(state))["file_path"]
+        known: list[str] = paths.filter(pc.is_in(paths, wanted)).to_pylist()
+        if known:
+            return known
+    return []

@@ -1,0 +1,190 @@
+"""Whether a decision that was made on a base still holds: the conflict rules of each isolation level.
+
+A decision rests on the data files that it touches (removes, or deletes rows of by position). Those must still be there,
+and no delete may have come for them, under either level. Under `serializable` nothing that the caller read may have
+changed either: no file came or went, and no delete did, that may concern rows of the conflict filter. So the outcome is
+that of making the commits one after another. Spec: Commit Conflict Resolution (C2, C3); the rules are those of the Java
+library (C5), which is as strict where a snapshot's own files are concerned and leaves more to the caller otherwise.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from attrs import frozen
+
+from icecore.engine.commit.conflict_text import commits_of, names
+from icecore.engine.errors import ConflictingCommitsError, MissingArchiveError, ValidationError
+from icecore.engine.events.event import Event
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.log.read_models import dotted
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.projections.inspect.changes_since import ChangedFile, ChangesSince
+from icecore.projections.plan.planner import Planner
+
+DELETE_ISOLATION = "write.delete.isolation-level"
+UPDATE_ISOLATION = "write.update.isolation-level"
+MERGE_ISOLATION = "write.merge.isolation-level"
+
+Concerns = Callable[[ChangedFile], bool]
+
+
+class IsolationLevel(enum.StrEnum):
+    """What of a concurrent commit is a conflict: any change of what was read, or only of what is written."""
+
+    SERIALIZABLE = "serializable"
+    SNAPSHOT = "snapshot"
+
+    @classmethod
+    def of(cls, name: str, where: str = "isolation_level") -> IsolationLevel:
+        """Raises ValidationError for another name."""
+        try:
+            return cls(name.lower())
+        except ValueError:
+            raise ValidationError(f"{where} must be {' or '.join(cls)}, found {name!r}") from None
+
+
+@frozen
+class Pin:
+    """The base that a decision was made on, None for a branch without a snapshot, and what may not have changed.
+
+    `conflict_filter` says which rows were read; None stands for those of the operation itself.
+    """
+
+    base_snapshot_id: int | None
+    level: IsolationLevel
+    conflict_filter: str | Expression | None = None
+
+
+def isolation_level(properties: Mapping[str, str], key: str, wanted: str | None) -> IsolationLevel:
+    """The level that a caller wants, else that of the table property, else serializable. Raises ValidationError."""
+    if wanted is not None:
+        return IsolationLevel.of(wanted)
+    return IsolationLevel.of(properties.get(key, IsolationLevel.SERIALIZABLE), key)
+
+
+@frozen
+class Check:
+    """Checks a pinned decision against the head of its branch in a state.
+
+    `metadata` has the schema that filters are over. Every check raises ConflictingCommitsError naming the commits and
+    what they did, and CommitConflictError where the history since the base is not there any more.
+    """
+
+    repository: Repository
+    planner: Planner
+    state: TableState
+    metadata: TableMetadata
+    pin: Pin
+    changes: ChangesSince
+
+    @classmethod
+    def of(
+        cls,
+        repository: Repository,
+        planner: Planner,
+        state: TableState,
+        metadata: TableMetadata,
+        pin: Pin,
+        branch: str,
+    ) -> Check:
+        """Raises CommitConflictError, NoSuchSnapshotError for a base that never was."""
+        head = state.metadata.snapshot_by_ref(branch)
+        changes = ChangesSince.of(planner, state, pin.base_snapshot_id, head)
+        return cls(repository, planner, state, metadata, pin, changes)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything was committed since the base."""
+        return bool(self.changes.snapshots)
+
+    def read(self, row_filter: str | Expression | None, concerns: Concerns = lambda _: True) -> None:
+        """What the decision read is as it was, as far as the level asks for it; the pin's filter goes first.
+
+        `concerns` may leave files out that the filter can't tell to be of no concern.
+        """
+        if not self.is_needed or self.pin.level is IsolationLevel.SNAPSHOT:
+            return
+        self.unchanged(self.pin.conflict_filter or row_filter, concerns, added=True)
+
+    def unchanged(self, row_filter: str | Expression | None, concerns: Concerns, *, added: bool) -> None:
+        """No file went that may have had rows of the filter, no delete came or went, and with `added` none came."""
+        if not self.is_needed:
+            return
+        schema = self.metadata.schema()
+        parsed = parse_filter(row_filter)
+        bound = bind(parsed, schema)
+        which = "" if bound == TRUE else f" that may have rows of {row_filter}"
+        found: list[str] = []
+        if added:
+            found += self._told(
+                "data file", "was added", which, filter(concerns, self.changes.added_data(bound, schema))
+            )
+        found += self._told(
+            "data file", "was removed", which, filter(concerns, self.changes.removed_data(bound, schema))
+        )
+        base = self._base_files(bound)
+        deletes = self.changes.changed_deletes(bound, schema, base)
+        found += self._told("delete file", "was added or removed", which, filter(concerns, deletes))
+        self._raise(found)
+
+    def touched(self, paths: Collection[str], *, ignore_equality_deletes: bool = False, vectors: bool = True) -> None:
+        """The data files are still there, and no delete came for them since.
+
+        Equality deletes don't matter where what takes the files' place keeps their sequence number. `vectors` says
+        that their deletion vectors are to be replaced, so that a rewrite of these matters too.
+        """
+        if not self.is_needed or not paths:
+            return
+        changes = self.changes
+        missing = changes.missing_data(paths)
+        found = self._told("data file", "was removed", " that this commit touches", missing)
+        gone = {m.file_path for m in missing}
+        left = [p for p in paths if p not in gone]
+        deletes = changes.deletes_for(left, ignore_equality_deletes=ignore_equality_deletes)
+        if vectors:
+            known = {(d.file_path, d.snapshot_id) for d in deletes}
+            found_vectors = changes.concurrent_vectors(left)
+            deletes += [v for v in found_vectors if (v.file_path, v.snapshot_id) not in known]
+        found += self._told("data file", "got or lost deletes", " that this commit touches", deletes)
+        self._raise(found)
+
+    def _base_files(self, bound: Expression) -> set[str]:
+        """The data files that may have had rows of the filter at the base."""
+        if self.pin.base_snapshot_id is None:
+            return set()
+        base = self.state.metadata.find_snapshot(self.pin.base_snapshot_id)
+        planned = self.planner.plan(self.state, base, bound, self.metadata.schema())
+        return set(planned.files["file_path"].to_pylist())
+
+    def _told(self, kind: str, verb: str, which: str, files: Iterable[ChangedFile]) -> list[str]:
+        by_snapshot: dict[int, list[str]] = {}
+        for file in files:
+            by_snapshot.setdefault(file.snapshot_id, []).append(file.file_path)
+        if not by_snapshot:
+            return []
+        commits = commits_of(self._events(), by_snapshot)
+        return [
+            f"{kind} {names(list(dict.fromkeys(paths)))}{which} {verb} by {commits[snapshot_id]}"
+            for snapshot_id, paths in by_snapshot.items()
+        ]
+
+    def _events(self) -> list[Event]:
+        """The table's events, as far as they can be read: a conflict is one, whoever made it."""
+        store, stream = self.repository.store, self.state.stream
+        try:
+            return list(store.stream_events(stream))
+        except MissingArchiveError:
+            return list(store.stream_events(stream, store.archives.last_version(stream)))
+
+    def _raise(self, found: list[str]) -> None:
+        if found:
+            base = self.pin.base_snapshot_id
+            what = "an empty branch" if base is None else f"snapshot {base}"
+            text = f"{dotted(self.state.identifier)}: what was decided on {what} does not hold any more"
+            raise ConflictingCommitsError(text, tuple(found))

@@ -1,0 +1,79 @@
+"""Rows deleted by the values of key columns, without looking for them. Spec: Equality Delete Files (D4, SP4)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from icecore.engine.common.identifiers import names_of
+from icecore.engine.data.arrow.arrow_partitions import partition_batches
+from icecore.engine.data.arrow.to_arrow import to_arrow
+from icecore.engine.data.write.position_delete_writer import write_equality_deletes
+from icecore.engine.errors import ValidationError
+from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.storage.file_io import Storage
+
+
+def write_key_deletes(
+    data: Any, key_columns: Sequence[str], metadata: TableMetadata, storage: Storage
+) -> list[ContentFile]:
+    """Equality delete files for the rows of `data`: what equals one of them in the key columns is deleted.
+
+    Without key columns the table's identifier fields are the keys. The files belong to the partitions of the default
+    spec where `data` has all columns that it partitions by, else they apply to the whole table through an
+    unpartitioned spec. Raises ValidationError where neither can be, for a v1 table, or keys that can't be compared.
+    """
+    schema = metadata.schema()
+    names = list(names_of(key_columns, "key_columns")) or [schema.name_of(i) for i in schema.identifier_field_ids]
+    if not names:
+        raise ValidationError("deletes by key need key columns: the table has no identifier fields")
+    equality_ids = [schema.find_field(n).field_id for n in names]
+    incoming = to_arrow(data, schema)
+    rows = incoming.read_all() if isinstance(incoming, pa.RecordBatchReader) else incoming
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    spec = _spec_for(metadata, rows.column_names)
+    groups = [((), rows)] if not spec.fields else partition_batches(rows, spec, schema)
+    return [
+        write_equality_deletes(
+            storage,
+            DataLocations.of(metadata.location, metadata.properties),
+            group,
+            equality_ids,
+            schema=schema,
+            spec=spec,
+            partition=partition,
+            properties=metadata.properties,
+            file_prefix=f"00000-0-{uuid.uuid4()}-equality-deletes",
+            format_version=metadata.format_version,
+        )
+        for partition, group in groups
+        if group.num_rows
+    ]
+
+
+def _spec_for(metadata: TableMetadata, columns: Sequence[str]) -> PartitionSpec:
+    """The default spec where the columns tell the partition, else one without fields, which applies everywhere.
+
+    Rows that an older spec partitioned are out of reach of a partition of the default one, so with several specs only
+    the one without fields will do.
+    """
+    schema, default = metadata.schema(), metadata.spec()
+    if default.is_unpartitioned and not default.fields:
+        return default
+    needed = {schema.path(i)[0] for f in default.fields for i in f.source_ids if schema.get_field(i)}
+    if needed <= set(columns) and len(metadata.partition_specs) == 1:
+        return default
+    for spec in metadata.partition_specs:
+        if not spec.fields:
+            return spec
+    raise ValidationError(
+        f"deletes by key need the partition columns {sorted(needed)} in the data, and no other partition spec in the "
+        f"table, or an unpartitioned spec in it"
+    )

@@ -1,0 +1,122 @@
+"""Rows deleted by saying where they are: position delete files in v2, deletion vectors in v3. Spec: D1 to D3."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.data.arrow.row_filter import filter_columns, keep_rows
+from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
+from icecore.engine.data.write.position_delete_writer import write_position_deletes
+from icecore.engine.errors import ValidationError
+from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.reserved import POS, with_columns
+from icecore.engine.spec.schema import Schema
+from icecore.engine.storage.file_io import Storage
+
+DELETE_MODE = "write.delete.mode"
+UPDATE_MODE = "write.update.mode"
+COPY_ON_WRITE = "copy-on-write"
+MERGE_ON_READ = "merge-on-read"
+DELETE_GRANULARITY = "write.delete.granularity"
+
+Positions = npt.NDArray[np.int64]
+
+
+@frozen
+class Selected:
+    """The live rows of a file that a filter selects, and how many live rows there are."""
+
+    positions: Positions
+    live_rows: int
+
+
+def merges_on_read(metadata: TableMetadata, *keys: str) -> bool:
+    """Whether the table wants deletes by position; v1 has no delete files (D1).
+
+    The first of the properties that is set says it, `write.delete.mode` the last. Raises ValidationError.
+    """
+    key = next((k for k in keys if k in metadata.properties), DELETE_MODE)
+    mode = metadata.properties.get(key, COPY_ON_WRITE).lower()
+    if mode not in (COPY_ON_WRITE, MERGE_ON_READ):
+        raise ValidationError(f"{key} must be {COPY_ON_WRITE} or {MERGE_ON_READ}, found {mode!r}")
+    return mode == MERGE_ON_READ and metadata.format_version >= 2
+
+
+def select_rows(task: FileScanTask, metadata: TableMetadata, storage: Storage, deletes: DeleteCache) -> Selected:
+    """Reads only the columns that the residual needs."""
+    schema = metadata.schema()
+    needed = filter_columns(task.residual, schema, Schema((), schema.schema_id))
+    batches = read_task(
+        task,
+        projection=with_columns(needed, POS),
+        table_schema=schema,
+        specs=metadata.specs,
+        storage=storage,
+        name_mapping=table_name_mapping(metadata),
+        table_schemas=metadata.schemas,
+        deletes=deletes,
+    )
+    live, found = 0, []
+    for batch in batches:
+        live += batch.num_rows
+        chosen = keep_rows(pa.Table.from_batches([batch]), task.residual, schema)
+        found.append(chosen[POS.name].to_numpy())
+    positions = np.concatenate(found).astype(np.int64) if found else np.zeros(0, np.int64)
+    return Selected(positions, live)
+
+
+def write_deletes(
+    selected: Sequence[tuple[FileScanTask, Positions]],
+    metadata: TableMetadata,
+    storage: Storage,
+    deletes: DeleteCache,
+) -> list[ContentFile]:
+    """Writes the delete files for newly deleted positions: deletion vectors from v3 on, before that position files.
+
+    A vector takes in all positions that are deleted from its file already (D2).
+    """
+    locations = DataLocations.of(metadata.location, metadata.properties)
+    if metadata.format_version >= 3:
+        merged = {t.file.file_path: _merged(t, positions, storage, deletes) for t, positions in selected}
+        return write_deletion_vectors(storage, locations.new(f"{uuid.uuid4()}-deletes.puffin"), merged)
+    out: list[ContentFile] = []
+    for (spec_id, partition), group in _by_partition(selected).items():
+        out += write_position_deletes(
+            storage,
+            locations,
+            group,
+            spec=metadata.spec_by_id(spec_id),
+            partition=partition,
+            schema=metadata.all_fields,
+            properties=metadata.properties,
+            file_prefix=f"00000-0-{uuid.uuid4()}-deletes",
+            format_version=metadata.format_version,
+            granularity="partition" if metadata.properties.get(DELETE_GRANULARITY) == "partition" else "file",
+        )
+    return out
+
+
+def _merged(task: FileScanTask, positions: Positions, storage: Storage, deletes: DeleteCache) -> DeletedRows:
+    before = deletes.deleted_positions(storage, task.file.file_path, task.delete_files)
+    return DeletedRows(np.union1d(before, positions), task.file.spec_id, task.file.partition)
+
+
+def _by_partition(
+    selected: Sequence[tuple[FileScanTask, Positions]],
+) -> Mapping[tuple[int, tuple[object, ...]], dict[str, Positions]]:
+    groups: dict[tuple[int, tuple[object, ...]], dict[str, Positions]] = defaultdict(dict)
+    for task, positions in selected:
+        groups[task.file.spec_id, task.file.partition][task.file.file_path] = positions
+    return groups

@@ -1,0 +1,149 @@
+"""Overwrites of whole partitions: those that the new data has, and no others.
+
+Spec: Partitioning; partition equality (SP5). A partition is one of the default spec; of files that another spec
+partitioned the rows that belong to a replaced partition go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.commit.decide import ProduceSnapshot
+from icecore.engine.data.arrow.arrow_partitions import partition_batches
+from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
+from icecore.engine.expression.simplify import and_, or_
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.operations.conflict_validation import Check, IsolationLevel, Pin
+from icecore.engine.operations.delete_by_filter import Effects, Target, discarding_on_error, produce
+from icecore.engine.operations.merge_on_read import merges_on_read
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec import single_value
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import Operation as SnapshotOperation
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.spec.transform import IdentityTransform
+from icecore.engine.spec.types import DoubleType, FloatType
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.inspect.changes_since import ChangedFile
+from icecore.projections.plan.planner import Planner
+
+REPLACE_PARTITIONS = "replace-partitions"
+MAX_VALUES = 200
+
+Key = tuple[bytes | None, ...]
+
+
+@frozen
+class PartitionOverwrite:
+    """Replaces the partitions of `added`, data files of the default spec, by these files."""
+
+    target: Target
+    added: tuple[ContentFile, ...]
+    pin: Pin | None = None
+
+
+def plan_dynamic_overwrite(
+    repository: Repository,
+    planner: Planner,
+    state: TableState,
+    metadata: TableMetadata,
+    overwrite: PartitionOverwrite,
+    storage: Storage,
+) -> ProduceSnapshot:
+    """The command for the head of the branch as it is now; where the branch moves, this is called again.
+
+    It replaces what the partitions have by then. A pinned one raises ConflictingCommitsError where a file of theirs was
+    removed or got deletes since the base and, where it is serializable, where one came.
+    """
+    snapshot = state.metadata.snapshot_by_ref(overwrite.target.branch)
+    effects = Effects(merges_on_read(metadata))
+    spec, fields = metadata.spec(), metadata.all_fields
+    partitions = {partition_key(spec, fields, f.partition): f.partition for f in overwrite.added}
+    if overwrite.pin is not None and partitions:
+
+        def concerns(file: ChangedFile) -> bool:
+            return file.spec_id != spec.spec_id or partition_key(spec, fields, file.partition) in partitions
+
+        check = Check.of(repository, planner, state, metadata, overwrite.pin, overwrite.target.branch)
+        wanted = overwrite.pin.conflict_filter or _may_hold(metadata, partitions.values())
+        check.unchanged(wanted, concerns, added=overwrite.pin.level is IsolationLevel.SERIALIZABLE)
+    with discarding_on_error(effects, storage):
+        _take_partitions(planner, state, metadata, snapshot, effects, partitions, storage)
+        target = overwrite.target
+        if partitions:
+            target = target.with_summary({REPLACE_PARTITIONS: "true"})
+        return produce(repository, state, metadata, target, overwrite.added, effects, SnapshotOperation.OVERWRITE)
+
+
+def _take_partitions(
+    planner: Planner,
+    state: TableState,
+    metadata: TableMetadata,
+    snapshot: Snapshot | None,
+    effects: Effects,
+    partitions: Mapping[Key, tuple[Any, ...]],
+    storage: Storage,
+) -> None:
+    spec, fields = metadata.spec(), metadata.all_fields
+    if snapshot is not None and partitions:
+        deletes = DeleteCache()
+        for task in planner.tasks(state, snapshot, _may_hold(metadata, partitions.values()), metadata.schema()):
+            if task.file.spec_id == spec.spec_id:
+                if partition_key(spec, fields, task.file.partition) in partitions:
+                    effects.gone.append(task.file.file_path)
+            elif (rows := effects.live_rows(task, metadata, storage, deletes)) is not None:
+                effects.take(task, rows, _rows_in(rows, metadata, partitions), metadata, storage)
+        effects.write(metadata, storage, deletes)
+
+
+def partition_key(spec: PartitionSpec, fields: Schema, partition: tuple[Any, ...]) -> Key:
+    """What tells partitions apart: the bytes of the values, because NaN is not equal to itself (SP5)."""
+    return tuple(
+        None if v is None else single_value.partition_to_bytes(f.result_type(fields), v)
+        for f, v in zip(spec.fields, partition, strict=True)
+    )
+
+
+def _may_hold(metadata: TableMetadata, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+    """A filter on the columns that are partitioned by as they are; every row of the partitions satisfies it."""
+    schema = metadata.schema()
+    found: Expression = TRUE
+    columns = list(zip(*partitions, strict=True))
+    for f, values in zip(metadata.spec().fields, columns, strict=True):
+        source = schema.get_field(f.source_id)
+        if source is None or not isinstance(f.transform, IdentityTransform):
+            continue
+        kind = f.result_type(schema)
+        distinct = {v for v in values if v is not None}
+        if isinstance(kind, (FloatType, DoubleType)) or len(distinct) > MAX_VALUES:
+            continue
+        term = Reference(schema.name_of(f.source_id))
+        tests: list[Expression] = []
+        if distinct:
+            tests.append(Predicate(Operation.IN, term, tuple(TypedValue(kind, v) for v in distinct)))
+        if None in values:
+            tests.append(Predicate(Operation.IS_NULL, term))
+        found = and_(found, or_(*tests))
+    return found
+
+
+def _rows_in(rows: pa.Table, metadata: TableMetadata, partitions: Mapping[Key, object]) -> npt.NDArray[np.bool_]:
+    """Which rows the default spec puts into one of the partitions."""
+    spec, fields = metadata.spec(), metadata.all_fields
+    place = "\x00place"
+    numbered = rows.append_column(place, pa.array(np.arange(rows.num_rows)))
+    mask = np.zeros(rows.num_rows, dtype=bool)
+    for partition, group in partition_batches(numbered, spec, metadata.schema()):
+        if partition_key(spec, fields, partition) in partitions:
+            mask[group[place].to_numpy()] = True
+    return mask

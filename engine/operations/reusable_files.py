@@ -1,0 +1,71 @@
+"""What an earlier attempt of a commit wrote, to be taken again where its source files are as they were.
+
+A commit that lost a race is planned anew on the new state; most of its files were not touched by the winner, so that
+the rows found in them, and the files written from them, still hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import define, field
+
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.operations.merge_on_read import Selected
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
+
+FileKey = tuple[str, int | None]
+TaskKey = tuple[str, tuple[FileKey, ...], Expression]
+
+
+def task_key(task: FileScanTask) -> TaskKey:
+    """What tells whether a file has the rows that it had: its path, the deletes on it, and what is asked of it."""
+    deletes = sorted(((d.file_path, d.content_offset) for d in task.delete_files), key=lambda k: (k[0], k[1] or 0))
+    return task.file.file_path, tuple(deletes), task.residual
+
+
+def table_shape(metadata: TableMetadata) -> tuple[Any, ...]:
+    """What tells whether files would be read or written otherwise."""
+    return (
+        metadata.format_version,
+        metadata.location,
+        metadata.schema(),
+        metadata.partition_specs,
+        metadata.default_spec_id,
+        metadata.sort_order(),
+        dict(metadata.properties),
+    )
+
+
+@define
+class WrittenBefore:
+    """Of each source file: the rows selected, the files that take its place (None where no row goes), its deletes."""
+
+    selected: dict[TaskKey, Selected] = field(factory=dict)
+    rewritten: dict[TaskKey, tuple[ContentFile, ...] | None] = field(factory=dict)
+    deletes: dict[TaskKey, ContentFile] = field(factory=dict)
+    _shape: Any = None
+
+    def use(self, metadata: TableMetadata) -> None:
+        """Forgets everything where files would be read or written otherwise now."""
+        shape = table_shape(metadata)
+        if self._shape != shape:
+            self.forget()
+            self._shape = shape
+
+    def forget(self) -> None:
+        """Forgets everything, as once the files are deleted."""
+        self.selected, self.rewritten, self.deletes = {}, {}, {}
+
+    def note_deletes(self, tasks: Sequence[FileScanTask], written: Sequence[ContentFile]) -> None:
+        """Notes delete files that are about one data file each; shared ones depend on what else was deleted."""
+        by_path: dict[str | None, list[ContentFile]] = {}
+        for file in written:
+            by_path.setdefault(file.referenced_data_file, []).append(file)
+        for task in tasks:
+            found = by_path.get(task.file.file_path, [])
+            if len(found) == 1 and None not in by_path:
+                self.deletes[task_key(task)] = found[0]

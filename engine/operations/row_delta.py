@@ -1,0 +1,207 @@
+"""Rows added and deleted by files that were written already: data files, equality deletes, and deletes by position.
+
+Spec: Row-level Deletes (D1, D2), Scan Planning (SP2, SP3, SP7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve, frozen
+
+from icecore.engine.commit.decide import ProduceSnapshot
+from icecore.engine.data.read.apply_deletes import DeleteCache, read_position_deletes, same_file
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
+from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.expression.nodes import TRUE
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.operations.conflict_validation import Check, Pin
+from icecore.engine.operations.delete_by_filter import Effects, Target, produce
+from icecore.engine.operations.replace_partitions import partition_key
+from icecore.engine.operations.reusable_files import WrittenBefore, task_key
+from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.content_file import ContentFile, DataFileContent
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.plan.lost_values import Losable, losable_fields, may_be_same
+from icecore.projections.plan.planner import Planner
+
+
+@frozen
+class RowDelta:
+    """Data files and delete files that come together; a delete applies to what was there, and by position to both."""
+
+    target: Target
+    pin: Pin
+    data_files: tuple[ContentFile, ...]
+    delete_files: tuple[ContentFile, ...]
+    before: WrittenBefore
+
+
+def check_delete_files(files: Iterable[ContentFile], metadata: TableMetadata) -> None:
+    """Raises ValidationError for delete files that a table of this format version can't have (D1, D2)."""
+    version, vectors = metadata.format_version, set()
+    for f in files:
+        if not isinstance(f, ContentFile):
+            raise ValidationError(f"files are described by ContentFile, found {f!r:.100}")
+        if f.content is DataFileContent.DATA:
+            raise ValidationError(f"{f.file_path}: expected a delete file, found a data file")
+        if version < 2:
+            raise ValidationError(f"{f.file_path}: a v1 table has no delete files (D1)")
+        if f.content is DataFileContent.EQUALITY_DELETES:
+            continue
+        if f.is_deletion_vector != (version >= 3):
+            expected = "deletion vectors" if version >= 3 else "position delete files"
+            raise ValidationError(f"{f.file_path}: a v{version} table takes {expected} for deletes by position (D1)")
+        if not f.is_deletion_vector:
+            continue
+        if f.referenced_data_file is None or f.content_offset is None or f.content_size_in_bytes is None:
+            raise ValidationError(f"{f.file_path}: a deletion vector names its data file, its offset and its size")
+        if f.referenced_data_file in vectors:
+            raise ValidationError(f"{f.referenced_data_file} must have one deletion vector, found more (D2)")
+        vectors.add(f.referenced_data_file)
+
+
+def plan_row_delta(
+    repository: Repository,
+    planner: Planner,
+    state: TableState,
+    metadata: TableMetadata,
+    delta: RowDelta,
+    storage: Storage,
+) -> ProduceSnapshot:
+    """The command for the head of the branch as it is now; where the branch moves, this is called again.
+
+    A vector that lacks what was deleted from its file before is written again with it (D2). Raises
+    ConflictingCommitsError where files with deleted rows are gone or got other deletes since the base, and what
+    serializable adds to that; ValidationError for files that were never there or are in another partition (SP7).
+    """
+    check = Check.of(repository, planner, state, metadata, delta.pin, delta.target.branch)
+    check.read(TRUE)
+    names = _Names(storage, delta)
+    snapshot = state.metadata.snapshot_by_ref(delta.target.branch)
+    schema = metadata.schema()
+    snapshots = [snapshot]
+    if delta.pin.base_snapshot_id is not None:
+        snapshots.append(state.metadata.find_snapshot(delta.pin.base_snapshot_id))
+    planned = [planner.plan(state, s, TRUE, schema).files["file_path"] for s in snapshots if s is not None]
+    there = names.resolved(planned)
+    unknown = names.wanted - there.keys()
+    if unknown:
+        raise ValidationError(f"deletes name {min(unknown)}, which is not in the snapshot that they were made for")
+    paths = [there[name] for name in names.wanted]
+    check.touched(paths)
+    tasks = planner.tasks(state, snapshot, TRUE, schema, paths=paths) if snapshot is not None and paths else []
+    by_name = {same_file(storage, t.file.file_path): t for t in tasks}
+    if missing := names.wanted - by_name.keys():
+        raise ValidationError(f"deletes name {there[min(missing)]}, which is not in the snapshot any more")
+    names.check_partitions(metadata, {**{n: t.file for n, t in by_name.items()}, **names.added})
+    effects = Effects(True)
+    merged: list[ContentFile] = []
+    try:
+        for f in delta.delete_files:
+            name = None if f.referenced_data_file is None else same_file(storage, f.referenced_data_file)
+            task = None if name is None else by_name.get(name)
+            if name is not None:
+                # A delete applies to the very path that it names, however else that may be written.
+                f = evolve(f, referenced_data_file=task.file.file_path if task else names.added[name].file_path)
+            if task is not None and f.is_deletion_vector:
+                f = _complete(task, f, metadata, storage, delta.before, merged)
+                effects.superseded.append(task.file.file_path)
+            effects.added.append(f)
+        effects.added += delta.data_files
+        return produce(repository, state, metadata, delta.target, (), effects)
+    except BaseException:
+        delta.before.forget()
+        for f in merged:
+            with contextlib.suppress(IcecoreError):
+                storage.delete(f.file_path)
+        raise
+
+
+class _Names:
+    """The data files that deletes by position name: `wanted` are those of the table, `added` those that come too."""
+
+    def __init__(self, storage: Storage, delta: RowDelta) -> None:
+        self.added = {same_file(storage, f.file_path): f for f in delta.data_files}
+        self.storage = storage
+        self.written: dict[str, str] = {}
+        self.by_delete: list[tuple[ContentFile, Sequence[str]]] = []
+        for d in delta.delete_files:
+            if d.content is DataFileContent.POSITION_DELETES:
+                named: set[str] = set()
+                if d.referenced_data_file:
+                    named = {same_file(storage, d.referenced_data_file)}
+                    self.written[min(named)] = d.referenced_data_file
+                if not d.is_deletion_vector:
+                    named |= read_position_deletes(storage, d).keys()
+                self.by_delete.append((d, sorted(named)))
+        self.wanted = {n for _, named in self.by_delete for n in named} - self.added.keys()
+
+    def resolved(self, planned: Iterable[pa.ChunkedArray]) -> dict[str, str]:
+        """The paths of the wanted files as the table has them, as far as it does."""
+        found: dict[str, str] = {}
+        for paths in planned:
+            exact = pa.array([self.written[n] for n in self.wanted if n in self.written], pa.string())
+            for path in paths.filter(pc.is_in(paths, exact)).to_pylist():
+                found.setdefault(same_file(self.storage, path), path)
+            if self.wanted - found.keys():
+                # A path may be written in several ways.
+                for path in paths.to_pylist():
+                    found.setdefault(same_file(self.storage, path), path)
+        return {n: p for n, p in found.items() if n in self.wanted}
+
+    def check_partitions(self, metadata: TableMetadata, files: Mapping[str, ContentFile]) -> None:
+        """Raises ValidationError where a delete file is in another partition than a file that it names (SP7)."""
+        losable = losable_fields(metadata)
+        for d, named in self.by_delete:
+            for name in named:
+                if not _are_together(metadata, d, files[name], losable):
+                    raise ValidationError(
+                        f"{d.file_path} deletes rows of {files[name].file_path}, which is in another partition (SP7)"
+                    )
+
+
+def _are_together(metadata: TableMetadata, one: ContentFile, other: ContentFile, losable: Losable) -> bool:
+    """Whether two files are of one partition; values that were lost may be any."""
+    if one.spec_id != other.spec_id:
+        return False
+    spec, fields = metadata.spec_by_id(one.spec_id), metadata.all_fields
+    a, b = partition_key(spec, fields, one.partition), partition_key(spec, fields, other.partition)
+    return may_be_same(a, b, losable.get(spec.spec_id, (False,) * len(spec.fields)))
+
+
+def _complete(
+    task: FileScanTask,
+    vector: ContentFile,
+    metadata: TableMetadata,
+    storage: Storage,
+    written: WrittenBefore,
+    merged: list[ContentFile],
+) -> ContentFile:
+    """The vector, or one that has what was deleted before too; such a one is put to `merged`."""
+    key = task_key(task)
+    if key in written.deletes:
+        return written.deletes[key]
+    cache, path = DeleteCache(), task.file.file_path
+    new = cache.deleted_positions(storage, path, [vector])
+    if len(new) and int(new[-1]) >= task.file.record_count:
+        raise ValidationError(
+            f"{vector.file_path} deletes row {int(new[-1])} of {path}, which has {task.file.record_count} rows"
+        )
+    old = cache.deleted_positions(storage, path, task.delete_files)
+    if not len(np.setdiff1d(old, new, assume_unique=True)):
+        return vector
+    rows = DeletedRows(np.union1d(old, new), task.file.spec_id, task.file.partition)
+    location = DataLocations.of(metadata.location, metadata.properties).new(f"{uuid.uuid4()}-deletes.puffin")
+    [whole] = write_deletion_vectors(storage, location, {path: rows})
+    written.deletes[key] = whole
+    merged.append(whole)
+    return whole

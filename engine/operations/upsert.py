@@ -1,0 +1,299 @@
+"""Rows updated and inserted by key: what the table has is updated, what it lacks is inserted.
+
+Spec: Row Lineage (RL6: an updated row keeps its row id). The semantics are PyIceberg's, with two differences: keys are
+compared null-safe, and a column that the data lacks keeps its value in an updated row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, field, frozen
+
+from icecore.engine.commit.decide import ProduceSnapshot
+from icecore.engine.commit.dry_run import DryRun
+from icecore.engine.common.identifiers import names_of
+from icecore.engine.data.arrow.arrow_partitions import comparable
+from icecore.engine.data.arrow.arrow_values import from_array
+from icecore.engine.data.arrow.equality import EqualityKeys
+from icecore.engine.data.arrow.to_arrow import to_arrow
+from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.data.write.conform import conform
+from icecore.engine.errors import ValidationError
+from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
+from icecore.engine.expression.simplify import and_, or_
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.operations.conflict_validation import Check, Pin
+from icecore.engine.operations.copy_on_write import write_again
+from icecore.engine.operations.delete_by_filter import Effects, Target, discarding_on_error, produce, read_snapshot
+from icecore.engine.operations.merge_on_read import UPDATE_MODE, merges_on_read
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.reserved import ROW_ID
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import DoubleType, FloatType, PrimitiveType
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.plan.planner import Planner
+
+ROWS_UPDATED = "icecore.rows-updated"
+ROWS_INSERTED = "icecore.rows-inserted"
+MAX_VALUES = 200
+
+Mask = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+
+
+@frozen
+class UpsertResult:
+    """How many rows of the table were changed, and how many came to it; after a dry run, what the commit would be."""
+
+    rows_updated: int = 0
+    rows_inserted: int = 0
+    outcome: DryRun | None = field(default=None, repr=False)
+
+
+@define
+class Upsert:
+    """An upsert of rows by key columns; `result` is that of the latest planning, so final after the commit."""
+
+    rows: pa.Table
+    keys: tuple[str, ...]
+    target: Target
+    updates: bool
+    inserts: bool
+    pin: Pin | None = None
+    result: UpsertResult = UpsertResult()
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        join_cols: Sequence[str] | None,
+        schema: Schema,
+        target: Target,
+        updates: bool,
+        inserts: bool,
+        pin: Pin | None = None,
+    ) -> Upsert:
+        """Raises ValidationError where the keys can't be told, or one comes twice."""
+        if not updates and not inserts:
+            raise ValidationError("an upsert must update, insert or both")
+        rows = _as_table(data, schema)
+        keys = _identifier_names(schema) if join_cols is None else names_of(join_cols, "join_cols")
+        if not keys:
+            raise ValidationError("an upsert needs join_cols: the table has no identifier fields")
+        for key in keys:
+            if key not in {f.name for f in schema.fields} or not schema.find_field(key).field_type.is_primitive:
+                raise ValidationError(f"a key of an upsert must be a top-level primitive column, found {key!r}")
+            if key not in rows.column_names:
+                raise ValidationError(f"the data lacks the key column {key!r}")
+        upsert = cls(rows, keys, target, updates, inserts, pin)
+        upsert.check_keys(conform(rows, schema))
+        return upsert
+
+    def check_keys(self, source: pa.Table) -> None:
+        """Raises ValidationError where a key comes twice in the rows."""
+        if not source.num_rows:
+            return
+        columns = key_columns(source, self.keys)
+        numbers = EqualityKeys.of(columns).find(columns)
+        if len(np.unique(numbers)) < len(numbers):
+            first = int(np.flatnonzero(np.bincount(numbers)[numbers] > 1)[0])
+            raise ValidationError(f"the data has the key {_key_text(source, self.keys, first)} more than once")
+
+
+def plan_upsert(
+    repository: Repository,
+    planner: Planner,
+    state: TableState,
+    metadata: TableMetadata,
+    upsert: Upsert,
+    storage: Storage,
+) -> ProduceSnapshot:
+    """The command for the head of the branch as it is now; where the branch moves, this is called again.
+
+    A pinned upsert finds the keys in its base; ConflictingCommitsError is raised where that does not hold any more.
+    """
+    source = conform(upsert.rows, metadata.schema())
+    effects = Effects(merges_on_read(metadata, UPDATE_MODE))
+    schema, branch = metadata.schema(), upsert.target.branch
+    check = upsert.pin and Check.of(repository, planner, state, metadata, upsert.pin, branch)
+    snapshot = read_snapshot(state, branch, upsert.pin)
+    wanted = key_filter(source, upsert.keys, schema)
+    if check and source.num_rows:
+        check.read(wanted)
+    with discarding_on_error(effects, storage):
+        matching = _Matching(upsert, source, metadata, storage, effects)
+        if snapshot is not None and source.num_rows:
+            for task in planner.tasks(state, snapshot, wanted, schema):
+                rows = effects.live_rows(task, metadata, storage, matching.deletes)
+                if rows is not None:
+                    effects.take(task, rows, matching.changed(rows), metadata, storage)
+            effects.write(metadata, storage, matching.deletes)
+        if check:
+            check.touched(effects.touched, vectors=effects.by_position)
+        new = matching.new_rows()
+        upsert.result = UpsertResult(matching.updated_rows, new.num_rows - matching.updated_rows)
+        if new.num_rows:
+            effects.added += write_again(new, metadata, storage)
+        target = upsert.target.with_summary(_counts(upsert.result))
+        return produce(repository, state, metadata, target, (), effects)
+
+
+def result_of(payload: Mapping[str, Any]) -> UpsertResult:
+    """What an upsert did that is in the log already."""
+    for update in payload.get("updates", ()):
+        if update["action"] == "add-snapshot":
+            summary = update["snapshot"].get("summary", {})
+            return UpsertResult(int(summary.get(ROWS_UPDATED, 0)), int(summary.get(ROWS_INSERTED, 0)))
+    return UpsertResult()
+
+
+def key_filter(source: pa.Table, keys: Iterable[str], schema: Schema) -> Expression:
+    """A filter that every row with a key of `source` satisfies: values where they are few, else ranges."""
+    found: Expression = TRUE
+    for key in keys:
+        kind = schema.find_field(key).field_type
+        assert isinstance(kind, PrimitiveType), "keys were checked"
+        if isinstance(kind, (FloatType, DoubleType)):
+            continue  # NaN is no literal, and -0.0 equals 0.0
+        column = source[key].combine_chunks()
+        values = set(from_array(kind, column.drop_null()))
+        tests: list[Expression] = []
+        if values:
+            tests.append(_one_of(Reference(key), kind, values))
+        if column.null_count:
+            tests.append(Predicate(Operation.IS_NULL, Reference(key)))
+        found = and_(found, or_(*tests))
+    return found
+
+
+def key_columns(rows: pa.Table, keys: Iterable[str]) -> list[pa.Array]:
+    """The key columns in a form in which equal keys are equal: -0.0 is 0.0."""
+    out = []
+    for key in keys:
+        column = _combined(rows, key)
+        out.append(pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column)
+    return out
+
+
+class _Matching:
+    """Finds rows of the table among the source's keys, file by file."""
+
+    def __init__(
+        self, upsert: Upsert, source: pa.Table, metadata: TableMetadata, storage: Storage, effects: Effects
+    ) -> None:
+        self.upsert = upsert
+        self.source = source
+        self.deletes = DeleteCache()
+        self.compared = [n for n in upsert.rows.column_names if n not in upsert.keys]
+        self.kept = [n for n in source.column_names if n not in upsert.rows.column_names]
+        self.matched = np.zeros(source.num_rows, dtype=bool)
+        self.updated: list[pa.Table] = []
+        self.keeps_row_ids = metadata.format_version >= 3
+        if source.num_rows:
+            upsert.check_keys(source)
+            columns = key_columns(source, upsert.keys)
+            self.index = EqualityKeys.of(columns)
+            numbers = self.index.find(columns)
+            self.place = np.empty(len(numbers), dtype=np.int64)
+            self.place[numbers] = np.arange(len(numbers))
+
+    @property
+    def updated_rows(self) -> int:
+        return sum(t.num_rows for t in self.updated)
+
+    def changed(self, rows: pa.Table) -> Mask:
+        """Which rows of a file are to be replaced; notes what replaces them. Raises ValidationError for a key twice."""
+        numbers = self.index.find(key_columns(rows, self.upsert.keys))
+        hit = np.flatnonzero(numbers >= 0)
+        at = self.place[numbers[hit]]
+        mask = np.zeros(rows.num_rows, dtype=bool)
+        if self.upsert.updates:
+            self._check_once(at)
+        self.matched[at] = True
+        if not self.upsert.updates or not len(hit):
+            return mask
+        old, new = rows.take(pa.array(hit)), self.source.take(pa.array(at))
+        differs = _differs(old, new, self.compared)
+        if differs.any():
+            mask[hit[differs]] = True
+            self.updated.append(self._replacing(old.filter(pa.array(differs)), new.filter(pa.array(differs))))
+        return mask
+
+    def _check_once(self, at: Longs) -> None:
+        again = at[self.matched[at]]
+        if not len(again) and len(np.unique(at)) < len(at):
+            again = at[np.bincount(at)[at] > 1]
+        if len(again):
+            key = _key_text(self.source, self.upsert.keys, int(again[0]))
+            raise ValidationError(f"the table has the key {key} more than once")
+
+    def _replacing(self, old: pa.Table, new: pa.Table) -> pa.Table:
+        for name in self.kept:
+            new = new.set_column(new.column_names.index(name), new.schema.field(name), old[name].cast(new[name].type))
+        if self.keeps_row_ids:
+            ids = old[ROW_ID.name] if ROW_ID.name in old.column_names else pa.nulls(old.num_rows, pa.int64())
+            new = new.append_column(pa.field(ROW_ID.name, pa.int64()), ids)
+        return new
+
+    def new_rows(self) -> pa.Table:
+        """The rows to write: what replaces rows of the table, then the ones that it lacks."""
+        inserted = self.source.filter(pa.array(~self.matched)) if self.upsert.inserts else self.source.slice(0, 0)
+        if self.updated and self.keeps_row_ids:
+            ids = pa.nulls(inserted.num_rows, pa.int64())
+            inserted = inserted.append_column(pa.field(ROW_ID.name, pa.int64()), ids)
+        return pa.concat_tables([*self.updated, inserted])
+
+
+def _differs(old: pa.Table, new: pa.Table, names: Sequence[str]) -> Mask:
+    """Which rows differ in one of the columns; null equals null and NaN equals NaN."""
+    out = np.zeros(old.num_rows, dtype=bool)
+    for name in names:
+        a, b = comparable(_combined(old, name)), comparable(_combined(new, name))
+        if pa.types.is_nested(a.type):
+            pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
+            out |= np.fromiter((x != y and repr(x) != repr(y) for x, y in pairs), bool, len(a))
+            continue
+        unequal = pc.fill_null(pc.not_equal(a, b), False)
+        out |= np.asarray(pc.or_(unequal, pc.xor(a.is_null(), b.is_null())))
+    return out
+
+
+def _one_of(term: Reference, kind: PrimitiveType, values: set[Any]) -> Expression:
+    if len(values) <= MAX_VALUES:
+        return Predicate(Operation.IN, term, tuple(TypedValue(kind, v) for v in values))
+    low, high = TypedValue(kind, min(values)), TypedValue(kind, max(values))
+    return and_(Predicate(Operation.GT_EQ, term, (low,)), Predicate(Operation.LT_EQ, term, (high,)))
+
+
+def _combined(rows: pa.Table, name: str) -> pa.Array:
+    column = rows[name].combine_chunks()
+    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _key_text(rows: pa.Table, keys: Sequence[str], place: int) -> str:
+    return ", ".join(f"{k}={rows[k][place].as_py()!r}" for k in keys)
+
+
+def _identifier_names(schema: Schema) -> tuple[str, ...]:
+    return tuple(schema.name_of(i) for i in schema.identifier_field_ids)
+
+
+def _counts(result: UpsertResult) -> dict[str, str]:
+    counts = {ROWS_UPDATED: result.rows_updated, ROWS_INSERTED: result.rows_inserted}
+    return {k: str(v) for k, v in counts.items() if v}
+
+
+def _as_table(data: Any, schema: Schema) -> pa.Table:
+    if hasattr(data, "toArrow"):
+        data = data.toArrow()
+    incoming = to_arrow(data, schema)
+    if isinstance(incoming, pa.RecordBatchReader):
+        return incoming.read_all()
+    return pa.Table.from_batches([incoming]) if isinstance(incoming, pa.RecordBatch) else incoming

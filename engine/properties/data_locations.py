@@ -1,0 +1,96 @@
+"""Where new data and delete files go: in the data folder by partition, or spread by a hash for object storage.
+
+The names in object storage are those of Java and PyIceberg: twenty bits of a murmur3 hash of the file's name as folders
+(`1001/1001/1001/10011001`), then the partition's path where `write.object-storage.partitioned-paths` is set, and the
+name; without partitioned paths the last bits and the name make one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import mmh3
+from attrs import frozen
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.properties.table_properties import flag
+
+OBJECT_STORAGE = "write.object-storage.enabled"
+PARTITIONED_PATHS = "write.object-storage.partitioned-paths"
+OBJECT_STORAGE_PATH = "write.object-storage.path"
+FOLDER_STORAGE_PATH = "write.folder-storage.path"
+DATA_PATH = "write.data.path"
+PROVIDERS = ("write.location-provider.impl", "write.py-location-provider.impl")
+_HASH_BITS = 20
+_FOLDER_BITS = 4
+_FOLDERS = 3
+
+
+@frozen
+class DataLocations:
+    """Names new files under a folder, which has no slash at its end.
+
+    `is_hashed` says that they are spread by hash bits; then `context`, the last two parts of the table's location, goes
+    before the name where the folder is outside of that location, and `has_partitions` says whether paths of partitions
+    do.
+    """
+
+    folder: str
+    is_hashed: bool = False
+    has_partitions: bool = True
+    context: str | None = None
+
+    @classmethod
+    def of(cls, location: str, properties: Mapping[str, str]) -> DataLocations:
+        """Those of a table. Raises ValidationError where its properties name another location provider."""
+        for name in PROVIDERS:
+            if name in properties:
+                raise ValidationError(
+                    f"{name} is {properties[name]!r}: no files can be written where only that class knows their place; "
+                    f"remove the property, or write with an engine that has the class"
+                )
+        location = location.rstrip("/")
+        folder = data_folder(location, properties)
+        if not flag(properties, OBJECT_STORAGE):
+            return cls(folder)
+        inside = folder.startswith(location)
+        context = None if inside else "/".join(p for p in location.split("://")[-1].split("/")[-2:] if p)
+        return cls(folder, True, flag(properties, PARTITIONED_PATHS), context)
+
+    @classmethod
+    def at(cls, place: str | DataLocations) -> DataLocations:
+        """The place itself, or a plain folder."""
+        return cls(place.rstrip("/")) if isinstance(place, str) else place
+
+    def new(self, name: str, partition_path: str = "") -> str:
+        """The location of a new file; the path of a partition is empty where there is none."""
+        if not self.is_hashed:
+            return "/".join(p for p in (self.folder, partition_path, name) if p)
+        if self.has_partitions and partition_path:
+            name = f"{partition_path}/{name}"
+        bits = _hash_folders(name)
+        if self.context is not None:
+            return f"{self.folder}/{bits}/{self.context}/{name}"
+        return f"{self.folder}/{bits}/{name}" if self.has_partitions else f"{self.folder}/{bits}-{name}"
+
+
+def data_folder(location: str, properties: Mapping[str, str]) -> str:
+    """Where data files go: `write.data.path` or an older name of it, absolute or relative to the table's location."""
+    names = [DATA_PATH, FOLDER_STORAGE_PATH]
+    if flag(properties, OBJECT_STORAGE):
+        names.insert(1, OBJECT_STORAGE_PATH)
+    path = next((properties[name] for name in names if properties.get(name)), None)
+    return folder_at(location, path, "data")
+
+
+def folder_at(location: str, path: str | None, name: str) -> str:
+    """A folder by its path, absolute or relative to a location; without a path the one of that name there."""
+    if not path:
+        return f"{location}/{name}"
+    return path.rstrip("/") if "://" in path or path.startswith(("/", "file:")) else f"{location}/{path.strip('/')}"
+
+
+def _hash_folders(name: str) -> str:
+    bits = f"{mmh3.hash(name, signed=False):032b}"[-_HASH_BITS:]
+    cuts = range(0, _FOLDERS * _FOLDER_BITS, _FOLDER_BITS)
+    return "/".join([*(bits[i : i + _FOLDER_BITS] for i in cuts), bits[_FOLDERS * _FOLDER_BITS :]])

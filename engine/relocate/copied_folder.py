@@ -1,0 +1,149 @@
+"""Copies the folder of a warehouse: its log as of one moment, its archives, and all files that this log needs.
+
+The copy shares nothing with the original: what lies behind links or outside of the folder is copied too, but for tables
+that lie there. A copy that was made by hand is asked whether it shares anything before it is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from icecore.engine.archive.write_archive import archive_path
+from icecore.engine.catalog.catalog import LOG_FILE
+from icecore.engine.errors import CommitConflictError, StorageError, ValidationError
+from icecore.engine.events.event import DELETIONS, LOG_FORGOTTEN
+from icecore.engine.forget.redact_events import REDACTION
+from icecore.engine.log.store import EventStore
+from icecore.engine.relocate.relocate_warehouse import Progress
+from icecore.engine.repository.assembly import CACHE_FOLDER
+
+UNFINISHED = ".cloning"
+_ATTEMPTS = 10
+_LET_GO = frozenset({*DELETIONS, LOG_FORGOTTEN})
+
+
+def copy_warehouse(source: EventStore, log: Path, progress: Progress, *, metadata_only: bool) -> tuple[int, int]:
+    """Copies a warehouse to the folder of `log`; returns how many files of it lie there then, and their bytes.
+
+    All is copied again where files went meanwhile that the copied log may need. Raises StorageError, and
+    CommitConflictError where that goes on and on.
+    """
+    folder = source.path.absolute().parent
+    for _ in range(_ATTEMPTS):
+        position = source.head()[0]
+        _copy_log(source, log)
+        copied = _copy_files([] if metadata_only else list(files_of(folder)), log, folder, progress)
+        with contextlib.closing(EventStore(log, create=False)) as store:
+            own_archives(store, folder)
+        if not any(event.kind in _LET_GO for event in source.events(position)):
+            return copied
+    raise CommitConflictError(f"files of {folder} were deleted again and again while they were copied; try again later")
+
+
+def own_archives(store: EventStore, folder: Path) -> None:
+    """Gives a copied log archives in its own folder; those that are named by it lie in `folder`, or where they say.
+
+    One that is gone stays so. Raises StorageError.
+    """
+    home = store.path.absolute().parent
+    for archive in store.archives.all():
+        there = folder / archive.file
+        own = home / archive.file
+        if not own.is_relative_to(home):
+            own = archive_path(home / LOG_FILE, archive.first_position, archive.last_position)
+        if there == own:
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            _copy_file(there, own)
+            with store.write():
+                told = {"archive_id": archive.archive_id, "length": archive.length, "sha256": archive.sha256}
+                store.execute(REDACTION, "put_archive_file", file=str(own.relative_to(home)), **told)
+
+
+def check_shares_nothing(folder: Path, log: Path) -> None:
+    """Raises ValidationError for a copy that shares files with its original, which would change with it."""
+    for path in _links(folder):
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ValidationError(
+                f"{path} is a link out of the copy, so what it leads to may be the original's: clone to a new folder "
+                f"instead, which copies it"
+            )
+    if log.stat().st_nlink > 1:
+        raise ValidationError(
+            f"{log} has another name (a hard link), so a change of it may be one of the original's log: clone the "
+            f"original to a new folder instead"
+        )
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """All files of a warehouse but its log and its cache, behind links too."""
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        at = Path(parent)
+        folders[:] = [f for f in folders if not _leads_back(at / f)]
+        if at == folder:
+            folders[:] = [f for f in folders if f != CACHE_FOLDER]
+            names = [n for n in names if n not in (LOG_FILE, f"{LOG_FILE}-wal", f"{LOG_FILE}-shm")]
+        yield from (at / name for name in sorted(names))
+
+
+def _leads_back(path: Path) -> bool:
+    """Whether a folder is a link to one that it lies in."""
+    return path.is_symlink() and path.parent.resolve().is_relative_to(path.resolve())
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        yield from (path for name in (*folders, *names) if (path := Path(parent, name)).is_symlink())
+
+
+def _copy_log(source: EventStore, target: Path) -> None:
+    """A copy of the log as of one moment, whatever is committed meanwhile."""
+    for ending in ("", "-wal", "-shm", "-journal"):
+        target.with_name(target.name + ending).unlink(missing_ok=True)
+    try:
+        with contextlib.closing(sqlite3.connect(target)) as copy:
+            source.connection().backup(copy)
+    except sqlite3.Error as e:
+        raise StorageError(f"can't copy the log {source.path} to {target}: {e}") from e
+
+
+def _copy_files(found: list[Path], log: Path, folder: Path, progress: Progress) -> tuple[int, int]:
+    """Copies what is not copied yet; returns how many files there are, and their bytes."""
+    target = log.parent
+    wanted = {path.relative_to(folder) for path in found}
+    for path in files_of(target):
+        # What an earlier call left that came to nothing.
+        if path.relative_to(target) not in wanted and not path.name.startswith(log.name):
+            path.unlink()
+    size = 0
+    for number, path in enumerate(found):
+        progress("copying", number, len(found))
+        with contextlib.suppress(FileNotFoundError):
+            size += _copy_file(path, target / path.relative_to(folder))
+    return len(found), size
+
+
+def _copy_file(path: Path, to: Path) -> int:
+    was = path.stat()
+    with contextlib.suppress(OSError):
+        now = to.stat()
+        if (now.st_size, now.st_mtime_ns) == (was.st_size, was.st_mtime_ns):
+            return was.st_size
+    part = to.with_name(f".{to.name}{UNFINISHED}")
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, part)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        shutil.copystat(path, part)
+        os.replace(part, to)
+    except FileNotFoundError:
+        raise
+    except OSError as e:
+        raise StorageError(f"can't copy {path} to {to}: {e.strerror or e}") from e
+    return was.st_size

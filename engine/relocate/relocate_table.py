@@ -1,0 +1,215 @@
+"""What a table needs anew when its warehouse gets another folder: manifests and lists that only files have.
+
+The log is read with the new folder in its locations, so what follows from it needs nothing. Left are lists and
+manifests of other engines, and delete files that name data files by path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, evolve, field, frozen
+
+from icecore.engine.common.ids import new_event_id, new_salt
+from icecore.engine.common.location import LocationMapping
+from icecore.engine.data.write.relocated_deletes import relocated_delete
+from icecore.engine.events import event as ev
+from icecore.engine.events.manifest_changes import OWN_EVENT, ListedManifest
+from icecore.engine.events.relocated_manifests import Listing, RelocatedManifests, listing
+from icecore.engine.events.relocation import Relocation, moved_entries
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, files_to_arrow, row_to_file
+from icecore.engine.formats.event_content import encode_content
+from icecore.engine.log.store import EventStore
+from icecore.engine.metadata.fold import TableState, metadata_folder
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.entries.wide_entries import inherit_sequence_numbers
+
+_WITHOUT_FILES = frozenset(
+    f"{what}.{done}" for what in ("table", "view") for done in ("renamed", "dropped", "undropped")
+)
+_FOREIGN = frozenset({ev.TABLE_ADOPTED, ev.TABLE_REGISTERED, ev.VIEW_ADOPTED, ev.VIEW_REGISTERED})
+
+
+@frozen
+class Needs:
+    """What of a table is to be written anew: manifests, whole lists of them, and the snapshots whose lists change."""
+
+    manifests: dict[Listing, ListedManifest]
+    whole: dict[int, tuple[ListedManifest, ...]]
+    snapshots: tuple[int, ...]
+    has_foreign_head: bool
+
+    def __bool__(self) -> bool:
+        return bool(self.snapshots) or self.has_foreign_head
+
+
+@frozen
+class RelocatedTable:
+    """The `table.relocated` event of a table in the making, and how many delete files were written for it."""
+
+    event_id: str
+    payload: dict[str, Any]
+    content: bytes | None
+    rows: int
+    manifests: int
+    delete_files: int
+
+
+def needs_of(repository: Repository, state: TableState, step: Relocation) -> Needs:
+    """Looks through the snapshots of a table. Raises StorageError, CorruptFileError."""
+    moved = step.mapping().resolve
+    if state.purged_at is not None or all(
+        moved(x) == x for x in (state.metadata.location, state.metadata_location or "")
+    ):
+        return Needs({}, {}, (), False)
+    looking = _Looking(repository, state, step)
+    needed: dict[Listing, ListedManifest] = {}
+    whole: dict[int, tuple[ListedManifest, ...]] = {}
+    snapshots = []
+    for snapshot in state.metadata.snapshots:
+        known = repository.models.list_manifests(state.stream, snapshot.snapshot_id)
+        listed = repository.lists.complete_list(state, snapshot) if known is None else known
+        found = [m for m in listed if known is None or looking.needs(m)]
+        needed.update((listing(m), m) for m in found)
+        if known is None:
+            whole[snapshot.snapshot_id] = listed
+        if known is None or found:
+            snapshots.append(snapshot.snapshot_id)
+    return Needs(needed, whole, tuple(snapshots), has_foreign_head(repository.store, state.stream))
+
+
+def has_foreign_head(store: EventStore, stream: str) -> bool:
+    """Whether another engine wrote the current metadata file of a table or view, which then names the old folder."""
+    kinds = [e.kind for e in store.stream_events(stream) if e.kind not in _WITHOUT_FILES]
+    return bool(kinds) and kinds[-1] in _FOREIGN
+
+
+@define
+class _Looking:
+    repository: Repository
+    state: TableState
+    step: Relocation
+    _known: dict[str, bool] = field(factory=dict)
+
+    def needs(self, listed: ListedManifest) -> bool:
+        path = listed.manifest.manifest_path
+        if path not in self._known:
+            self._known[path] = self._is_of_files(listed) or self._names_files(listed)
+        return self._known[path]
+
+    def _is_of_files(self, listed: ListedManifest) -> bool:
+        """Whether its entries, or some that it carries over, are in a file only."""
+        sources = self.repository.entries.sources(self.state.stream, listed) if listed.sources else []
+        return listed.is_foreign or any(self._is_of_files(s) for s in sources)
+
+    def _names_files(self, listed: ListedManifest) -> bool:
+        if self.step.shares_data or listed.manifest.content is not ManifestContent.DELETES:
+            return False
+        entries = self.repository.entries.live(self.state.stream, listed, self.repository.storage_of(self.state))
+        return bool(pc.any(pc.equal(entries["content"], int(DataFileContent.POSITION_DELETES))).as_py())
+
+
+def relocated_table(
+    repository: Repository, state: TableState, needs: Needs, step: Relocation, target: Storage
+) -> RelocatedTable:
+    """Writes delete files anew and gathers the event. Writing them again gives the same files.
+
+    `state` is as of before the step, whose files `repository` finds; `target` writes where locations say.
+    Raises StorageError, CorruptFileError.
+    """
+    making = _Making(repository, state, step, target, new_event_id())
+    manifests = tuple(making.manifest(m) for m in needs.manifests.values())
+    places = {key: index for index, key in enumerate(needs.manifests)}
+    relocated = RelocatedManifests(
+        {i: making.list_location(i) for i in needs.snapshots},
+        manifests,
+        tuple(making.now(key) for key in needs.manifests),
+        {i: tuple(places[listing(m)] for m in listed) for i, listed in needs.whole.items()},
+    )
+    content = making.content()
+    return RelocatedTable(
+        making.event_id,
+        relocated.to_dict(),
+        None if content is None else encode_content(content, new_salt()),
+        0 if content is None else content.num_rows,
+        len(manifests),
+        len(making.deletes),
+    )
+
+
+@define
+class _Making:
+    repository: Repository
+    state: TableState
+    step: Relocation
+    target: Storage
+    event_id: str
+    deletes: dict[str, dict[str, Any]] = field(factory=dict)
+    _tables: list[pa.Table] = field(factory=list)
+    _rows: int = 0
+    _count: int = 0
+
+    @property
+    def mapping(self) -> LocationMapping:
+        return self.step.mapping()
+
+    @property
+    def folder(self) -> str:
+        """Where the table's metadata goes now."""
+        metadata = self.state.metadata
+        properties = {k: self.mapping.resolve(v) for k, v in metadata.properties.items()}
+        return metadata_folder(self.mapping.resolve(metadata.location), properties)
+
+    def now(self, key: Listing) -> Listing:
+        """A manifest as it is listed when the log is read with the new folder."""
+        return self.mapping.resolve(key[0]), key[1]
+
+    def list_location(self, snapshot_id: int) -> str:
+        return f"{self.folder}/snap-{snapshot_id}-1-{self.event_id}.avro"
+
+    def manifest(self, listed: ListedManifest) -> ListedManifest:
+        """The same manifest with new paths, whose entries are all in the event."""
+        storage = self.repository.storage_of(self.state)
+        entries = self.repository.entries.canonical(self.state.stream, listed, storage).select(ENTRY_SCHEMA.names)
+        # Entries of version 1 have no sequence numbers, and this may be written in a later version (M3).
+        entries = inherit_sequence_numbers(entries, [listed.manifest], [entries.num_rows])
+        if not self.step.shares_data:
+            entries = self._moved(entries.combine_chunks())
+        path = f"{self.folder}/{self.event_id}-m{self._count}.avro"
+        first, self._count, self._rows = self._rows, self._count + 1, self._rows + entries.num_rows
+        self._tables.append(entries)
+        record = evolve(listed.manifest, manifest_path=path)
+        return ListedManifest(record, OWN_EVENT, first, entries.num_rows)
+
+    def content(self) -> pa.Table | None:
+        return pa.concat_tables(self._tables) if self._rows else None
+
+    def _moved(self, entries: pa.Table) -> pa.Table:
+        moved = moved_entries(entries, self.mapping)
+        is_delete = pc.equal(entries["content"], int(DataFileContent.POSITION_DELETES))
+        if not pc.any(is_delete).as_py():
+            return moved
+        rows = moved.to_pylist()
+        for row, old in zip(rows, entries.to_pylist(), strict=True):
+            # A file that is gone from the table may be gone from its folder.
+            if old["content"] == int(DataFileContent.POSITION_DELETES) and old["status"] != ManifestEntryStatus.DELETED:
+                row.update(self._rewritten(old))
+        return pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA)
+
+    def _rewritten(self, row: dict[str, Any]) -> dict[str, Any]:
+        """What the entry of a delete file says of the file that takes its place."""
+        key = f"{row['file_path']}\x00{row['content_offset']}"
+        if key not in self.deletes:
+            metadata = self.state.metadata
+            spec, schema = metadata.spec_by_id(row["spec_id"]), metadata.all_fields
+            file = row_to_file(row, spec, schema)
+            source = self.repository.storage_of(self.state)
+            new = relocated_delete(source, self.target, file, self.mapping)
+            [entry] = files_to_arrow([new], metadata.specs, schema, status=row["status"]).to_pylist()
+            kept = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "partition")
+            self.deletes[key] = {k: v for k, v in entry.items() if k not in kept}
+        return self.deletes[key]

@@ -1,0 +1,257 @@
+"""Gives a warehouse the paths of the folder that it lies in: all that `move` and `clone` have in common.
+
+One SQLite transaction holds the event that names the new folder, one for each table that needs files anew, and the read
+models as a replay of the log with the new folder has them. Metadata files follow as after any commit: what a crash
+leaves unwritten is written at the next open. Before that transaction nothing has changed, and a second call goes on
+with the delete files that the first one wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from attrs import define, evolve, field, frozen
+
+from icecore.engine.common.ids import new_event_id
+from icecore.engine.common.location import is_inside
+from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Provenance
+from icecore.engine.events.relocation import Relocation, Relocations
+from icecore.engine.log.archives import ARCHIVE
+from icecore.engine.log.location_mapping import storage_of
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
+from icecore.engine.log.warehouse_folder import ROOT, SHARED, UUID, WarehouseFolder
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.relocate.relocate_table import Needs, RelocatedTable, has_foreign_head, needs_of, relocated_table
+from icecore.engine.replay.states import from_bytes, to_bytes
+from icecore.engine.repository.assembly import assemble
+from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.materialize import CLAIMS_FOLDER
+from icecore.projections.files.pointers import take_to_be_there
+from icecore.projections.files.version_claims import relocate_claims
+
+Progress = Callable[[str, int, int], None]
+"""Is told what is done, how many of how many."""
+
+
+def no_progress(_: str, __: int, ___: int) -> None:
+    """Tells nobody."""
+
+
+@frozen
+class RelocatedWarehouse:
+    """What a move or clone did, or would do. `source` and `target` are folders, as `file://` locations.
+
+    `manifests` and `delete_files` count what had to be written beyond what follows from the log; `problems` has a
+    sentence for each table that could not be written, with what it says of its files. `position` is that of the event,
+    None in a dry run; `copied_files` and `copied_bytes` are what a clone copied.
+    """
+
+    source: str
+    target: str
+    tables: int
+    views: int
+    manifests: int = 0
+    delete_files: int = 0
+    position: int | None = None
+    problems: tuple[str, ...] = ()
+    copied_files: int = 0
+    copied_bytes: int = 0
+
+
+@define
+class Relocating:
+    """One relocation in the making.
+
+    `store` is the log that lies in the new folder, `files` finds the files of the locations that it has so far, and
+    `kind` is that of the event to be.
+    """
+
+    store: EventStore
+    folder: WarehouseFolder
+    kind: str
+    provenance: Provenance
+    files: Storage
+    shares_data: bool = False
+    progress: Progress = no_progress
+    problems: list[str] = field(factory=list)
+    _repository: Repository = field(init=False)
+    _views: ViewRepository = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._repository, self._views = assemble(self.store, evolve(self.files, refusal=None))
+
+    @property
+    def step(self) -> Relocation:
+        """The relocation, under the position that its event gets."""
+        return Relocation(self.store.head()[0] + 1, self.folder.root, self.folder.opened, self.shares_data)
+
+    def outcome(self) -> RelocatedWarehouse:
+        """What would be done; nothing is."""
+        tables, views = self._states()
+        needs = [n for _, n in self._needs(tables)]
+        return RelocatedWarehouse(
+            self.folder.root,
+            self.folder.opened,
+            len(tables),
+            len(views),
+            sum(len(n.manifests) for n in needs),
+            problems=tuple(self.problems),
+        )
+
+    def run(self) -> RelocatedWarehouse:
+        """Makes the events and the read models, then writes the files that follow.
+
+        Raises CommitConflictError where somebody else did so meanwhile, ForeignCommitError where another engine's
+        commit can't be taken in, StorageError; the warehouse is as it was then.
+        """
+        if problems := [p for p in self._repository.foreign.sync() if not p.is_damage]:
+            raise ForeignCommitError(problems[0].text)
+        head, step = self.store.head(), self.step
+        tables, views = self._states()
+        made: dict[str, RelocatedTable] = {}
+        for state, needs in self._needs(tables):
+            if needs:
+                with self._noting(state.identifier):
+                    made[state.stream] = relocated_table(self._repository, state, needs, step, Storage())
+        foreign_views = [s.stream for s in views if has_foreign_head(self.store, s.stream)]
+        states: list[TableState | ViewState] = [*tables, *views]
+        shared = {s.stream: s for s in states if self._is_shared(s)}
+        with self._remembering(), self.store.write() as transaction:
+            if self.store.head() != head:
+                raise CommitConflictError(f"the log {self.store.path} went on meanwhile; try again")
+            places = {s.metadata.location for s in shared.values()} | ({step.source} if self.shares_data else set())
+            self._append(transaction, step, made, foreign_views, sorted(places))
+            self._relocate_archived(step)
+            relocate_claims(self.store.path.absolute().parent / CLAIMS_FOLDER, step.mapping())
+            self._repository.models.replay()
+            self._repository.models.end_replay()
+            for left in shared.values():
+                take_to_be_there(self.store, self._repository.models, left)
+        self._write_files([s.stream for s in states if s.stream not in shared])
+        return RelocatedWarehouse(
+            step.source,
+            step.target,
+            len(tables),
+            len(views),
+            sum(m.manifests for m in made.values()),
+            sum(m.delete_files for m in made.values()),
+            step.position,
+            tuple(self.problems),
+        )
+
+    def _states(self) -> tuple[list[TableState], list[ViewState]]:
+        """All tables and views, dropped ones too."""
+        tables, views = list[TableState](), list[ViewState]()
+        for row in self.store.rows(MODELS, "all_heads"):
+            stream = row["stream"]
+            if ev.is_view_stream(stream):
+                views.append(self._views.state(stream))
+            else:
+                tables.append(self._repository.state(stream))
+        return tables, views
+
+    def _needs(self, tables: list[TableState]) -> Iterator[tuple[TableState, Needs]]:
+        for number, state in enumerate(tables):
+            self.progress("looking through", number, len(tables))
+            with self._noting(state.identifier):
+                yield state, needs_of(self._repository, state, self.step)
+
+    @contextlib.contextmanager
+    def _remembering(self) -> Iterator[None]:
+        """Forgets what the log would be read with, where the transaction that says so comes to nothing."""
+        try:
+            yield
+        except BaseException:
+            self.store.forget_relocations()
+            raise
+
+    @contextlib.contextmanager
+    def _noting(self, identifier: tuple[str, ...]) -> Iterator[None]:
+        """A table that can't be read now can't be read then either: it keeps no other one from its new place."""
+        try:
+            yield
+        except IcecoreError as e:
+            self.problems.append(f"{dotted(identifier)}: {e}")
+
+    def _is_shared(self, state: TableState | ViewState) -> bool:
+        """Whether a table of a clone lies where the clone has no files of its own."""
+        location = self.step.mapping().resolve(state.metadata.location)
+        return self.kind == ev.WAREHOUSE_CLONED and not is_inside(location, self.folder.opened)
+
+    def _append(
+        self,
+        transaction: WriteTransaction,
+        step: Relocation,
+        made: Mapping[str, RelocatedTable],
+        views: Iterable[str],
+        shared: Sequence[str],
+    ) -> None:
+        payload: dict[str, Any] = {"from": step.source, "to": step.target}
+        if self.kind == ev.WAREHOUSE_CLONED:
+            payload |= self._new_identity(step, shared)
+        self.store.execute(MODELS, "put_warehouse", key=ROOT, value=step.target)
+        self._append_one(transaction, ev.CATALOG_STREAM, self.kind, payload)
+        for stream, table in made.items():
+            self._append_one(transaction, stream, ev.TABLE_RELOCATED, table.payload, table)
+        for stream in views:
+            self._append_one(transaction, stream, ev.VIEW_RELOCATED, {})
+
+    def _new_identity(self, step: Relocation, shared: Sequence[str]) -> dict[str, Any]:
+        """Makes the log that of a clone, and gives what the event says of it."""
+        new, old = str(uuid.uuid4()), self.store.warehouse_value(UUID)
+        self.store.execute(MODELS, "put_warehouse", key=UUID, value=new)
+        self.store.execute(MODELS, "put_warehouse", key=SHARED, value=orjson.dumps(shared).decode())
+        return {"warehouse-uuid": new, "cloned-from": old, "shares-data": step.shares_data, "shared": shared}
+
+    def _append_one(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        kind: str,
+        payload: dict[str, Any],
+        table: RelocatedTable | None = None,
+    ) -> None:
+        transaction.append(
+            stream,
+            kind,
+            payload,
+            event_id=new_event_id() if table is None else table.event_id,
+            recorded_at_ms=transaction.next_recorded_at_ms(),
+            provenance=self.provenance,
+            content=None if table is None else table.content,
+            content_rows=0 if table is None else table.rows,
+        )
+
+    def _relocate_archived(self, step: Relocation) -> None:
+        """The states at the ends of archives, which are noted as they were read then."""
+        relocations = Relocations((step,))
+        for row in self.store.archives.kept("all_states"):
+            state = from_bytes(row["state"], row["stream"], relocations.value)
+            self.store.execute(
+                ARCHIVE,
+                "put_state",
+                stream=row["stream"],
+                stream_version=row["stream_version"],
+                state=to_bytes(state),
+            )
+
+    def _write_files(self, streams: list[str]) -> None:
+        """Writes the files of all tables and views; what can't be written now is so at the next open."""
+        storage = storage_of(self.store, WarehouseFolder.of(self.store))
+        repository, views = assemble(self.store, storage)
+        for number, stream in enumerate(streams):
+            self.progress("writing", number, len(streams))
+            is_view = ev.is_view_stream(stream)
+            state = views.state(stream) if is_view else repository.state(stream)
+            with self._noting(state.identifier):
+                views.materialize(stream) if is_view else repository.files.materialize(stream)

@@ -1,0 +1,192 @@
+"""The states of tables and of views: folded from the log, cached, and noted as checkpoints from which a replay goes on.
+
+What differs between the two is a `Kind`; all else is here, once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+import orjson
+from attrs import define, field, frozen
+
+from icecore.engine.common.fork_safety import Lock
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import CorruptLogError, IcecoreError
+from icecore.engine.events.event import Event
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import MODELS, EventStore
+
+CHECKPOINT_EVERY = 64
+_LAST = 2**62
+
+
+class State(Protocol):
+    """What there is a stream of events of, as of one of its versions."""
+
+    @property
+    def stream(self) -> str: ...
+
+    @property
+    def stream_version(self) -> int: ...
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def event_hash(self) -> str: ...
+
+    @property
+    def identifier(self) -> Identifier: ...
+
+    @property
+    def dropped(self) -> bool: ...
+
+
+S = TypeVar("S", bound=State)
+
+
+@frozen
+class Kind(Generic[S]):
+    """What a stream is of: `name` is that word, `missing` the error that says that there is none.
+
+    `encode` and `decode` are between a state and the bytes of its checkpoint; `interval` is after how many events one
+    is due.
+    """
+
+    name: str
+    missing: type[IcecoreError]
+    fold: Callable[[S | None, Iterable[Event]], S | None]
+    encode: Callable[[S], bytes]
+    decode: Callable[[bytes, str], S]
+    interval: Callable[[S], int] = lambda _: CHECKPOINT_EVERY
+
+
+@define(eq=False)
+class States(Generic[S]):
+    """States by stream; a cached one is brought up to date by the events that came since. Threads may share it."""
+
+    kind: Kind[S]
+    store: EventStore
+    _states: dict[str, S] = field(factory=dict, repr=False)
+    _checkpointed: dict[str, int] = field(factory=dict, repr=False)
+    _lock: Lock = field(factory=Lock, repr=False)
+
+    def state(self, stream: str) -> S:
+        """The latest state, of what was dropped too. Raises the kind's error where there is none, CorruptLogError."""
+        with self._lock:
+            cached = self._states.get(stream)
+            found = self.state_at(stream) if cached is None else self.forward(cached)
+            if found is None:
+                raise self.kind.missing(f"there is no {stream}")
+            self._states[stream] = found
+            return found
+
+    def live_state(self, stream: str) -> S:
+        """The latest state of what has a name. Raises the kind's error where it was dropped."""
+        state = self.state(stream)
+        if state.dropped:
+            raise self.kind.missing(f"the {self.kind.name} {dotted(state.identifier)!r} was dropped")
+        return state
+
+    def put(self, state: S) -> None:
+        """Takes in a state that a commit led to."""
+        self._states[state.stream] = state
+
+    def drop(self, stream: str) -> None:
+        """Forgets one stream's state."""
+        self._states.pop(stream, None)
+
+    def forget(self) -> None:
+        """Drops every cached state."""
+        with self._lock:
+            self._states.clear()
+            self._checkpointed.clear()
+
+    # Replays, past the cache
+
+    def forward(self, state: S) -> S:
+        """The state with the events that came since."""
+        newer = self.kind.fold(state, self.store.stream_events(state.stream, state.stream_version))
+        assert newer is not None, "a fold from a state has a state"
+        return newer
+
+    def state_at(self, stream: str, position: int | None = None) -> S | None:
+        """The state as of a position of the log, from the nearest checkpoint before it; None before the first event."""
+        up_to = _LAST if position is None else position
+        row = self.store.row(MODELS, "latest_checkpoint", stream=stream, up_to=up_to)
+        kept = self.store.archives.kept_row("state_by_position", stream=stream, up_to=up_to)
+        base = self._decoded(stream, _newer(row, kept))
+        return self.kind.fold(base, self.store.stream_events(stream, base.stream_version if base else 0, up_to))
+
+    def state_at_version(self, stream: str, version: int, near: S | None = None) -> S | None:
+        """The state after a given number of events of the stream; `near` is one that the replay may start from."""
+        if version == 0:
+            return None
+        base = near
+        if base is None or base.stream_version > version:
+            row = self.store.row(MODELS, "checkpoint_at_version", stream=stream, version=version)
+            kept = self.store.archives.kept_row("state_by_version", stream=stream, version=version)
+            base = self._decoded(stream, _newer(row, kept))
+        events = self.store.stream_events(stream, base.stream_version if base else 0)
+        return self.kind.fold(base, (e for e in events if e.stream_version <= version))
+
+    # Checkpoints
+
+    def _decoded(self, stream: str, row: sqlite3.Row | None) -> S | None:
+        if row is None or not _is_checkpoint(self.store, stream, row):
+            return None
+        self._checkpointed[stream] = max(self._checkpointed.get(stream, 0), row["stream_version"])
+        return self.kind.decode(row["state"], stream)
+
+    def checkpoint_if_due(self, state: S) -> None:
+        """Notes a state where the last note is far behind."""
+        if state.stream_version - self._checkpointed.get(state.stream, 0) >= self.kind.interval(state):
+            self.checkpoint(state)
+
+    def checkpoint(self, state: S) -> None:
+        """Notes a state, so that the next process replays from there only. The latest two of a stream are kept."""
+        with self.store.write():
+            self.store.execute(
+                MODELS,
+                "put_checkpoint",
+                stream=state.stream,
+                stream_version=state.stream_version,
+                position=state.position,
+                event_hash=state.event_hash,
+                state=self.kind.encode(state),
+            )
+            self.store.execute(MODELS, "trim_checkpoints", stream=state.stream)
+        self._checkpointed[state.stream] = state.stream_version
+
+
+def to_bytes(checkpoint: dict[str, Any]) -> bytes:
+    """The JSON of a checkpoint as it is stored."""
+    return zlib.compress(orjson.dumps(checkpoint), 1)
+
+
+def from_bytes(data: bytes, stream: str, state_of: Callable[[Any], S]) -> S:
+    """The state of a stored checkpoint by its JSON. Raises CorruptLogError where the bytes are no checkpoint."""
+    try:
+        return state_of(orjson.loads(zlib.decompress(data)))
+    except (zlib.error, ValueError, KeyError, TypeError) as e:
+        raise CorruptLogError(f"a checkpoint of {stream} can't be read: {e}; rebuild the warehouse") from e
+
+
+def _newer(one: sqlite3.Row | None, other: sqlite3.Row | None) -> sqlite3.Row | None:
+    """The later of two noted states of a stream."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=lambda row: int(row["stream_version"]))
+
+
+def _is_checkpoint(store: EventStore, stream: str, row: sqlite3.Row) -> bool:
+    """Whether a noted state is one of this log: its event is there, and is of the stream."""
+    try:
+        event = store.event_at(row["position"])
+    except CorruptLogError:
+        return False
+    return event.stream == stream and event.hash == row["event_hash"]

@@ -1,0 +1,43 @@
+"""What is said of a commit that lost a race: what does not hold any more, and which commit changed it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from icecore.engine.errors import MissingArchiveError
+from icecore.engine.events.event import TABLE_COMMITTED, Event
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import EventStore
+
+if TYPE_CHECKING:
+    from icecore.engine.metadata.fold import TableState
+
+SEARCHED_COMMITS = 100
+
+
+def last_commit(store: EventStore, state: TableState) -> str:
+    """The newest commit to a table, with who made it."""
+    return _described(store, store.event_at(state.position))
+
+
+def failure(store: EventStore, state: TableState, requirement: Mapping[str, Any], text: str) -> str:
+    """A requirement that does not hold, with the newest commit that changed what it is about."""
+    from icecore.engine.commit.conflict_text import changes
+
+    newest = max(0, state.stream_version - SEARCHED_COMMITS)
+    newest = max(newest, store.archives.last_version(state.stream))
+    events = [e for e in store.stream_events(state.stream, newest) if changes(e, requirement)]
+    by = f"; it was changed by {_described(store, events[-1])}" if events else ""
+    return f"{dotted(state.identifier)}: {text}{by}"
+
+
+def _described(store: EventStore, event: Event) -> str:
+    from icecore.engine.commit.conflict_text import describe
+
+    entries = None
+    if event.kind == TABLE_COMMITTED:
+        with contextlib.suppress(MissingArchiveError):
+            entries = store.entries(event.position)
+    return describe(event, entries)

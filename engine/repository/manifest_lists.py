@@ -1,0 +1,108 @@
+"""The manifests of a snapshot: from the log or, where the snapshot came from outside, from its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, evolve, field
+
+from icecore.engine.commit.manifest_summary import summarize
+from icecore.engine.errors import StorageError
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.formats.manifest_list_avro import read_manifest_list
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.spec.content_file import ManifestContent, ManifestFile
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.entries.manifest_entries import ManifestEntries
+
+
+@define
+class ManifestLists:
+    """Looks manifest lists up; those that others wrote are read once."""
+
+    models: ReadModels
+    entries: ManifestEntries
+    storage_of: Callable[[TableState], Storage]
+    _foreign_lists: dict[tuple[object, ...], tuple[ListedManifest, ...]] = field(factory=dict)
+
+    def list_manifests(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
+        """The manifests of a snapshot, from the log or, where the snapshot came from outside, from its files."""
+        known = self.models.list_manifests(state.stream, snapshot.snapshot_id)
+        return known if known is not None else self._foreign_list(state, snapshot)
+
+    def _foreign_list(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
+        # An id may be given out again, by a writer that never heard of the first.
+        key = (state.stream, snapshot.snapshot_id, snapshot.manifest_list, snapshot.manifests)
+        if key not in self._foreign_lists:
+            self._foreign_lists[key] = self._read_foreign_list(snapshot, self.storage_of(state))
+        return self._foreign_lists[key]
+
+    def complete_list(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
+        """The manifests of a snapshot with all counts, which v1 writers could leave out and new lists need (L1)."""
+        return tuple(
+            evolve(m, manifest=self._counted(state, m)) if m.is_foreign and not is_counted(m.manifest) else m
+            for m in self.list_manifests(state, snapshot)
+        )
+
+    def _counted(self, state: TableState, listed: ListedManifest) -> ManifestFile:
+        known = listed.manifest
+        counted = summarize(
+            self.entries.inherited(state.stream, listed, self.storage_of(state)),
+            manifest_path=known.manifest_path,
+            spec=state.metadata.spec_by_id(known.partition_spec_id),
+            schema=state.metadata.all_fields,
+            content=known.content,
+            sequence_number=known.sequence_number,
+            snapshot_id=known.added_snapshot_id or 0,
+        )
+        return evolve(
+            counted,
+            manifest_length=known.manifest_length,
+            key_metadata=known.key_metadata,
+            first_row_id=known.first_row_id,
+        )
+
+    def _read_foreign_list(self, snapshot: Snapshot, storage: Storage) -> tuple[ListedManifest, ...]:
+        if snapshot.manifest_list is not None:
+            data = storage.read_bytes(snapshot.manifest_list)
+            return tuple(ListedManifest(m) for m in read_manifest_list(data, snapshot.manifest_list))
+        # A v1 snapshot without a list names its manifests; their headers say which spec they are of.
+        return tuple(ListedManifest(inline_manifest(path, snapshot, storage)) for path in snapshot.manifests or ())
+
+    def forget(self) -> None:
+        """Drops the lists that were read from files."""
+        self._foreign_lists.clear()
+
+
+def is_counted(manifest: ManifestFile) -> bool:
+    """Whether the record of a manifest has all that a v2 list requires."""
+    counts = (
+        manifest.added_snapshot_id,
+        manifest.added_files_count,
+        manifest.existing_files_count,
+        manifest.deleted_files_count,
+        manifest.added_rows_count,
+        manifest.existing_rows_count,
+        manifest.deleted_rows_count,
+    )
+    return None not in counts
+
+
+def inline_manifest(path: str, snapshot: Snapshot, storage: Storage) -> ManifestFile:
+    """The record of a manifest that a v1 snapshot names without a list: its counts are not known."""
+
+    from icecore.engine.formats.manifest_avro import read_manifest_header
+
+    data = storage.read_bytes(path)
+    header = read_manifest_header(data, path)
+    if header.spec_id is None and header.spec_fields:
+        raise StorageError(f"{path}: its header names no partition spec and no manifest list does")
+    return ManifestFile(
+        manifest_path=path,
+        manifest_length=len(data),
+        partition_spec_id=header.spec_id or 0,
+        content=ManifestContent.DATA,
+        added_snapshot_id=snapshot.snapshot_id,
+    )

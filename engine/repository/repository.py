@@ -1,0 +1,384 @@
+"""The imperative shell around decide and fold: loads states, commits, and lets the projections follow."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import define, evolve, field, frozen
+
+from icecore.engine.common.ids import new_event_id, new_salt, now_ms
+from icecore.engine.errors import CommitConflictError, CommitFailedError, ForeignCommitError, NoSuchTableError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.foreign.adopter import Adopter
+from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.store import EventStore, WriteTransaction
+from icecore.engine.metadata.fold import TableState, fold, metadata_folder
+from icecore.engine.metadata.materialize_mode import is_manual, writes_again
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.replay.states import States
+from icecore.engine.replay.table_states import TABLES, TableStates
+from icecore.engine.repository.failed_requirements import failure, last_commit
+from icecore.engine.repository.manifest_lists import ManifestLists
+from icecore.engine.spec.content_file import ManifestEntryStatus
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.entries.manifest_entries import ManifestEntries
+from icecore.projections.files.file_follower import FileFollower
+from icecore.projections.files.materialize import Materializer
+from icecore.projections.files.metadata_cleanup import let_go
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.decide import Command, Context, Decision
+    from icecore.engine.commit.dry_run import DryRun
+    from icecore.engine.metadata.requirements import Requirement
+
+Prepare: TypeAlias = "Callable[[TableState], Sequence[Command]]"
+WithIt: TypeAlias = "Callable[[WriteTransaction, TableState], TableState]"
+
+# How often a change of names is tried while another engine keeps changing them.
+FOREIGN_ATTEMPTS = 20
+
+
+@frozen
+class CommitResult:
+    """The state after a commit, and its event; None where there was nothing to change."""
+
+    state: TableState
+    event: Event | None
+
+
+@frozen
+class TablePart:
+    """What a commit over several tables does to one of them."""
+
+    stream: str
+    prepare: Prepare
+    requirements: tuple[Requirement, ...] = ()
+
+
+@define
+class Repository:
+    """Tables by stream. States are cached and brought up to date by the events that came since."""
+
+    store: EventStore
+    models: ReadModels
+    entries: ManifestEntries
+    materializer: Materializer
+    storage: Storage
+    states: TableStates = field(init=False)
+    lists: ManifestLists = field(init=False)
+    files: FileFollower = field(init=False)
+    foreign: Adopter = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.states = States(TABLES, self.store)
+        self.lists = ManifestLists(self.models, self.entries, self.storage_of)
+        self.files = FileFollower(self.store, self.states, self.materializer, self.storage_of)
+        self.foreign = Adopter.of(self.store, self.models, self.states, self.files, self.storage, self.storage_of)
+
+    # What the parts do
+
+    def state(self, stream: str) -> TableState:
+        """The latest state of a table, dropped ones too. Raises NoSuchTableError, CorruptLogError."""
+        return self.states.state(stream)
+
+    def live_state(self, stream: str) -> TableState:
+        """The latest state of a table that has a name. Raises NoSuchTableError where it was dropped."""
+        return self.states.live_state(stream)
+
+    def state_at(self, stream: str, position: int | None = None) -> TableState | None:
+        """The state as of a position of the log; None before the first event."""
+        return self.states.state_at(stream, position)
+
+    def list_manifests(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
+        """The manifests of a snapshot. Raises StorageError, CorruptFileError."""
+        return self.lists.list_manifests(state, snapshot)
+
+    def storage_of(self, state: TableState) -> Storage:
+        """The storage that resolves the table's locations."""
+        if not state.location_mapping.prefixes:
+            return self.storage
+        return evolve(self.storage, mapping=state.location_mapping.then(self.storage.mapping))
+
+    def check_writable(self) -> None:
+        """Raises ReadOnlyError where the warehouse was opened read-only, or in another folder than its own."""
+        self.store.check_writable()
+
+    # Inside of a write transaction that the caller holds, and that may hold other changes
+
+    def create_inside(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        kind: str,
+        payload: Mapping[str, Any],
+        identifier: tuple[str, ...],
+        provenance: Provenance,
+    ) -> tuple[Event, TableState]:
+        """Appends the first event of a table. Raises TableAlreadyExistsError, NoSuchNamespaceError."""
+        self.models.check_new_name(identifier)
+        event = self._append(transaction, stream, kind, payload, provenance)
+        first = fold(None, [event])
+        assert first is not None, "a fold of one event has a state"
+        self._check_reachable(None, first)
+        transaction.at_end.append(lambda: self.files.publish(first, event, None))
+        return event, first
+
+    def commit_inside(
+        self,
+        transaction: WriteTransaction,
+        base: TableState,
+        commands: Sequence[Command],
+        provenance: Provenance,
+        requirements: Sequence[Requirement] = (),
+    ) -> CommitResult:
+        """Decides on the latest state and appends the event. Raises StaleRemovals besides what `commit` raises."""
+        return self._commit_inside(transaction, base, commands, provenance, requirements)
+
+    def append_inside(
+        self, transaction: WriteTransaction, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
+    ) -> Event:
+        """Appends an event that needs no decision."""
+        return self._append(transaction, stream, kind, payload, provenance)
+
+    # Commits
+
+    def create(
+        self, stream: str, kind: str, payload: Mapping[str, Any], identifier: tuple[str, ...], provenance: Provenance
+    ) -> TableState:
+        """Appends the first event of a table. Raises TableAlreadyExistsError, NoSuchNamespaceError."""
+        with self.store.write() as transaction:
+            if (done := self.already(provenance)) is None:
+                self.create_inside(transaction, stream, kind, payload, identifier, provenance)
+        if done is not None:
+            return self.state(done.stream)
+        state = self.state(stream)
+        self.files.follow(state)
+        return state
+
+    def append_simple(
+        self,
+        stream: str,
+        kind: str,
+        payload: Mapping[str, Any],
+        provenance: Provenance,
+        check_inside: Callable[[], object],
+    ) -> Event:
+        """Appends an event that needs no decision beyond a check made inside of the lock."""
+        for left in reversed(range(FOREIGN_ATTEMPTS)):
+            self.foreign.settle(stream)
+            try:
+                with self.store.write() as transaction:
+                    done = self.already(provenance)
+                    if done is not None:
+                        return done
+                    self._check_foreign(stream)
+                    check_inside()
+                    return self._append(transaction, stream, kind, payload, provenance)
+            except ForeignCommitError:
+                if not left:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _check_foreign(self, stream: str) -> None:
+        if stream == ev.CATALOG_STREAM:
+            self.foreign.check_namespaces()
+        elif not ev.is_view_stream(stream):
+            self.foreign.check(self.state(stream))
+
+    def commit(
+        self,
+        stream: str,
+        prepare: Prepare,
+        provenance: Provenance,
+        *,
+        requirements: Sequence[Requirement] = (),
+        with_it: WithIt | None = None,
+    ) -> CommitResult:
+        """Decides on the latest state and appends the event; what lost a race is prepared again on the new state.
+
+        `with_it` appends what belongs to the commit, inside of the write lock; it may raise StaleRemovals. Raises
+        CommitConflictError, ValidationError, NoSuchTableError; nothing is stored then.
+        """
+
+        from icecore.engine.commit.decide import StaleRemovals
+        from icecore.engine.repository.retry_policy import RetryPolicy
+
+        attempt, policy = 0, RetryPolicy.of(self.state(stream).metadata.properties)
+        for attempt in policy.attempts():  # noqa: B007 - how many there were is said where none did it
+            self.foreign.settle(stream)
+            state = self.state(stream)
+            commands = prepare(state)
+            try:
+                result = self._try_commit(state, commands, provenance, requirements, with_it)
+            except (StaleRemovals, ForeignCommitError):
+                continue
+            self.files.follow(result.state)
+            return result
+        raise CommitConflictError(
+            f"{dotted(state.identifier)}: the branch kept moving during {attempt + 1} attempts; "
+            f"the last commit there was {last_commit(self.store, self.state(stream))}"
+        )
+
+    def dry_run(self, stream: str, prepare: Prepare, *, requirements: Sequence[Requirement] = ()) -> DryRun:
+        """Decides on the latest state and stores nothing. Raises ValidationError, NoSuchTableError.
+
+        What a commit would be refused for because of others is among the outcome's conflicts.
+        """
+
+        from icecore.engine.commit.decide import decide
+        from icecore.engine.commit.dry_run import conflicts_of, dry_run_of, refused
+        from icecore.engine.metadata.requirements import failures
+
+        with contextlib.suppress(ForeignCommitError):
+            self.foreign.settle(stream)
+        state = self.live_state(stream)
+        conflicts = [failure(self.store, state, r, text) for r, text in failures(state.metadata, requirements)]
+        try:
+            commands = prepare(state)
+        except CommitConflictError as e:
+            return refused(state.metadata, [*conflicts, *conflicts_of(e)])
+        try:
+            self.check_pointer(state)
+        except CommitConflictError as e:
+            conflicts.append(str(e))
+        context = self._context(max(now_ms(), self.store.head()[2] + 1), state)
+        decision = decide(state.metadata, commands, context)
+        return dry_run_of(state.metadata, decision, context.recorded_at_ms, conflicts)
+
+    def _try_commit(
+        self,
+        base: TableState,
+        commands: Sequence[Command],
+        provenance: Provenance,
+        requirements: Sequence[Requirement],
+        with_it: WithIt | None,
+    ) -> CommitResult:
+        with self.store.write() as transaction:
+            done = self.already(provenance)
+            if done is not None:
+                return CommitResult(self.state(done.stream), done)
+            result = self._commit_inside(transaction, base, commands, provenance, requirements)
+            if with_it is not None and result.event is not None:
+                result = CommitResult(with_it(transaction, result.state), result.event)
+        self.states.put(result.state)
+        return result
+
+    def _commit_inside(
+        self,
+        transaction: WriteTransaction,
+        base: TableState,
+        commands: Sequence[Command],
+        provenance: Provenance,
+        requirements: Sequence[Requirement],
+    ) -> CommitResult:
+        from icecore.engine.commit.decide import decide, leaving_out
+        from icecore.engine.metadata.requirements import failures
+
+        state = self.states.forward(base)
+        if state.dropped:
+            raise NoSuchTableError(f"the table {dotted(state.identifier)!r} was dropped")
+        self.check_pointer(state)
+        for requirement, text in failures(state.metadata, requirements):
+            raise CommitFailedError(failure(self.store, state, requirement, text))
+        context = self._context(transaction.next_recorded_at_ms(), state)
+        decision = decide(state.metadata, commands, context)
+        if decision.is_empty:
+            return CommitResult(state, None)
+        if not state.pending and (lost := self.files.unwritable_snapshots(state)):
+            # No engine could ever read them: what leads out of it takes them along.
+            decision = decide(state.metadata, (*commands, leaving_out(lost)), context)
+        event, after = self._append_decision(transaction, state, context, decision, provenance)
+        return CommitResult(after, event)
+
+    def _context(self, recorded_at_ms: int, state: TableState) -> Context:
+        from icecore.engine.commit.decide import Context
+
+        return Context(
+            new_event_id(),
+            recorded_at_ms,
+            lambda snapshot_id: self.lists.complete_list(state, state.metadata.find_snapshot(snapshot_id)),
+            lambda snapshot_id: self.models.has_list(state.stream, snapshot_id),
+            lambda listed: self.entries.live(state.stream, listed, self.storage_of(state)),
+        )
+
+    def _append_decision(
+        self,
+        transaction: WriteTransaction,
+        state: TableState,
+        context: Context,
+        decision: Decision,
+        provenance: Provenance,
+    ) -> tuple[Event, TableState]:
+        from icecore.engine.formats.event_content import encode_content
+
+        payload = decision.to_payload()
+        if is_manual(state.metadata) and not writes_again(decision.updates):
+            payload["materialize"] = False
+        else:
+            payload |= let_go(self.store, state, decision.updates)
+        content = decision.content
+        event = transaction.append(
+            state.stream,
+            ev.TABLE_COMMITTED,
+            payload,
+            event_id=context.event_id,
+            recorded_at_ms=context.recorded_at_ms,
+            provenance=provenance,
+            content=None if content is None else encode_content(content, new_salt()),
+            content_rows=0 if content is None else content.num_rows,
+        )
+        self.models.apply(event, content)
+        after = fold(state, [event])
+        assert after is not None, "a fold of one event has a state"
+        self._check_reachable(state, after)
+        transaction.at_end.append(lambda: self.files.publish(after, event, state))
+        return event, after
+
+    def _check_reachable(self, before: TableState | None, after: TableState) -> None:
+        """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them."""
+        self.storage_of(after).check_writable(after.metadata.location)
+        folders = [metadata_folder(s.metadata.location, s.metadata.properties) for s in (before, after) if s]
+        if len(set(folders)) == len(folders):
+            self.storage_of(after).list(folders[-1])
+
+    def _append(
+        self, transaction: WriteTransaction, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
+    ) -> Event:
+        event = transaction.append(
+            stream,
+            kind,
+            payload,
+            event_id=new_event_id(),
+            recorded_at_ms=transaction.next_recorded_at_ms(),
+            provenance=provenance,
+        )
+        self.models.apply(event)
+        return event
+
+    def already(self, provenance: Provenance) -> Event | None:
+        """The event of an earlier call with the same idempotency key, which is the answer to this one."""
+        key = provenance.idempotency_key
+        return None if key is None else self.store.event_by_idempotency_key(key)
+
+    def check_pointer(self, state: TableState | ViewState) -> None:
+        """Raises ForeignCommitError where another engine moved the pointer behind the log's back."""
+        self.foreign.check(state)
+
+    def added_paths(self, event: Event | None) -> frozenset[str]:
+        """The content files that a commit added; none of a commit that was not made."""
+
+        from icecore.engine.commit.dry_run import paths_of
+
+        entries = None if event is None else self.store.entries(event.position)
+        return frozenset() if entries is None else frozenset(paths_of(entries, ManifestEntryStatus.ADDED))
+
+    def forget(self) -> None:
+        """Drops everything cached."""
+        self.states.forget()
+        self.lists.forget()
+        self.files.forget()

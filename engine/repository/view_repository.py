@@ -1,0 +1,304 @@
+"""The shell around the views' builder and fold: loads states, commits, and lets the files follow."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+
+from icecore.engine.commit.dry_run import ViewDryRun
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.ids import new_event_id, now_ms
+from icecore.engine.errors import CommitConflictError, CorruptLogError, NoSuchViewError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import MODELS, WriteTransaction
+from icecore.engine.metadata.requirements import ASSERT_CREATE, Requirement
+from icecore.engine.metadata.view_builder import Update, ViewBuilder, check_view_requirements
+from icecore.engine.metadata.view_fold import ViewState, evolve_view, view_metadata_folder
+from icecore.engine.replay.states import States
+from icecore.engine.replay.view_states import VIEWS, ViewStates
+from icecore.engine.repository.repository import Repository
+from icecore.projections.files.file_follower import MaterializationWarning
+from icecore.projections.files.materialize_view import catch_up_view, write_view
+from icecore.projections.files.pointers import move_pointers, take_to_be_there
+
+UpdatesAt = Callable[[int], Iterable[Update]]
+"""Gives the updates of a commit for the time (ms) at which it is made."""
+
+
+@frozen
+class ViewCommit:
+    """The state after a commit, and its event; None where there was nothing to change."""
+
+    state: ViewState
+    event: Event | None
+
+
+@define
+class ViewRepository:
+    """Views by stream, beside the tables' repository and on the same log."""
+
+    repository: Repository
+    states: ViewStates = field(init=False)
+    _materialized: dict[str, ViewState] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.states = States(VIEWS, self.repository.store)
+
+    # States
+
+    def state(self, stream: str) -> ViewState:
+        """The latest state of a view, dropped ones too. Raises NoSuchViewError, CorruptLogError."""
+        return self.states.state(stream)
+
+    def live_state(self, stream: str) -> ViewState:
+        """The latest state of a view that has a name. Raises NoSuchViewError where it was dropped."""
+        return self.states.live_state(stream)
+
+    def state_at(self, stream: str, position: int | None = None) -> ViewState | None:
+        """The state as of a position of the log; None before the first event."""
+        return self.states.state_at(stream, position)
+
+    def forget(self) -> None:
+        """Drops everything cached."""
+        self.states.forget()
+        self._materialized.clear()
+
+    # Commits
+
+    def create(self, stream: str, identifier: Identifier, updates_at: UpdatesAt, provenance: Provenance) -> ViewState:
+        """Appends the first event of a view.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, StorageError.
+        """
+        with self.repository.store.write() as transaction:
+            if (done := self.repository.already(provenance)) is None:
+                self.create_inside(transaction, stream, identifier, updates_at, provenance)
+        return self._after(stream if done is None else done.stream)
+
+    def register(
+        self, stream: str, identifier: Identifier, payload: Mapping[str, Any], provenance: Provenance
+    ) -> ViewState:
+        """Appends the first event of a view whose metadata another engine wrote.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError.
+        """
+
+        def check() -> None:
+            self.repository.models.check_new_name(identifier)
+
+        event = self.repository.append_simple(stream, ev.VIEW_REGISTERED, payload, provenance, check)
+        return self._after(event.stream)
+
+    def create_inside(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        identifier: Identifier,
+        updates_at: UpdatesAt,
+        provenance: Provenance,
+    ) -> Event:
+        """As `create`, inside of a write transaction that the caller holds."""
+        self.repository.models.check_new_name(identifier)
+        at = transaction.next_recorded_at_ms()
+        accepted = _accepted(None, updates_at(at), at)
+        payload = {"identifier": list(identifier), "updates": accepted, "requirements": [ASSERT_CREATE]}
+        event = self._append(transaction, stream, ev.VIEW_CREATED, payload, provenance, at)
+        self._check_reachable(None, evolve_view(None, event))
+        transaction.at_end.append(lambda: self._publish(stream))
+        return event
+
+    def commit(
+        self, stream: str, updates_at: UpdatesAt, provenance: Provenance, *, requirements: Sequence[Requirement] = ()
+    ) -> ViewCommit:
+        """Appends what the updates change of the latest state; decided in the write lock, so no race is lost.
+
+        Raises NoSuchViewError, ValidationError, CommitFailedError, CommitConflictError; nothing is stored then.
+        """
+        self.repository.foreign.settle(stream)
+        with self.repository.store.write() as transaction:
+            event = self.repository.already(provenance)
+            if event is None:
+                event = self.commit_inside(transaction, stream, updates_at, provenance, requirements)
+        return ViewCommit(self._after(stream if event is None else event.stream), event)
+
+    def dry_run(self, stream: str, updates_at: UpdatesAt) -> ViewDryRun:
+        """What a commit of the updates would be; stores nothing. Raises NoSuchViewError, ValidationError."""
+        state = self.live_state(stream)
+        conflicts = []
+        try:
+            self.repository.check_pointer(state)
+        except CommitConflictError as e:
+            conflicts.append(str(e))
+        at = max(now_ms(), self.repository.store.head()[2] + 1)
+        builder = ViewBuilder(state.metadata, at).apply(updates_at(at))
+        metadata = builder.build()
+        asserted = [{"type": "assert-view-uuid", "uuid": state.metadata.view_uuid}]
+        payload = {"updates": builder.changes, "requirements": asserted if builder.changes else []}
+        return ViewDryRun(payload, metadata, tuple(conflicts))
+
+    def commit_inside(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        updates_at: UpdatesAt,
+        provenance: Provenance,
+        requirements: Sequence[Requirement] = (),
+    ) -> Event | None:
+        """As `commit`, inside of a write transaction that the caller holds; None where nothing changes."""
+        state = self.live_state(stream)
+        self.repository.check_pointer(state)
+        check_view_requirements(state.metadata, requirements)
+        at = transaction.next_recorded_at_ms()
+        accepted = _accepted(state, updates_at(at), at)
+        if not accepted:
+            return None
+        asserted = [{"type": "assert-view-uuid", "uuid": state.metadata.view_uuid}]
+        payload = {"updates": accepted, "requirements": asserted}
+        event = self._append(transaction, stream, ev.VIEW_COMMITTED, payload, provenance, at)
+        self._check_reachable(state, evolve_view(state, event))
+        transaction.at_end.append(lambda: self._publish(stream))
+        return event
+
+    def _append(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        kind: str,
+        payload: Mapping[str, Any],
+        provenance: Provenance,
+        at: int,
+    ) -> Event:
+        event = transaction.append(
+            stream, kind, payload, event_id=new_event_id(), recorded_at_ms=at, provenance=provenance
+        )
+        self.repository.models.apply(event)
+        return event
+
+    def _check_reachable(self, before: ViewState | None, after: ViewState) -> None:
+        """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them."""
+        folder = view_metadata_folder(after.metadata)
+        self.repository.storage.check_writable(folder)
+        if before is None or view_metadata_folder(before.metadata) != folder:
+            self.repository.storage.list(folder)
+
+    def rename(self, old: Identifier, new: Identifier, provenance: Provenance) -> ViewState:
+        """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        models = self.repository.models
+        stream = models.view_stream(old)
+
+        def check() -> None:
+            _same_stream(models.view_stream(old), stream, old)
+            models.check_new_name(new)
+
+        payload = {"from": list(old), "to": list(new)}
+        self.repository.append_simple(stream, ev.VIEW_RENAMED, payload, provenance, check)
+        return self._after(stream)
+
+    def drop(self, identifier: Identifier, provenance: Provenance) -> None:
+        """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
+        models = self.repository.models
+        stream = models.view_stream(identifier)
+
+        def check() -> None:
+            _same_stream(models.view_stream(identifier), stream, identifier)
+
+        self.repository.append_simple(stream, ev.VIEW_DROPPED, {"identifier": list(identifier)}, provenance, check)
+        self._after(stream)
+
+    # Files
+
+    def follow(self, stream: str) -> None:
+        """Lets the files follow what was appended to a view's stream. The commit stands whatever happens to them."""
+        self._after(stream)
+
+    def _after(self, stream: str) -> ViewState:
+        """Lets the files follow a commit, and gives the state. The commit stands whatever happens to them."""
+        state = self.state(stream)
+        try:
+            self.materialize(stream)
+            self.states.checkpoint_if_due(state)
+        except Exception as e:
+            # Whatever went wrong here, raising it would say that the commit failed, and it would be made twice.
+            warnings.warn(
+                f"the commit to {dotted(state.identifier)} is in the log, but not all of its files are written yet "
+                f"({type(e).__name__}: {e}); the next open or commit goes on",
+                MaterializationWarning,
+                stacklevel=4,
+            )
+        return state
+
+    def materialize(self, stream: str) -> None:
+        """Writes the files of a view up to its latest event. Raises StorageError."""
+        if self.repository.materializer.is_dry:
+            return
+        store = self.repository.store
+        head = store.row(MODELS, "get_head", stream=stream)
+        if head is None:
+            raise CorruptLogError(f"the read models know no stream {stream}; rebuild the warehouse")
+        done = head["materialized_version"]
+        if done >= head["stream_version"]:
+            return
+        if self.repository.storage.is_shared(self.state(stream).metadata.location):
+            with store.write():
+                take_to_be_there(store, self.repository.models, self.state(stream))
+            return
+        after = catch_up_view(store, self.repository.models, self.repository.storage, stream, self._base(stream, done))
+        if after is not None:
+            self._materialized[stream] = after
+
+    def rewrite(self, stream: str) -> None:
+        """Writes all files of a view again and moves its pointers, inside of the write transaction that is open.
+
+        Raises StorageError.
+        """
+        if self.repository.storage.is_shared(self.state(stream).metadata.location):
+            take_to_be_there(self.repository.store, self.repository.models, self.state(stream))
+            return
+        state, written = write_view(self.repository.store, self.repository.storage, stream, None)
+        if state is not None:
+            move_pointers(self.repository.store, self.repository.models, state, written)
+
+    def _base(self, stream: str, done: int) -> ViewState | None:
+        """The state whose files are written."""
+        base = self._materialized.get(stream)
+        return base if base is not None and base.stream_version == done else self.states.state_at_version(stream, done)
+
+    def _publish(self, stream: str) -> None:
+        """Writes the file of an event that is about to be committed and moves the pointer in the same transaction.
+
+        So no other engine can commit between the two. Where the file can't be written the event stands without.
+        """
+        store, storage = self.repository.store, self.repository.storage
+        if self.repository.materializer.is_dry:
+            return
+        head = store.row(MODELS, "get_head", stream=stream)
+        try:
+            done = 0 if head is None else head["materialized_version"]
+            state, written = write_view(store, storage, stream, self._base(stream, done))
+        except Exception:
+            return
+        if state is not None:
+            move_pointers(store, self.repository.models, state, written)
+
+    def heal(self) -> None:
+        """Writes what commits before a crash left unwritten; warns of views that can't be written."""
+        for row in self.repository.store.rows(MODELS, "behind"):
+            if ev.is_view_stream(row["stream"]):
+                self._after(row["stream"])
+
+
+def _accepted(base: ViewState | None, updates: Iterable[Update], at: int) -> list[dict[str, Any]]:
+    """The updates with all that they were assigned, as they stand in the event; checked as a whole."""
+    builder = ViewBuilder(base.metadata if base else None, at).apply(updates)
+    builder.build()
+    return builder.changes
+
+
+def _same_stream(found: str, expected: str, name: Identifier) -> None:
+    if found != expected:
+        raise NoSuchViewError(f"{dotted(name)} was replaced by another view meanwhile")

@@ -1,0 +1,124 @@
+"""Gives a dropped table or view its name back: one new event, after which it is what it was before the drop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import WriteTransaction
+from icecore.engine.repository.repository import Repository
+
+_DROPS = {"table": ev.TABLE_DROPPED, "view": ev.VIEW_DROPPED}
+_UNDROPS = {"table": ev.TABLE_UNDROPPED, "view": ev.VIEW_UNDROPPED}
+
+
+def undrop(
+    repository: Repository, kind: str, identifier: Identifier, position: int | None, provenance: Provenance
+) -> str:
+    """Appends the event and returns the stream. `kind` is `table` or `view`; `position` that of the drop to undo.
+
+    Without a position it is the latest drop of that name that was not undone. Raises NoSuchTableError or
+    NoSuchViewError where there is none, TableAlreadyExistsError where the name is taken, NoSuchNamespaceError.
+    """
+    repository.check_writable()
+    repository.foreign.sync_if_changed()
+    drop = dropped_at(repository, kind, identifier, position)
+    payload = {"identifier": list(identifier)}
+    check = partial(_check, repository, kind, drop)
+    return repository.append_simple(drop.stream, _UNDROPS[kind], payload, provenance, check).stream
+
+
+def undrop_inside(
+    repository: Repository, transaction: WriteTransaction, kind: str, drop: Event, provenance: Provenance
+) -> Event:
+    """As `undrop`, inside of a write transaction that the caller holds."""
+    _check(repository, kind, drop)
+    payload = {"identifier": drop.payload["identifier"]}
+    return repository.append_inside(transaction, drop.stream, _UNDROPS[kind], payload, provenance)
+
+
+def _check(repository: Repository, kind: str, drop: Event) -> None:
+    identifier = tuple(drop.payload["identifier"])
+    repository.models.check_new_name(identifier)
+    if (purge := _purge_of(repository, drop)) is not None:
+        raise ValidationError(_purged_text(kind, drop, purge))
+    if not _stands(repository, drop):
+        raise ValidationError(f"the {kind} {dotted(identifier)!r} dropped at {drop.position} was undropped already")
+
+
+def dropped_at(repository: Repository, kind: str, identifier: Identifier, position: int | None) -> Event:
+    """The drop to undo: the one at a position, or the latest of the name that stands and was not purged.
+
+    Raises NoSuchTableError, NoSuchViewError, ValidationError where what was dropped is purged.
+    """
+    found = _find(repository, kind, identifier, position)
+    for drop in found:
+        if _purge_of(repository, drop) is None:
+            return drop
+    purge = _purge_of(repository, found[0])
+    assert purge is not None, "the loop ended without a drop that is not purged"
+    raise ValidationError(_purged_text(kind, found[0], purge))
+
+
+def drop_to_purge(repository: Repository, identifier: Identifier, position: int | None) -> Event:
+    """The drop of the table that is to be purged: the one at a position, or the latest of the name that stands.
+
+    One that was purged already is only taken where there is no other. Raises NoSuchTableError where there is none,
+    ValidationError where it was undropped.
+    """
+    found = _find(repository, "table", identifier, position)
+    drop = next((d for d in found if _purge_of(repository, d) is None), found[0])
+    if not _stands(repository, drop):
+        raise ValidationError(f"the table {dotted(identifier)!r} dropped at {drop.position} was undropped")
+    return drop
+
+
+def _find(repository: Repository, kind: str, identifier: Identifier, position: int | None) -> list[Event]:
+    """The drop at a position, or those of the name that stand, the latest first; at least one.
+
+    Raises NoSuchTableError, NoSuchViewError.
+    """
+    drops = list(_drops_of(repository, kind, identifier))
+    chosen = (d for d in reversed(drops) if position == d.position or (position is None and _stands(repository, d)))
+    if found := list(chosen):
+        return found
+    missing = NoSuchTableError if kind == "table" else NoSuchViewError
+    where = "" if position is None else f" at position {position}"
+    known = f"; it was dropped at {[d.position for d in drops]}" if drops else ""
+    if repository.models.find(identifier) is not None:
+        known += "; what has that name now was not dropped"
+    raise missing(f"there is no dropped {kind} {dotted(identifier)!r}{where}{known}")
+
+
+def _drops_of(repository: Repository, kind: str, identifier: Identifier) -> Iterator[Event]:
+    for event in repository.store.filtered_events(kind=_DROPS[kind]):
+        if tuple(event.payload["identifier"]) == identifier:
+            yield event
+
+
+def _purge_of(repository: Repository, drop: Event) -> Event | None:
+    """The event that purged the dropped table."""
+    if ev.is_view_stream(drop.stream):
+        return None
+    at = repository.state(drop.stream).purged_at
+    return None if at is None else repository.store.event_at(at)
+
+
+def _purged_text(kind: str, drop: Event, purge: Event) -> str:
+    why = f" ({purge.provenance.message!r})" if purge.provenance.message else ""
+    name = dotted(tuple(drop.payload["identifier"]))
+    return (
+        f"the {kind} {name!r} dropped at {drop.position} was purged at position {purge.position} by "
+        f"{purge.provenance.actor or 'unknown'}{why}: its files are deleted, and can't come back"
+    )
+
+
+def _stands(repository: Repository, drop: Event) -> bool:
+    """Whether nothing gave the dropped thing a name again, or dropped it once more."""
+    later = repository.store.stream_events(drop.stream, drop.stream_version)
+    return all(e.kind not in (*_DROPS.values(), *_UNDROPS.values()) for e in later)

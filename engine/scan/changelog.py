@@ -1,0 +1,303 @@
+"""Incremental changelog scans: which rows each commit between two snapshots deleted and inserted.
+
+The columns `_change_type`, `_change_ordinal` and `_commit_snapshot_id` are Java's, and so are the words of the types.
+What a commit did is told by the live rows before and after it, so position deletes, deletion vectors and equality
+deletes give the rows that they delete, once. Snapshots of the operation `replace` change no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from attrs import define, frozen
+
+from icecore.engine.common.lazy_property import lazily
+from icecore.engine.common.optional_packages import to_pandas
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.equality import Longs
+from icecore.engine.data.arrow.narrow import narrow
+from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
+from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.row_diff import RowChanges
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import ValidationError
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.metadata.snapshot_range import SnapshotRange
+from icecore.engine.scan.incremental_append import added_by
+from icecore.engine.spec.content_file import ManifestContent
+from icecore.engine.spec.reserved import CHANGELOG, METADATA_COLUMNS, POS, ROW_ID, select, with_columns
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import Operation, Snapshot
+from icecore.projections.plan.planner import PlannedFiles, Planner
+from icecore.projections.stored_plans.plan_difference import plan_difference
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = "INSERT", "DELETE", "UPDATE_BEFORE", "UPDATE_AFTER"
+READ_AHEAD = 4
+
+
+@define(slots=False)
+class IncrementalChangelogScan:
+    """The changes of a range of snapshots, oldest first; of one commit what it deleted before what it inserted.
+
+    `snapshots` are those that count, in the order of `_change_ordinal`. Rows have the table's current schema. Applied
+    to the rows at the start, taking away what is deleted and adding what is inserted, they give those at the end.
+    """
+
+    _planner: Planner
+    _state: TableState
+    snapshots: tuple[Snapshot, ...]
+    schema: Schema
+    row_filter: Expression
+    selected_fields: tuple[str, ...]
+    case_sensitive: bool
+    compute_updates: bool
+    identifier_columns: tuple[str, ...]
+
+    @classmethod
+    def between(
+        cls,
+        planner: Planner,
+        state: TableState,
+        snapshots: SnapshotRange,
+        row_filter: str | Expression | None,
+        *,
+        selected_fields: tuple[str, ...],
+        case_sensitive: bool,
+        compute_updates: bool,
+        identifier_columns: Sequence[str] | None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None,
+    ) -> IncrementalChangelogScan:
+        """Raises ExpressionError, ValidationError."""
+        schema = state.metadata.schema()
+        taken = {f.name for f in schema.fields} & {c.name for c in (*CHANGELOG, POS, ROW_ID)}
+        if taken:
+            raise ValidationError(f"a changelog needs the names of the table's columns {sorted(taken)} for its own")
+        scan = cls(
+            planner,
+            state,
+            tuple(s for s in snapshots.snapshots if s.operation != Operation.REPLACE),
+            schema,
+            bind(parse_filter(row_filter, parameters), schema, case_sensitive),
+            selected_fields,
+            case_sensitive,
+            compute_updates,
+            _identifiers(state, schema, identifier_columns) if compute_updates else (),
+        )
+        scan.projection  # noqa: B018 - an unknown column is an error now, not when rows are read
+        return scan
+
+    @lazily
+    def projection(self) -> Schema:
+        """The selected columns, then those of the changelog."""
+        return with_columns(select(self.schema, self.selected_fields, self.case_sensitive), *CHANGELOG)
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """The changes as a stream of batches, commit by commit."""
+        return pa.RecordBatchReader.from_batches(self._arrow_schema, self._batches())
+
+    def to_arrow(self) -> pa.Table:
+        return pa.Table.from_batches(list(self._batches()), self._arrow_schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Raises MissingDependencyError where pandas is not installed."""
+        return to_pandas(self.to_arrow())
+
+    def to_duckdb(
+        self, table_name: str = "changes", connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection, a new one unless given, in which the changes are a table of that name."""
+        con = connection or duckdb.connect(":memory:")
+        con.register(table_name, self.to_arrow())
+        return con
+
+    def count(self) -> int:
+        """The number of changes. Rows are read, since only they tell what was carried over."""
+        return sum(b.num_rows for b in self._batches())
+
+    @property
+    def _arrow_schema(self) -> pa.Schema:
+        return schema_to_arrow(self.projection, with_ids=False)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for ordinal, snapshot in enumerate(self.snapshots):
+            for change_type, rows in self._changes(snapshot):
+                if rows.num_rows:
+                    yield from self._labelled(rows, change_type, ordinal, snapshot)
+
+    def _labelled(
+        self, rows: pa.Table, change_type: str | pa.Array, ordinal: int, snapshot: Snapshot
+    ) -> Iterator[pa.RecordBatch]:
+        snapshot_id = snapshot.snapshot_id - 2**64 if snapshot.snapshot_id >= 2**63 else snapshot.snapshot_id
+        constants = (change_type, pa.scalar(ordinal, pa.int32()), pa.scalar(snapshot_id, pa.int64()))
+        for column, value in zip(CHANGELOG, constants, strict=True):
+            array = value if isinstance(value, pa.Array) else pa.repeat(value, rows.num_rows)
+            rows = rows.append_column(column.name, array)
+        for batch in rows.to_batches():
+            yield narrow(batch, self._arrow_schema)
+
+    def _changes(self, snapshot: Snapshot) -> Iterator[tuple[str | pa.Array, pa.Table]]:
+        """The changes of one commit with their type, or the types row by row."""
+        difference = plan_difference(*self._plans(snapshot))
+        deletes = DeleteCache()
+        gone = [_Rows(t) for t in difference.gone]
+        come = [_Rows(t) for t in difference.come]
+        for before, after in self._ahead(lambda pair: self._parted(pair[0], pair[1], deletes), difference.changed):
+            gone += [before] if before.has_any else []
+            come += [after] if after.has_any else []
+        if not gone or not come:
+            # Most commits only append or only delete: nothing is to be compared, so nothing is to be held.
+            for change_type, parts in ((DELETE, gone), (INSERT, come)):
+                for rows in self._each(parts, deletes):
+                    yield change_type, rows
+            return
+        empty = schema_to_arrow(self._read_schema, with_ids=False).empty_table()
+        deleted, inserted = (pa.concat_tables([empty, *self._each(parts, deletes)]) for parts in (gone, come))
+        changes = RowChanges(deleted, inserted).without_carried_over([f.name for f in self.schema.fields])
+        if self.compute_updates:
+            changes = changes.with_updates(self.identifier_columns)
+        before_places, after_places = changes.updates
+        yield DELETE, _without(changes.deleted, before_places)
+        if len(before_places):
+            yield _interleaved(changes)
+        yield INSERT, _without(changes.inserted, after_places)
+
+    def _plans(self, snapshot: Snapshot) -> tuple[PlannedFiles, PlannedFiles]:
+        """The plans before and after a commit, over those manifests that may make a difference."""
+        repository, metadata = self._planner.repository, self._state.metadata
+        after = repository.list_manifests(self._state, snapshot)
+        parent_id = snapshot.parent_snapshot_id
+        parent = None if parent_id is None else metadata.snapshot_by_id(parent_id)
+        if parent_id is not None and parent is None:
+            if snapshot.operation != Operation.APPEND:
+                raise ValidationError(
+                    f"what snapshot {snapshot.snapshot_id} changed can't be told: its parent {parent_id} was expired"
+                )
+            # A file that was brought back keeps its age, and older deletes apply to it again.
+            added, entries = added_by(repository, self._state, (snapshot,))
+            deletes = (m for m in after if m.manifest.content is ManifestContent.DELETES)
+            return self._plan(()), self._plan((*added, *deletes), entries)
+        before = () if parent is None else repository.list_manifests(self._state, parent)
+        if _delete_paths(before) == _delete_paths(after):
+            # Files of manifests that both have can't have other deletes then.
+            shared = _data_paths(before) & _data_paths(after)
+            before, after = (
+                tuple(m for m in listed if m.manifest.manifest_path not in shared) for listed in (before, after)
+            )
+        return self._plan(before), self._plan(after)
+
+    def _plan(self, listed: Sequence[ListedManifest], entries: str = "TRUE") -> PlannedFiles:
+        return self._planner.plan_manifests(self._state, listed, self.row_filter, self.schema, entries)
+
+    # Rows
+
+    def _parted(self, old: FileScanTask, new: FileScanTask, deletes: DeleteCache) -> tuple[_Rows, _Rows]:
+        """The rows of one file that are live only before, and only after its deletes changed."""
+        places = Schema((POS,), self.schema.schema_id)
+        before, after = (self._rows(_Rows(t), places, deletes)[POS.name].to_numpy() for t in (old, new))
+        return _Rows(old, np.setdiff1d(before, after)), _Rows(new, np.setdiff1d(after, before))
+
+    def _each(self, parts: Iterable[_Rows], deletes: DeleteCache) -> Iterator[pa.Table]:
+        return self._ahead(lambda rows: self._rows(rows, self._read_schema, deletes), parts)
+
+    @staticmethod
+    def _ahead(read: Callable[[Any], Any], what: Iterable[Any]) -> Iterator[Any]:
+        """The results in order, a few read ahead."""
+        with ThreadPoolExecutor(READ_AHEAD) as pool:
+            waiting = []
+            for item in what:
+                waiting.append(pool.submit(read, item))
+                if len(waiting) >= READ_AHEAD:
+                    yield waiting.pop(0).result()
+            for future in waiting:
+                yield future.result()
+
+    @lazily
+    def _read_schema(self) -> Schema:
+        """All columns, since a row is carried over only where none changed, and the reserved ones that are needed."""
+        selected = [METADATA_COLUMNS[n] for n in self.selected_fields if n in METADATA_COLUMNS]
+        reserved = {c.field_id: c for c in (*selected, ROW_ID, POS)}
+        return with_columns(self.schema, *reserved.values())
+
+    def _rows(self, rows: _Rows, projection: Schema, deletes: DeleteCache) -> pa.Table:
+        """The live rows of a file that the filter selects, or those at some places."""
+        task = rows.task
+        columns = filter_columns(task.residual, self.schema, projection)
+        batches = read_task(
+            task,
+            projection=columns,
+            table_schema=self.schema,
+            specs=self._state.metadata.specs,
+            storage=self._planner.repository.storage_of(self._state),
+            name_mapping=table_name_mapping(self._state.metadata),
+            table_schemas=self._state.metadata.schemas,
+            deletes=deletes,
+        )
+        wanted = schema_to_arrow(projection, with_ids=False)
+        found = [narrow(rows.of(b), wanted) for b in filter_batches(batches, task.residual, self.schema)]
+        return pa.Table.from_batches(found, wanted)
+
+
+@frozen(eq=False)
+class _Rows:
+    """The live rows of a file, or only those at some positions."""
+
+    task: FileScanTask
+    positions: Longs | None = None
+
+    @property
+    def has_any(self) -> bool:
+        return self.positions is None or len(self.positions) > 0
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.positions is None:
+            return batch
+        return batch.filter(pa.array(np.isin(batch[POS.name].to_numpy(), self.positions)))
+
+
+def _identifiers(state: TableState, schema: Schema, names: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns that tell a row. Raises ValidationError where there are none, and no row ids either."""
+    found = tuple(names) if names is not None else tuple(schema.name_of(i) for i in schema.identifier_field_ids)
+    top = {f.name: f for f in schema.fields}
+    for name in found:
+        if name not in top or not top[name].field_type.is_primitive:
+            raise ValidationError(f"an identifier column must be a top-level primitive column, found {name!r}")
+    if not found and state.metadata.format_version < 3:
+        raise ValidationError("updates need identifier_columns: the table has no identifier fields and no row ids")
+    return found
+
+
+def _delete_paths(listed: Iterable[ListedManifest]) -> set[str]:
+    return {m.manifest.manifest_path for m in listed if m.manifest.content is ManifestContent.DELETES}
+
+
+def _data_paths(listed: Iterable[ListedManifest]) -> set[str]:
+    return {m.manifest.manifest_path for m in listed if m.manifest.content is ManifestContent.DATA}
+
+
+def _without(rows: pa.Table, places: Any) -> pa.Table:
+    if not len(places):
+        return rows
+    kept = np.ones(rows.num_rows, dtype=bool)
+    kept[places] = False
+    return rows.filter(pa.array(kept))
+
+
+def _interleaved(changes: RowChanges) -> tuple[pa.Array, pa.Table]:
+    """Updated rows, each as it was and right after it as it became."""
+    before, after = changes.updates
+    both = pa.concat_tables([changes.deleted.take(pa.array(before)), changes.inserted.take(pa.array(after))])
+    order = np.arange(both.num_rows).reshape(2, -1).T.ravel()
+    return pa.array([UPDATE_BEFORE, UPDATE_AFTER] * len(before), pa.string()), both.take(pa.array(order))

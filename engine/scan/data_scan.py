@@ -1,0 +1,283 @@
+"""Scans: what to read of a table, planned in SQL, read here or handed to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from attrs import define
+
+from icecore.engine.common.lazy_property import lazily
+from icecore.engine.common.optional_packages import to_pandas
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import ValidationError
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.formats.arrays import to_numbers
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.spec.reserved import select
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRefType
+from icecore.projections.plan.planner import PlannedFiles, Planner
+from icecore.projections.plan.scan_plan import ScanPlan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+    from icecore.engine.data.read.read_tasks import DeleteCache
+    from icecore.engine.scan.aggregates import Aggregates
+    from icecore.projections.explain.explain import Explanation
+
+READ_AHEAD = 4
+
+
+@define(slots=False)
+class DataScan:
+    """A scan of one snapshot. Nothing is planned or read before it is asked for; a plan is made once."""
+
+    _planner: Planner
+    _state: TableState
+    snapshot: Snapshot | None
+    schema: Schema
+    row_filter: Expression
+    selected_fields: tuple[str, ...]
+    case_sensitive: bool
+    limit: int | None
+
+    @classmethod
+    def of(
+        cls,
+        planner: Planner,
+        state: TableState,
+        row_filter: str | Expression | None,
+        *,
+        selected_fields: tuple[str, ...],
+        snapshot_id: int | None,
+        ref: str | None,
+        as_of: Moment | None,
+        case_sensitive: bool,
+        limit: int | None,
+        parameters: Mapping[str, Any] | Sequence[Any] | None,
+    ) -> DataScan:
+        """Raises ValidationError where the snapshot is chosen twice, NoSuchSnapshotError, ExpressionError."""
+        if sum(x is not None for x in (snapshot_id, ref, as_of)) > 1:
+            raise ValidationError("a scan takes one of snapshot_id, ref and as_of")
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
+            raise ValidationError(f"limit must be a whole number, found {type(limit).__name__} {limit!r}")
+        if limit is not None and limit < 0:
+            raise ValidationError(f"limit must not be negative, found {limit}")
+        snapshot, schema = _snapshot_and_schema(state, snapshot_id, ref, as_of)
+        bound = bind(parse_filter(row_filter, parameters), schema, case_sensitive)
+        scan = cls(planner, state, snapshot, schema, bound, selected_fields, case_sensitive, limit)
+        scan.projection  # noqa: B018 - an unknown column is an error now, not when rows are read
+        return scan
+
+    @lazily
+    def projection(self) -> Schema:
+        """The schema of the rows, in the order that they were asked for; `_row_id` and its like can be among them."""
+        return select(self.schema, self.selected_fields, self.case_sensitive)
+
+    @lazily
+    def planned(self) -> PlannedFiles:
+        listed, entries = self._manifests()
+        return self._planner.plan_manifests(self._state, listed, self.row_filter, self.schema, entries)
+
+    def _manifests(self) -> tuple[tuple[ListedManifest, ...], str]:
+        """The manifests to plan over, and a condition in SQL over their entries `e`."""
+        if self.snapshot is None:
+            return (), "TRUE"
+        return self._planner.list_manifests(self._state, self.snapshot), "TRUE"
+
+    def plan_files(self) -> list[FileScanTask]:
+        """One task for each file, whole."""
+        return self.planned.tasks()
+
+    def plan(self) -> ScanPlan:
+        """The plan as Arrow, with splits and with counts of what was left out and why."""
+        return ScanPlan(self.planned, self._state.metadata.properties)
+
+    def explain(self) -> Explanation:
+        """Why each data file is in the plan or is not, with sums by reason and the SQL that ran."""
+        from icecore.projections.explain.explain import explain
+
+        listed, entries = self._manifests()
+        return explain(self._planner, self._state, listed, self.row_filter, self.schema, entries)
+
+    # Reading
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of batches; files are opened as the stream gets to them."""
+
+        from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+
+        schema = schema_to_arrow(self.projection, with_ids=False)
+        return pa.RecordBatchReader.from_batches(schema, self._batches())
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a table. Files are read in parallel, rows come in the order of the plan."""
+
+        from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+
+        schema = schema_to_arrow(self.projection, with_ids=False)
+        return pa.Table.from_batches(list(self._batches()), schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Raises MissingDependencyError where pandas is not installed."""
+        return to_pandas(self.to_arrow())
+
+    def to_duckdb(
+        self, table_name: str = "scan", connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection, a new one unless given, in which the rows are a table of that name."""
+        con = connection or duckdb.connect(":memory:")
+        con.register(table_name, self.to_arrow())
+        return con
+
+    def count(self) -> int:
+        """The number of rows: from metadata alone where no delete and no residual is in the way."""
+        planned = self.planned
+        # Writers that didn't know a number of records have left -1 behind.
+        records = to_numbers(planned.files["record_count"])
+        exact = planned.are_wholly_wanted & (records >= 0)
+        known = int(records[exact].sum())
+        left = planned.of_rows(np.flatnonzero(~exact)).tasks()
+        if left:
+            known += sum(b.num_rows for b in self._read(left, self._narrowest()))
+        return known if self.limit is None else min(known, self.limit)
+
+    def aggregate(self, *aggregates: str) -> Aggregates:
+        """`count(*)`, `count(x)`, `null_count(x)`, `min(x)` and `max(x)` of the rows, reading as few files as it can.
+
+        Files of which metadata tells the answer exactly are not read. NaN is greater than all numbers. Raises
+        ValidationError for anything else, and for a scan with a limit.
+        """
+
+        from icecore.engine.data.read.read_tasks import DeleteCache
+        from icecore.engine.scan.aggregates import Aggregate, aggregate
+        from icecore.engine.scan.file_metrics import metric_columns
+
+        if self.limit is not None:
+            raise ValidationError("aggregates are of all rows of a scan: it can't have a limit")
+        if not aggregates:
+            raise ValidationError("no aggregate was asked for")
+        asked = [Aggregate.parse(a, self.schema, self.case_sensitive) for a in aggregates]
+        fields = [a.column for a in asked if a.column is not None]
+        names = metric_columns(fields, self._state.metadata.specs)
+        listed, entries = self._manifests()
+        planned, columns = self._planner.plan_with_columns(
+            self._state, listed, self.row_filter, self.schema, names, entries
+        )
+        deletes = DeleteCache()
+        return aggregate(
+            asked, planned, columns, self.schema, lambda task, columns: self._read_one(task, columns, deletes)
+        )
+
+    def to_spark(self, session: SparkSession) -> DataFrame:
+        """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""
+        from icecore.engine.spark.read.scan_to_spark import read_tasks
+
+        frame = read_tasks(
+            session,
+            self.plan_files(),
+            projection=self.projection,
+            metadata=self._state.metadata,
+            storage=self._storage,
+            filter=self.row_filter,
+        )
+        return frame if self.limit is None else frame.limit(self.limit)
+
+    def _narrowest(self) -> Schema:
+        """A projection for counting: what the filter needs, or else any one column."""
+        if self.row_filter != TRUE:
+            return Schema((), self.schema.schema_id)
+        return Schema(self.schema.fields[:1], self.schema.schema_id)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+        from icecore.engine.data.arrow.narrow import narrow
+
+        if self.limit == 0:
+            return
+        left = self.limit
+        wanted = schema_to_arrow(self.projection, with_ids=False)
+        for batch in self._read(self.plan_files(), self.projection):
+            batch = narrow(batch, wanted)
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            if batch.num_rows:
+                yield batch
+            if left == 0:
+                return
+
+    def _read(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]:
+        """The selected rows of the tasks, in order, a few files ahead; with the columns that the filter needs."""
+
+        from icecore.engine.data.read.read_tasks import DeleteCache
+
+        deletes = DeleteCache()
+        if len(tasks) <= 1:
+            for task in tasks:
+                yield from self._read_one(task, projection, deletes)
+            return
+        with ThreadPoolExecutor(READ_AHEAD) as pool:
+            waiting = []
+            for task in tasks:
+                waiting.append(pool.submit(lambda t: list(self._read_one(t, projection, deletes)), task))
+                if len(waiting) >= READ_AHEAD:
+                    yield from waiting.pop(0).result()
+            for future in waiting:
+                yield from future.result()
+
+    def _read_one(self, task: FileScanTask, projection: Schema, deletes: DeleteCache) -> Iterator[pa.RecordBatch]:
+        from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
+        from icecore.engine.data.read.read_tasks import read_task
+        from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+
+        columns = filter_columns(task.residual, self.schema, projection)
+        batches = read_task(
+            task,
+            projection=columns,
+            table_schema=self.schema,
+            specs=self._state.metadata.specs,
+            storage=self._storage,
+            name_mapping=table_name_mapping(self._state.metadata),
+            table_schemas=self._state.metadata.schemas,
+            deletes=deletes,
+        )
+        return filter_batches(batches, task.residual, self.schema)
+
+    @property
+    def _storage(self) -> Any:
+        return self._planner.repository.storage_of(self._state)
+
+
+def _snapshot_and_schema(
+    state: TableState, snapshot_id: int | None, ref: str | None, as_of: Moment | None
+) -> tuple[Snapshot | None, Schema]:
+    """The snapshot of a scan, and the schema to read it by.
+
+    A branch is read by the table's schema, a tag, a snapshot or a time by the schema of that snapshot (SP8).
+    """
+    metadata = state.metadata
+    if snapshot_id is not None:
+        snapshot: Snapshot | None = metadata.find_snapshot(snapshot_id)
+    elif as_of is not None:
+        snapshot = metadata.snapshot_as_of(milliseconds_of(as_of, "as_of"))
+    else:
+        name = ref or MAIN_BRANCH
+        snapshot = metadata.snapshot_by_ref(name)
+        found = metadata.refs.get(name)
+        if found is None or found.type is SnapshotRefType.BRANCH:
+            return snapshot, metadata.schema()
+    if snapshot is None or snapshot.schema_id is None:
+        return snapshot, metadata.schema()
+    return snapshot, metadata.schema_by_id(snapshot.schema_id)

@@ -1,0 +1,94 @@
+"""Rows moved and sorted so that a task writes few, full files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.spark.pyspark_api import Column, DataFrame
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.spark_transforms import transform_column
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import NullOrder, SortDirection, SortOrder
+from icecore.engine.spec.transform import Transform
+from icecore.engine.spec.types import PrimitiveType, UnknownType, UUIDType
+
+DISTRIBUTION_MODE = "write.distribution-mode"
+_MODES = ("none", "hash", "range")
+
+
+def distribute(
+    df: DataFrame, *, schema: Schema, spec: PartitionSpec, sort_order: SortOrder | None, properties: Mapping[str, str]
+) -> DataFrame:
+    """The DataFrame with the rows of a partition together and, inside of it, in the sort order.
+
+    The table property `write.distribution-mode` says how rows move: `none`, `hash` (by partition, what is done without
+    the property; Spark splits partitions that are large and joins small ones) or `range` (by partition and sort order).
+    Raises ValidationError for another mode.
+    """
+    mode = properties.get(DISTRIBUTION_MODE, "hash")
+    if mode not in _MODES:
+        raise ValidationError(f"{DISTRIBUTION_MODE} must be one of {', '.join(_MODES)}, found {mode!r}")
+    shown = df.columns
+    helpers: list[Column] = []
+
+    def helper(transform: Transform, source_id: int) -> Column | None:
+        """A column added for the shuffle and the sort, so that it is computed once."""
+        column = _computed(df, schema, transform, source_id)
+        if column is None:
+            return None
+        name = f"__icecore_{len(helpers)}"
+        helpers.append(column.alias(name))
+        return F.col(name)
+
+    partition = [c for f in spec.fields if (c := helper(f.transform, f.source_id)) is not None]
+    order = []
+    for f in sort_order.fields if sort_order else ():
+        column = helper(f.transform, f.source_id)
+        if column is not None:
+            order.append(_ordered(column, f.direction, f.null_order))
+    if not partition and not order:
+        return df
+    out = df.select(*(F.col(quote(name)) for name in shown), *helpers)
+    if mode == "range":
+        # A round number of partitions: given columns alone Spark would not join small ones.
+        out = out.repartitionByRange(*partition, *order)
+    elif mode == "hash" and partition:
+        out = out.hint("rebalance", *partition)
+    return out.sortWithinPartitions(*partition, *order).select(*(F.col(quote(name)) for name in shown))
+
+
+def _computed(df: DataFrame, schema: Schema, transform: Transform, source_id: int) -> Column | None:
+    """The transform of a column of the DataFrame; None where all its values are the same."""
+    source = schema.get_field(source_id)
+    if source is None or isinstance(source.field_type, UnknownType):
+        return None
+    path = schema.path(source_id)
+    found = _type_at(df.schema, path)
+    if found is None:
+        return None
+    value = quote(*path)
+    if isinstance(source.field_type, UUIDType) and found.typeName() != "binary":
+        value = f"unhex(replace({value}, '-', ''))"
+    source_type: PrimitiveType = source.field_type  # type: ignore[assignment]  # specs and orders are checked
+    return transform_column(transform, source_type, value)
+
+
+def _type_at(struct: T.StructType, path: tuple[str, ...]) -> T.DataType | None:
+    """The type of a column or field of a struct; None where the data lacks it."""
+    current: T.DataType = struct
+    for name in path:
+        found = [f for f in current.fields if f.name == name] if isinstance(current, T.StructType) else []
+        if not found:
+            return None
+        current = found[0].dataType
+    return current
+
+
+def _ordered(column: Column, direction: SortDirection, nulls: NullOrder) -> Column:
+    if direction is SortDirection.ASC:
+        return column.asc_nulls_first() if nulls is NullOrder.NULLS_FIRST else column.asc_nulls_last()
+    return column.desc_nulls_first() if nulls is NullOrder.NULLS_FIRST else column.desc_nulls_last()

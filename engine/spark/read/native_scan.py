@@ -1,0 +1,261 @@
+"""Parquet files read by Spark's own vectorised reader, with deletes as anti joins and constants by a broadcast join.
+
+Public API alone, so it works in Spark Connect as well.
+Spec: Column Projection (P1), Row Lineage (RL5), Row-level Deletes (D2 to D5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import define, field, frozen
+
+from icecore.engine.data.arrow.arrow_values import to_array
+from icecore.engine.data.read.column_resolution import (
+    DELETED_ID,
+    FILE_ID,
+    LAST_UPDATED_ID,
+    POS_ID,
+    ROW_ID_ID,
+    SPEC_ID_ID,
+)
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import ValidationError
+from icecore.engine.spark.pyspark_api import DataFrame
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.read.delete_frames import (
+    POSITION_BITS,
+    EqualityDeletes,
+    PositionDeletes,
+    equality_rows,
+    position_keys,
+)
+from icecore.engine.spark.read.frame_columns import ReadColumn, ddl, missing_stored_sql, path_sql, stored_sql
+from icecore.engine.spark.read.frame_names import UNSAFE_TO_PUSH, alias
+from icecore.engine.spark.read.scan_context import Branch, ScanContext
+from icecore.engine.spark.read.stored_arrow import stored_array
+from icecore.engine.spark.spark_paths import shown_path, spark_path
+from icecore.engine.spark.spark_sql_text import quote, text_literal
+from icecore.engine.spark.spark_types import stored_type
+from icecore.engine.spark.task_frames import without_metrics
+from icecore.engine.spec.content_file import ContentFile, DataFileContent
+from icecore.engine.spec.types import NestedField
+
+_PATH, _POS, _NUMBER, _SET = "__icecore_path", "__icecore_pos", "__icecore_number", "__icecore_set"
+_LOCATION, _SPEC, _FIRST_ROW, _SEQUENCE = (
+    "__icecore_location",
+    "__icecore_spec",
+    "__icecore_first_row",
+    "__icecore_sequence",
+)
+_OPTIONS = {
+    # Brackets and stars in names are names; folders called a=b say nothing.
+    "__globPaths__": "false",
+    "recursiveFileLookup": "true",
+    # A file that can't be read is an error, whatever the session says.
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    # Dates before 1582 are as the spec has them.
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "mergeSchema": "false",
+}
+
+
+@frozen
+class NativeGroup:
+    """Tasks that one relation can read: whole files with the same read columns.
+
+    `lacking` are top-level columns that come from the partition where the file doesn't have them. `by_id` says
+    whether columns are found by field id or by name.
+    """
+
+    tasks: tuple[FileScanTask, ...]
+    columns: tuple[ReadColumn, ...]
+    lacking: frozenset[int]
+    by_id: bool
+
+
+def native_branch(context: ScanContext, group: NativeGroup) -> Branch:
+    """The rows of the group's files that are not deleted."""
+    return _NativeRead(context, group).branch()
+
+
+@define
+class _NativeRead:
+    context: ScanContext
+    group: NativeGroup
+    constants: dict[str, tuple[T.DataType, pa.Array]] = field(factory=dict)
+    needs_position: bool = False
+
+    def branch(self) -> Branch:
+        context, group = self.context, self.group
+        columns = {c.field.field_id: c for c in group.columns}
+        sql = {i: self.column_sql(c) for i, c in columns.items()}
+        sql.update({f.field_id: self.reserved_sql(f) for f in context.reserved})
+        positions = self.position_deletes()
+        equality = self.equality_deletes()
+        frame = self.joined(self.scanned(), numbered=bool(positions))
+        if positions:
+            keys = position_keys(context.session, positions, context.storage)
+            key = (F.col(_NUMBER).cast("bigint") * (1 << POSITION_BITS)) + F.col(_POS)
+            frame = frame.join(keys, key == keys["key"], "left_anti")
+        for deletes in equality:
+            frame = self.without_equal_rows(frame, deletes, columns, sql)
+        return Branch(frame, columns, sql)
+
+    def paths(self) -> list[str]:
+        return [spark_path(self.context.storage, t.file.file_path) for t in self.group.tasks]
+
+    def scanned(self) -> DataFrame:
+        """The files with their columns, and with what tells rows where that is needed."""
+        group = self.group
+        fields = [c.spark_field(with_ids=group.by_id, default=self.has_default(c)) for c in group.columns if c.is_read]
+        if group.by_id:
+            # Lineage columns are stored where a rewrite moved rows.
+            stored = [f for f in self.context.reserved if f.field_id in (ROW_ID_ID, LAST_UPDATED_ID)]
+            fields += [ReadColumn(f, alias(f.field_id)).spark_field(with_ids=True) for f in stored]
+        reader = self.context.session.read.schema(T.StructType(fields)).options(**_OPTIONS)
+        return reader.parquet(*self.paths())
+
+    def has_default(self, column: ReadColumn) -> bool:
+        """Whether files without the column have its initial default, not the partition's value."""
+        return self.group.by_id and column.field.field_id not in self.group.lacking
+
+    def column_sql(self, column: ReadColumn) -> str:
+        field_id = column.field.field_id
+        if not column.is_read:
+            value = self.constant_of_partition(column.field) if field_id in self.group.lacking else None
+            return value or missing_stored_sql(column.field)
+        value = stored_sql(column, quote(column.name or ""), default=self.has_default(column))
+        if not self.group.by_id and isinstance(column.field.field_type, UNSAFE_TO_PUSH):
+            # The same value, in a form that Spark pushes no filter through (see `read_names`).
+            value = f"greatest({value}, {value})"
+        if field_id not in self.group.lacking:
+            return value
+        return f"coalesce({value}, {self.constant_of_partition(column.field)})"
+
+    def constant_of_partition(self, f: NestedField) -> str:
+        identity = [self.context.identity_values(t.file).get(f.field_id) for t in self.group.tasks]
+        array = stored_array(to_array(f.field_type, identity, with_ids=False), f.field_type)
+        return self.constant(f"__icecore_p{f.field_id}", stored_type(f.field_type), array)
+
+    def constant(self, name: str, spark_type: T.DataType, values: pa.Array) -> str:
+        """A value for each file, in the order of the tasks."""
+        self.constants[name] = (spark_type, values)
+        return quote(name)
+
+    def reserved_sql(self, f: NestedField) -> str:
+        files = [t.file for t in self.group.tasks]
+        match f.field_id:
+            case i if i == FILE_ID:
+                return self.constant(_LOCATION, T.StringType(), pa.array([x.file_path for x in files], pa.string()))
+            case i if i == POS_ID:
+                return self.position()
+            case i if i == DELETED_ID:
+                return "FALSE"
+            case i if i == SPEC_ID_ID:
+                return self.constant(_SPEC, T.IntegerType(), pa.array([x.spec_id for x in files], pa.int32()))
+            case i if i == ROW_ID_ID:
+                return self.coalesced(f, f"({self.first_row(files)} + {self.position()})")
+            case i if i == LAST_UPDATED_ID:
+                numbers = pa.array([t.data_sequence_number for t in self.group.tasks], pa.int64())
+                sequence = self.constant(_SEQUENCE, T.LongType(), numbers)
+                return self.coalesced(f, f"IF({self.first_row(files)} IS NULL, NULL, {sequence})")
+            case _:
+                raise ValidationError(f"metadata column {f.name!r} (id {f.field_id}) can't be read")
+
+    def first_row(self, files: Sequence[ContentFile]) -> str:
+        return self.constant(_FIRST_ROW, T.LongType(), pa.array([x.first_row_id for x in files], pa.int64()))
+
+    def position(self) -> str:
+        self.needs_position = True
+        return quote(_POS)
+
+    def coalesced(self, f: NestedField, inherited: str) -> str:
+        return f"coalesce({quote(alias(f.field_id))}, {inherited})" if self.group.by_id else inherited
+
+    def position_deletes(self) -> list[PositionDeletes]:
+        found = []
+        for number, t in enumerate(self.group.tasks):
+            deletes = tuple(without_metrics(d) for d in t.delete_files if d.content is DataFileContent.POSITION_DELETES)
+            if deletes:
+                found.append(PositionDeletes(number, t.file.file_path, deletes))
+        self.needs_position = self.needs_position or bool(found)
+        return found
+
+    def equality_deletes(self) -> list[EqualityDeletes]:
+        """The equality delete files by key columns; with more than one set of files, each task has a set's number."""
+        sets: dict[frozenset[str], int] = {}
+        numbers, files = [], {}
+        for t in self.group.tasks:
+            equality = [d for d in t.delete_files if d.content is DataFileContent.EQUALITY_DELETES]
+            files.update({d.file_path: d for d in equality})
+            numbers.append(sets.setdefault(frozenset(d.file_path for d in equality), len(sets)))
+        if not files:
+            return []
+        if len(sets) > 1:
+            self.constant(_SET, T.IntegerType(), pa.array(numbers, pa.int32()))
+        by_keys: dict[tuple[int, ...], list[tuple[ContentFile, tuple[int, ...]]]] = {}
+        for path, d in files.items():
+            inside = tuple(n for members, n in sets.items() if path in members)
+            by_keys.setdefault(tuple(sorted(d.equality_ids or ())), []).append((without_metrics(d), inside))
+        return [EqualityDeletes(self.readers(ids), tuple(ds)) for ids, ds in by_keys.items()]
+
+    def readers(self, ids: tuple[int, ...]) -> tuple[Any, ...]:
+        found = tuple(self.context.key_reader(i) for i in ids)
+        if not found or None in found:
+            raise ValidationError(f"no schema of the table has the key columns {list(ids)} of an equality delete file")
+        return found
+
+    def without_equal_rows(
+        self, frame: DataFrame, deletes: EqualityDeletes, columns: Mapping[int, ReadColumn], sql: Mapping[int, str]
+    ) -> DataFrame:
+        rows = equality_rows(self.context.session, deletes, self.context.identification, self.context.storage)
+        condition = F.lit(True)
+        for i, r in enumerate(deletes.readers):
+            value = path_sql(columns, sql, self.context.id_path(r.leaf.field_id))
+            condition = condition & F.expr(value).eqNullSafe(rows[f"k{i}"])
+        if _SET in self.constants:
+            condition = condition & F.array_contains(rows["sets"], F.col(_SET))
+        return frame.join(rows, condition, "left_anti")
+
+    def joined(self, frame: DataFrame, *, numbered: bool) -> DataFrame:
+        """The frame with the position of each row and the constants of its file."""
+        if numbered:
+            self.constant(_NUMBER, T.IntegerType(), pa.array(range(len(self.group.tasks)), pa.int32()))
+        extra = []
+        if self.needs_position:
+            extra.append(F.col("_metadata.row_index").alias(_POS))
+        if self.constants:
+            extra.append(F.col("_metadata.file_path").alias(_PATH))
+        if not extra:
+            return frame
+        frame = frame.select("*", *extra)
+        return self.with_constants(frame) if self.constants else frame
+
+    def with_constants(self, frame: DataFrame) -> DataFrame:
+        names = list(self.constants)
+        path, found = f"{_PATH}_of_file", "__icecore_found"
+        arrays = [pa.array([shown_path(p) for p in self.paths()], pa.string())]
+        arrays += [pa.array([True] * len(arrays[0])), *(array for _, array in self.constants.values())]
+        struct = T.StructType(
+            [
+                T.StructField(path, T.StringType()),
+                T.StructField(found, T.BooleanType()),
+                *(T.StructField(name, t) for name, (t, _) in self.constants.items()),
+            ]
+        )
+        files = self.context.session.createDataFrame(pa.table(arrays, names=struct.names), struct)
+        out = frame.join(F.broadcast(files), frame[_PATH] == files[path], "left")
+        # A path that Spark shows in another way than expected must never cost deletes or constants.
+        message = f"concat({text_literal('Spark read a file that was not planned: ')}, {quote(_PATH)})"
+        guarded = [
+            F.expr(f"IF({found} IS NULL, CAST(raise_error({message}) AS {ddl(t)}), {quote(name)})").alias(name)
+            for name, (t, _) in self.constants.items()
+        ]
+        kept = [F.col(quote(c)) for c in out.columns if c not in (path, found, *names)]
+        return out.select(*kept, *guarded)

@@ -1,0 +1,59 @@
+"""Files that Spark can't read itself, or not rightly, read by the engine's reader in Spark's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from icecore.engine.data.read.apply_deletes import DeleteCache
+from icecore.engine.data.read.read_tasks import read_task
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.read.frame_columns import ReadColumn, missing_stored_sql
+from icecore.engine.spark.read.frame_names import alias
+from icecore.engine.spark.read.scan_context import Branch, ScanContext
+from icecore.engine.spark.read.stored_arrow import stored_batch
+from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.task_frames import Batches, chunked, mapped, without_metrics
+from icecore.engine.spec.schema import Schema
+
+_FILES_PER_TASK = 1
+
+
+def python_branch(context: ScanContext, tasks: Sequence[FileScanTask], columns: tuple[ReadColumn, ...]) -> Branch:
+    """The rows of the tasks that are not deleted. Any format, any byte range, any name."""
+    reserved = tuple(ReadColumn(f, alias(f.field_id)) for f in context.reserved)
+    read = tuple(c for c in (*columns, *reserved) if c.is_read)
+    projection = Schema(tuple(c.field for c in read), context.schema.schema_id)
+    identification, specs, storage = context.identification, context.metadata.specs, context.storage
+    struct = T.StructType([c.spark_field(with_ids=False) for c in read])
+
+    def rows(chunk: list[FileScanTask]) -> Batches:
+        cache = DeleteCache()
+        for task in chunk:
+            for batch in read_task(
+                task,
+                projection=projection,
+                table_schema=identification.table_schema,
+                specs=specs,
+                storage=storage,
+                name_mapping=identification.name_mapping,
+                table_schemas=identification.table_schemas,
+                deletes=cache,
+            ):
+                yield stored_batch(batch, read)
+
+    frame = mapped(
+        context.session, chunked(context.session, [_slim(t) for t in tasks], per_chunk=_FILES_PER_TASK), rows, struct
+    )
+    sql = {
+        c.field.field_id: quote(c.name or "") if c.is_read else missing_stored_sql(c.field)
+        for c in (*columns, *reserved)
+    }
+    return Branch(frame, {c.field.field_id: c for c in columns}, sql)
+
+
+def _slim(task: FileScanTask) -> FileScanTask:
+    deletes = tuple(without_metrics(d) for d in task.delete_files)
+    return evolve(task, file=without_metrics(task.file), delete_files=deletes)

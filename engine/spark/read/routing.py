@@ -1,0 +1,169 @@
+"""Which reader reads which file: Spark's own where it gives the right rows, else Python.
+
+Spec: Column Projection (P1, P2), Default Values (T9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from attrs import frozen
+
+from icecore.engine.data.file.file_field import FileField, has_ids
+from icecore.engine.data.read.file_sources import open_source
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.spark.read.frame_columns import ReadColumn, columns_by_name, native_default
+from icecore.engine.spark.read.frame_names import UNSAFE_TO_PUSH
+from icecore.engine.spark.read.native_scan import NativeGroup
+from icecore.engine.spark.read.scan_context import ScanContext
+from icecore.engine.spark.read.whole_files import FileTask
+from icecore.engine.spark.spark_paths import spark_can_open, spark_path
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
+from icecore.engine.spec.types import NestedField, StructType, walk
+from icecore.engine.storage.file_io import Storage
+
+_KNOWN_FILES = 65_536
+
+
+@frozen
+class Routes:
+    """The groups that Spark reads, and the tasks for Python with the columns that they need."""
+
+    native: tuple[NativeGroup, ...]
+    python: tuple[FileScanTask, ...]
+
+
+def routes(context: ScanContext, tasks: Sequence[FileTask]) -> Routes:
+    """Each task in one place. Raises MissingFileError or CorruptFileError where a footer must be read and can't be."""
+    router = _Router(context)
+    groups: dict[object, list[tuple[FileScanTask, tuple[ReadColumn, ...], frozenset[int], bool]]] = {}
+    python = []
+    for t in tasks:
+        route = router.route(t)
+        if route is None:
+            python.append(t.task)
+        else:
+            columns, lacking, by_id = route
+            deletes = {d.content for d in t.task.delete_files}
+            key = (by_id, None if by_id else _names(columns), lacking, frozenset(deletes))
+            groups.setdefault(key, []).append((t.task, columns, lacking, by_id))
+    native = []
+    for members in groups.values():
+        group_tasks = tuple(m[0] for m in members)
+        _, columns, lacking, by_id = members[0]
+        if by_id:
+            columns = context.read_columns(context.read_fields(key_ids(group_tasks)))
+        native.append(NativeGroup(group_tasks, columns, lacking, by_id))
+    return Routes(tuple(native), tuple(python))
+
+
+def key_ids(tasks: Iterable[FileScanTask]) -> frozenset[int]:
+    """The key columns of all equality deletes of the tasks."""
+    deletes = (d for t in tasks for d in t.delete_files if d.content is DataFileContent.EQUALITY_DELETES)
+    return frozenset(i for d in deletes for i in d.equality_ids or ())
+
+
+class _Router:
+    def __init__(self, context: ScanContext) -> None:
+        self.context = context
+        conf = context.session.conf.get("spark.sql.parquet.enableVectorizedReader", "true")
+        # Spark's row by row reader loses the default of the first column.
+        self.reads_defaults = conf == "true"
+        self.has_mapping = context.identification.name_mapping is not None
+        self.by_keys: dict[frozenset[int], tuple[tuple[NestedField, ...], tuple[ReadColumn, ...], bool]] = {}
+
+    def route(self, t: FileTask) -> tuple[tuple[ReadColumn, ...], frozenset[int], bool] | None:
+        """The columns to read, those that the partition may have to give, and whether by id; None for Python."""
+        task, file = t.task, t.task.file
+        if not t.is_whole or file.file_format is not FileFormat.PARQUET:
+            return None
+        if not spark_can_open(spark_path(self.context.storage, file.file_path)):
+            return None
+        keys = key_ids([task])
+        if any(self.context.key_reader(i) is None for i in keys):
+            return None
+        fields, columns, defaults = self.columns(keys)
+        if not defaults:
+            return None
+        given = frozenset(self.context.identity_values(file))
+        found = self.physical(file) if self.has_mapping else None
+        if found is None or has_ids(found):
+            lacking = frozenset(i for i in given if i not in (file.value_counts or {}))
+            by_id = True
+        else:
+            columns = columns_by_name(fields, self.context.identification.identified(found, file))
+            lacking = frozenset(c.field.field_id for c in _all_columns(columns) if not c.is_read) & given
+            by_id = False
+            if not _names_are_readable(columns):
+                return None
+        roots = frozenset(f.field_id for f in fields)
+        if lacking & {f.field_id for f in walk(fields)} - roots:
+            return None
+        return columns, lacking & roots, by_id
+
+    def columns(self, keys: frozenset[int]) -> tuple[tuple[NestedField, ...], tuple[ReadColumn, ...], bool]:
+        """The fields to read, as columns by id, and whether Spark's reader can give their defaults."""
+        if keys not in self.by_keys:
+            fields = self.context.read_fields(keys)
+            columns = self.context.read_columns(fields)
+            has_defaults = any(f.initial_default is not None for f in walk(fields))
+            native = all(map(native_default, fields)) and (self.reads_defaults or not has_defaults)
+            self.by_keys[keys] = fields, columns, native
+        return self.by_keys[keys]
+
+    def physical(self, file: ContentFile) -> tuple[FileField, ...]:
+        return _file_columns(_Opened(self.context.storage, file.file_path, file.file_format))
+
+
+@frozen(eq=False)
+class _Opened:
+    """A file to look into, equal by its location: data files never change."""
+
+    storage: Storage
+    location: str
+    file_format: FileFormat
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Opened) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> str:
+        return self.storage.resolve(self.location)
+
+
+@lru_cache(_KNOWN_FILES)
+def _file_columns(opened: _Opened) -> tuple[FileField, ...]:
+    return open_source(opened.storage, opened.location, opened.file_format).fields
+
+
+def _all_columns(columns: Iterable[ReadColumn]) -> Iterable[ReadColumn]:
+    for c in columns:
+        yield c
+        yield from _all_columns(c.parts)
+
+
+def _names(columns: Iterable[ReadColumn]) -> tuple[object, ...]:
+    return tuple((c.field.field_id, c.name, _names(c.parts)) for c in columns)
+
+
+def _names_are_readable(columns: tuple[ReadColumn, ...]) -> bool:
+    """Whether Spark can tell the columns of a file apart by name, finds something in every struct, and pushes no filter
+    on a part of a struct that would lose rows.
+    """
+    if not _distinct(columns) or any(c.name == "_metadata" for c in columns):
+        return False
+    structs = [c for c in _all_columns(columns) if c.is_read and isinstance(c.field.field_type, StructType)]
+    return all(
+        any(p.is_read for p in c.parts)
+        and _distinct(c.parts)
+        and not any(isinstance(p.field.field_type, UNSAFE_TO_PUSH) for p in c.parts)
+        for c in structs
+    )
+
+
+def _distinct(columns: tuple[ReadColumn, ...]) -> bool:
+    names = [c.name.lower() for c in columns if c.name is not None]
+    return len(set(names)) == len(names)

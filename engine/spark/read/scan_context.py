@@ -1,0 +1,114 @@
+"""What the branches of one read have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from attrs import define
+
+from icecore.engine.data.read.column_resolution import FIRST_RESERVED_ID
+from icecore.engine.data.read.table_columns import ColumnReader, Identification, column_reader
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import ValidationError
+from icecore.engine.expression.bind import references
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
+from icecore.engine.spark.read.frame_columns import ReadColumn, columns_by_id
+from icecore.engine.spark.read.frame_names import ReadNames, schema_with
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.transform import IdentityTransform
+from icecore.engine.spec.types import NestedField
+from icecore.engine.storage.file_io import Storage
+
+
+@define(frozen=True, slots=False)
+class ScanContext:
+    """The table, what is wanted of it, and which columns must be read for that."""
+
+    session: SparkSession
+    metadata: TableMetadata
+    storage: Storage
+    projection: Schema
+    filter: Expression
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The table's schema that the projection is cut from."""
+        wanted = self.projection.schema_id
+        return next((s for s in self.metadata.schemas if s.schema_id == wanted), self.metadata.schema())
+
+    @cached_property
+    def names(self) -> ReadNames:
+        return ReadNames(self.metadata)
+
+    @cached_property
+    def identification(self) -> Identification:
+        return Identification(self.schema, table_name_mapping(self.metadata), self.metadata.schemas)
+
+    @cached_property
+    def reserved(self) -> tuple[NestedField, ...]:
+        """The metadata columns that are asked for."""
+        return tuple(f for f in self.projection.fields if f.field_id >= FIRST_RESERVED_ID)
+
+    def read_fields(self, key_ids: frozenset[int]) -> tuple[NestedField, ...]:
+        """The top-level columns to read: those asked for, and whole ones for the filter and for equality deletes."""
+        chosen = {f.field_id: f for f in self.projection.fields if f.field_id < FIRST_RESERVED_ID}
+        for field_id in sorted(references(self.filter) | key_ids):
+            if field_id < FIRST_RESERVED_ID:
+                root = self.id_path(field_id)[0]
+                schema = schema_with(self.metadata, self.schema, root)
+                chosen[root] = (schema or self.schema).find_field(root)
+        return tuple(chosen.values())
+
+    def read_columns(self, fields: tuple[NestedField, ...]) -> tuple[ReadColumn, ...]:
+        """The columns to read by field id."""
+        return columns_by_id(self.schema, fields, self.names)
+
+    def id_path(self, field_id: int) -> tuple[int, ...]:
+        """The ids from the top-level column down to a field. Raises ValidationError where no schema has it."""
+        schema = schema_with(self.metadata, self.schema, field_id)
+        if schema is None:
+            raise ValidationError(f"no schema of the table has a column with id {field_id}")
+        path = [field_id]
+        while (parent := schema.parent_id(path[0])) is not None:
+            path.insert(0, parent)
+        return tuple(path)
+
+    def key_reader(self, field_id: int) -> ColumnReader | None:
+        """How to read a key column of equality deletes, dropped ones too (D4); None where no schema has it."""
+        schema = schema_with(self.metadata, self.schema, field_id)
+        return None if schema is None else column_reader(schema, field_id)
+
+    def identity_values(self, file: ContentFile) -> dict[int, Any]:
+        """The values of identity partition fields by source id. Raises ValidationError where the spec doesn't fit."""
+        spec = self.metadata.specs.get(file.spec_id)
+        if spec is None or len(spec.fields) != len(file.partition):
+            raise ValidationError(
+                f"{file.file_path}: the partition {file.partition!r} does not fit partition spec {file.spec_id}"
+            )
+        pairs = zip(spec.fields, file.partition, strict=True)
+        return {f.source_id: value for f, value in pairs if isinstance(f.transform, IdentityTransform)}
+
+
+@define(frozen=True)
+class Branch:
+    """A DataFrame of read columns.
+
+    `columns` are the read top-level columns by field id, `sql` what gives each of them, the metadata columns too, in
+    its stored form.
+    """
+
+    frame: DataFrame
+    columns: Mapping[int, ReadColumn]
+    sql: Mapping[int, str]
+
+
+def lacking_identity(context: ScanContext, task: FileScanTask, roots: frozenset[int]) -> frozenset[int]:
+    """The columns among `roots` that the file may lack, and that its partition then gives (P1)."""
+    counts = task.file.value_counts or {}
+    return frozenset(i for i in context.identity_values(task.file) if i in roots and i not in counts)

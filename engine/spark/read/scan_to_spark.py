@@ -1,0 +1,100 @@
+"""Planned files as a Spark DataFrame.
+
+Spark's own Parquet reader reads what it reads rightly; all else goes through Python in Spark's tasks. The rows are
+those of the plan whatever the names of columns were, whatever the session's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from icecore.engine.data.read.column_resolution import FIRST_RESERVED_ID
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.expression.bind import predicates
+from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
+from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.read.frame_columns import path_sql, shown_primitive_sql, shown_sql
+from icecore.engine.spark.read.native_scan import native_branch
+from icecore.engine.spark.read.python_scan import python_branch
+from icecore.engine.spark.read.routing import routes
+from icecore.engine.spark.read.scan_context import Branch, ScanContext
+from icecore.engine.spark.read.whole_files import whole_files
+from icecore.engine.spark.session import prepare
+from icecore.engine.spark.spark_filter import to_spark_sql
+from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.spark_transforms import transform_column
+from icecore.engine.spark.spark_types import schema_to_spark, shown_type
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.transform import BucketTransform
+from icecore.engine.spec.types import NestedField
+from icecore.engine.storage.file_io import Storage
+
+
+def read_tasks(
+    session: SparkSession,
+    tasks: Sequence[FileScanTask],
+    *,
+    projection: Schema,
+    metadata: TableMetadata,
+    storage: Storage,
+    filter: Expression | None = None,
+) -> DataFrame:
+    """The rows of the tasks that their delete files leave, and that satisfy the filter, with the projection's columns.
+
+    `filter` is bound and may test columns that are not projected. The projection may hold the reserved columns `_file`,
+    `_pos`, `_deleted`, `_spec_id`, `_row_id` and `_last_updated_sequence_number` by their ids. Types are those of
+    `schema_to_spark`. Public API alone: it works in classic mode and in Spark Connect. The session's setting
+    `spark.sql.parquet.fieldId.read.enabled` is switched on and must stay on while the DataFrame is used.
+
+    Spark reports what fails while reading in exceptions of its own. Raises ValidationError where a file is planned
+    twice or does not fit its partition spec.
+    """
+    prepare(session)
+    condition = TRUE if filter is None else filter
+    if not tasks or condition == FALSE:
+        return session.createDataFrame([], schema_to_spark(projection))
+    context = ScanContext(session, metadata, storage, projection, condition)
+    found = routes(context, whole_files(tasks, storage))
+    branches = [native_branch(context, group) for group in found.native]
+    if found.python:
+        branches.append(python_branch(context, found.python, context.read_columns(context.read_fields(frozenset()))))
+    return reduce(lambda a, b: a.union(b), [_finished(context, b) for b in branches])
+
+
+def _finished(context: ScanContext, branch: Branch) -> DataFrame:
+    frame = branch.frame
+    if context.filter != TRUE:
+        frame = _filtered(context, branch)
+    return frame.select(*(_shown(branch, f) for f in context.projection.fields))
+
+
+def _shown(branch: Branch, f: NestedField) -> Column:
+    sql = branch.sql[f.field_id]
+    if f.field_id < FIRST_RESERVED_ID:
+        column = branch.columns[f.field_id]
+        # Where the file lacks a whole column, its SQL says what it is instead.
+        sql = shown_sql(column, sql, f) if column.is_read else shown_primitive_sql(f.field_type, sql)
+    made = F.expr(sql)
+    if f.field_id >= FIRST_RESERVED_ID or not branch.columns[f.field_id].is_read:
+        made = made.cast(shown_type(f.field_type))
+    # Without metadata of its own the column would keep the field id, and what users do with its schema would go by it.
+    return made.alias(f.name, metadata={"comment": f.doc} if f.doc else {})
+
+
+def _filtered(context: ScanContext, branch: Branch) -> DataFrame:
+    def column(term: BoundTerm) -> str:
+        return path_sql(branch.columns, branch.sql, context.id_path(term.field.field_id))
+
+    names: dict[BoundTerm, str] = {}
+    buckets = []
+    for p in predicates(context.filter):
+        if isinstance(p.term, BoundTerm) and isinstance(p.term.transform, BucketTransform) and p.term not in names:
+            names[p.term] = f"__icecore_bucket{len(names)}"
+            computed = transform_column(p.term.transform, p.term.source_type, column(p.term))
+            if computed is not None:
+                buckets.append(computed.alias(names[p.term]))
+    frame = branch.frame.select("*", *buckets) if buckets else branch.frame
+    return frame.where(to_spark_sql(context.filter, lambda t: quote(names[t]) if t in names else column(t)))

@@ -1,0 +1,56 @@
+"""Scan tasks put together to what one reader reads: whole files where they are covered, else their ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from attrs import evolve, frozen
+
+from icecore.engine.data.read.apply_deletes import same_file
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import ValidationError
+from icecore.engine.storage.file_io import Storage
+
+# The magic at the head of Parquet, ORC ("ORC") and Avro files: no rows start before it ends.
+_HEAD = 4
+_NO_END = 2**62
+
+
+@frozen
+class FileTask:
+    """A task for a file; `is_whole` where all its rows are wanted."""
+
+    task: FileScanTask
+    is_whole: bool
+
+
+def whole_files(tasks: Sequence[FileScanTask], storage: Storage) -> list[FileTask]:
+    """One task for each file whose ranges cover it, in the order that files first come, else its ranges one by one.
+
+    Raises ValidationError where ranges of a file overlap, whatever ways its location is written.
+    """
+    by_file: dict[str, list[FileScanTask]] = {}
+    for t in tasks:
+        by_file.setdefault(same_file(storage, t.file.file_path), []).append(t)
+    return [made for ranges in by_file.values() for made in _merged(sorted(ranges, key=lambda t: t.start))]
+
+
+def _merged(ranges: list[FileScanTask]) -> list[FileTask]:
+    first, file = ranges[0], ranges[0].file
+    for before, after in pairwise(ranges):
+        if after.start < before.start + before.length:
+            raise ValidationError(f"{file.file_path} is planned twice from byte {after.start} on")
+    head = min(file.split_offsets) if file.split_offsets else _HEAD
+    gaps = any(a.start + a.length != b.start for a, b in pairwise(ranges))
+    last = ranges[-1]
+    same_deletes = all(delete_keys(t) == delete_keys(first) for t in ranges[1:])
+    if first.start > head or gaps or last.start + last.length < file.file_size_in_bytes or not same_deletes:
+        return [FileTask(t, is_whole=False) for t in ranges]
+    # Up to any end, so that a wrong size in the manifest costs no rows.
+    return [FileTask(evolve(first, start=0, length=_NO_END), is_whole=True)]
+
+
+def delete_keys(task: FileScanTask) -> frozenset[tuple[str, int | None]]:
+    """What tells the delete files of a task: two deletion vectors may lie in one file."""
+    return frozenset((d.file_path, d.content_offset) for d in task.delete_files)

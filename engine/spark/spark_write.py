@@ -1,0 +1,130 @@
+"""Data files written by Spark tasks: the DataFrame is clustered by partition, each task writes with pyarrow.
+
+Spark's own Parquet writer can't store the field ids of list elements, map keys and map values, nor uuid and fixed. Each
+task returns one row for each file; files of tasks that failed or ran twice are in no row, so they are never committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import pyarrow as pa
+
+from icecore.engine import errors
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.write.write_rows import write_data_files as write_arrow_files
+from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.spark.distribution import distribute
+from icecore.engine.spark.progress import ProgressCallback, reporting
+from icecore.engine.spark.pyspark_api import DataFrame
+from icecore.engine.spark.spark_conform import conform_frame
+from icecore.engine.spark.spark_times import times_from_longs
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import SortOrder
+from icecore.engine.storage.file_io import Storage
+
+_RESULT = "file binary"
+_RESULT_ARROW = pa.schema([pa.field("file", pa.binary())])
+# A Python error at the end of its trace, up to where Spark's own text goes on.
+_RAISED = re.compile(
+    r"^icecore\.engine\.errors\.(\w+): (.*?)\s*(?=\n\s*SQLSTATE:|\n\s+at |\n\n|\Z)", re.MULTILINE | re.DOTALL
+)
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def write_data_files(
+    df: DataFrame,
+    *,
+    schema: Schema,
+    spec: PartitionSpec,
+    location: str | DataLocations,
+    storage: Storage,
+    properties: Mapping[str, str],
+    file_prefix: str,
+    sort_order: SortOrder | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> list[ContentFile]:
+    """Writes the rows of a DataFrame as Parquet data files of a table and describes them, ready to be committed.
+
+    The columns are made to fit the schema by name (see `conform_frame`), the rows are clustered by the spec and sorted
+    (see `distribute`). Files are named `<location>/<partition path>/<file_prefix>-<task>-<attempt>-<number>.parquet`;
+    `file_prefix` must be new for each call. The DataFrame is computed exactly once. `on_progress(done, total)` is
+    called with numbers of tasks from another thread, in classic mode only.
+
+    Raises ValidationError where data, spec, order or a property doesn't fit, StorageError where writing fails. What
+    tasks wrote before an error stays behind as orphan files.
+    """
+    if spec.has_unknown_transform:
+        raise ValidationError(
+            f"partition spec {spec.spec_id} has an unknown transform, so nothing can be written: {spec}"
+        )
+    spec.check(schema)
+    if sort_order is not None:
+        sort_order.check(schema)
+    schema_to_arrow(schema)
+    frame = conform_frame(df, schema)
+    frame = distribute(frame, schema=schema, spec=spec, sort_order=sort_order, properties=properties)
+    task = _task(schema, spec, location, storage, dict(properties), file_prefix, sort_order)
+    with (
+        translated_spark_errors(),
+        reporting(df.sparkSession, on_progress, f"write {DataLocations.at(location).folder}"),
+    ):
+        rows = frame.mapInArrow(task, _RESULT).collect()
+    return [pickle.loads(row.file) for row in rows]
+
+
+def _task(
+    schema: Schema,
+    spec: PartitionSpec,
+    location: str | DataLocations,
+    storage: Storage,
+    properties: Mapping[str, str],
+    file_prefix: str,
+    sort_order: SortOrder | None,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What each Spark task runs. Nothing of the driver's but the arguments goes along."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        # The attempt's id is unique in the application, so no retried or speculative task shares a name.
+        prefix = f"{file_prefix}-{context.partitionId():05d}-{context.taskAttemptId()}"
+        files = write_arrow_files(
+            (times_from_longs(b, schema) for b in batches),
+            schema=schema,
+            spec=spec,
+            location=location,
+            storage=storage,
+            properties=properties,
+            file_prefix=prefix,
+            sort_order=sort_order,
+            presorted=True,
+        )
+        if files:
+            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(f) for f in files])], schema=_RESULT_ARROW)
+
+    return write
+
+
+@contextlib.contextmanager
+def translated_spark_errors() -> Iterator[None]:
+    """Raises the IcecoreError that a task raised, instead of Spark's exception with its trace in the text."""
+    try:
+        yield
+    except IcecoreError:
+        raise
+    except Exception as e:
+        # The last one: those before it are its causes.
+        found = list(_RAISED.finditer(str(e)))[-1:]
+        kind = getattr(errors, found[0][1], None) if found else None
+        if not (isinstance(kind, type) and issubclass(kind, IcecoreError)):
+            raise
+        raise kind(found[0][2]) from e

@@ -1,0 +1,76 @@
+"""Statistics files of snapshots, set and removed. Spec: Table Statistics, Partition Statistics (MD4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.evolution.recorded_update import RecordedUpdate
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
+
+Updates = list[dict[str, Any]]
+
+
+class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
+    """Gathers changes of statistics; `commit()`, or the end of a `with` block, makes them one commit.
+
+    A snapshot has at most one file of each kind: setting another replaces it. No file is read, written or deleted.
+    """
+
+    def set_statistics(self, statistics_file: StatisticsFile) -> UpdateStatistics:
+        """Raises NoSuchSnapshotError at commit where the file's snapshot is not the table's."""
+
+        def updates_for(metadata: TableMetadata) -> Updates:
+            metadata.find_snapshot(statistics_file.snapshot_id)
+            if statistics_file in metadata.statistics:
+                return []
+            return [
+                {
+                    "action": "set-statistics",
+                    "snapshot-id": statistics_file.snapshot_id,
+                    "statistics": statistics_file.to_dict(),
+                }
+            ]
+
+        return self._add(updates_for)
+
+    def remove_statistics(self, snapshot_id: int) -> UpdateStatistics:
+        """Nothing happens where the snapshot has none."""
+
+        def updates_for(metadata: TableMetadata) -> Updates:
+            if all(s.snapshot_id != snapshot_id for s in metadata.statistics):
+                return []
+            return [{"action": "remove-statistics", "snapshot-id": snapshot_id}]
+
+        return self._add(updates_for)
+
+    def set_partition_statistics(self, partition_statistics_file: PartitionStatisticsFile) -> UpdateStatistics:
+        """Raises NoSuchSnapshotError at commit where the file's snapshot is not the table's."""
+
+        def updates_for(metadata: TableMetadata) -> Updates:
+            metadata.find_snapshot(partition_statistics_file.snapshot_id)
+            if partition_statistics_file in metadata.partition_statistics:
+                return []
+            return [
+                {
+                    "action": "set-partition-statistics",
+                    "partition-statistics": partition_statistics_file.to_dict(),
+                }
+            ]
+
+        return self._add(updates_for)
+
+    def remove_partition_statistics(self, snapshot_id: int) -> UpdateStatistics:
+        """Nothing happens where the snapshot has none."""
+
+        def updates_for(metadata: TableMetadata) -> Updates:
+            if all(s.snapshot_id != snapshot_id for s in metadata.partition_statistics):
+                return []
+            return [{"action": "remove-partition-statistics", "snapshot-id": snapshot_id}]
+
+        return self._add(updates_for)
+
+    def _add(self, updates_for: Callable[[TableMetadata], Updates]) -> UpdateStatistics:
+        return self._record(ChangeMetadata(updates_for))

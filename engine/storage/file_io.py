@@ -1,0 +1,263 @@
+"""Files by URI: local paths directly, all else through pyarrow's file systems."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs
+from attrs import define, field
+
+from icecore.engine.common.location import LocationMapping, is_inside, local_path
+from icecore.engine.errors import (
+    FileExistsInStorageError,
+    IcecoreError,
+    MissingFileError,
+    MovedWarehouseError,
+    ReadOnlyError,
+    StorageError,
+    ValidationError,
+)
+from icecore.engine.storage.atomic_write import put_file
+
+
+@contextlib.contextmanager
+def translated(location: str, doing: str, target: str | None = None) -> Iterator[None]:
+    """Turns what the operating system or a file system says into an IcecoreError that names the location.
+
+    `target` is where it leads to, which a file that is missing is said to be missing at.
+    """
+    try:
+        yield
+    except IcecoreError:
+        raise
+    except FileNotFoundError as e:
+        at = "" if target in (None, location) else f" at {target}"
+        raise MissingFileError(f"can't {doing} {location}: there is no such file{at}") from e
+    except FileExistsError as e:
+        raise FileExistsInStorageError(f"can't {doing} {location}: it exists already") from e
+    except OSError as e:
+        if e.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise ReadOnlyError(f"can't {doing} {location}: {e.strerror}") from e
+        raise StorageError(f"can't {doing} {location}: {e.strerror or e}") from e
+    except pa.ArrowException as e:
+        raise StorageError(f"can't {doing} {location}: {e}") from e
+    except ValueError as e:
+        # Text that no file system takes as a path, as with a NUL or a lone surrogate inside.
+        raise ValidationError(f"can't {doing} {location!r}: it is no location: {e}") from e
+
+
+@define
+class Storage:
+    """Reads and writes whole files and opens data files. Every error is an IcecoreError naming the location.
+
+    `scratch` is a local folder for files that are not whole yet; without one they lie beside their place. `refusal`
+    says why nothing may be written or deleted; trying to is a MovedWarehouseError then.
+    """
+
+    mapping: LocationMapping = LocationMapping()
+    durable: bool = True
+    scratch: str | None = None
+    refusal: str | None = None
+    only_under: str | None = None
+    """The folder of a clone, outside of which it deletes nothing."""
+    shared: tuple[str, ...] = ()
+    """Locations that a clone only reads."""
+    _filesystems: dict[str, Any] = field(factory=dict, repr=False)
+
+    def resolve(self, location: str) -> str:
+        return self.mapping.resolve(location)
+
+    def check_writable(self, location: str) -> None:
+        """Raises MovedWarehouseError where nothing may be written to a location, for what lies there is not ours."""
+        if self.refusal is not None:
+            raise MovedWarehouseError(self.refusal)
+        if self.is_shared(location):
+            raise MovedWarehouseError(
+                f"{location} belongs to the warehouse that this one was cloned from: here it is only read"
+            )
+
+    def is_shared(self, location: str) -> bool:
+        """Whether what lies at a location is another warehouse's, which this one only reads."""
+        return any(is_inside(location, folder) for folder in self.shared)
+
+    def may_delete(self, location: str) -> bool:
+        """Whether a file is ours to delete: a clone's are those in its own folder."""
+        return self.only_under is None or is_inside(location, self.only_under)
+
+    def check_deletable(self, location: str) -> None:
+        """Raises MovedWarehouseError for a file that is not ours."""
+        self.check_writable(location)
+        if not self.may_delete(location):
+            raise MovedWarehouseError(
+                f"{location} lies outside of {self.only_under}: a clone deletes its own files only"
+            )
+
+    def local_path(self, location: str) -> str | None:
+        """The local path behind a location after mapping, or None where it is remote."""
+        return local_path(self.resolve(location))
+
+    def file_system(self, location: str) -> tuple[pyarrow.fs.FileSystem, str]:
+        """The file system of a remote location that is resolved already, and the path in it."""
+        return self._remote(location)
+
+    def _remote(self, location: str) -> tuple[pyarrow.fs.FileSystem, str]:
+        scheme = location.split("://", 1)[0] + "://" + location.split("://", 1)[1].split("/", 1)[0]
+        if scheme not in self._filesystems:
+            filesystem, _ = pyarrow.fs.FileSystem.from_uri(location)
+            self._filesystems[scheme] = filesystem
+        return self._filesystems[scheme], location.split("://", 1)[1]
+
+    def read_bytes(self, location: str) -> bytes:
+        """The whole content of a file."""
+        target = self.resolve(location)
+        with translated(location, "read", target):
+            path = local_path(target)
+            if path is not None:
+                with open(path, "rb") as f:
+                    return f.read()
+            filesystem, inner = self._remote(target)
+            with filesystem.open_input_stream(inner) as stream:
+                return bytes(stream.read())
+
+    def open_input(self, location: str) -> pa.NativeFile:
+        """A random access file for reading."""
+        target = self.resolve(location)
+        with translated(location, "open", target):
+            path = local_path(target)
+            if path is not None:
+                return pa.memory_map(path) if os.path.getsize(path) else pa.OSFile(path)
+            filesystem, inner = self._remote(target)
+            return filesystem.open_input_file(inner)
+
+    def open_output(self, location: str) -> pa.NativeFile:
+        """A stream that writes a new data file (names are unique); folders on the way are made."""
+        self.check_writable(location)
+        target = self.resolve(location)
+        with translated(location, "write"):
+            path = local_path(target)
+            if path is not None:
+                self._make_folder(os.path.dirname(path))
+                return pa.OSFile(path, "wb")
+            filesystem, inner = self._remote(target)
+            return filesystem.open_output_stream(inner)
+
+    def write_atomic(self, location: str, data: bytes) -> None:
+        """Puts a whole file in place: a reader sees the old content or the new one, never a part."""
+        self._write(location, data, replace=True)
+
+    def create(self, location: str, data: bytes) -> None:
+        """Puts a whole new file in place; raises FileExistsInStorageError where one is there already."""
+        self._write(location, data, replace=False)
+
+    def _write(self, location: str, data: bytes, *, replace: bool) -> None:
+        self.check_writable(location)
+        target = self.resolve(location)
+        with translated(location, "write"):
+            path = local_path(target)
+            if path is None:
+                filesystem, inner = self._remote(target)
+                if not replace and filesystem.get_file_info(inner).type != pyarrow.fs.FileType.NotFound:
+                    raise FileExistsError(inner)
+                with filesystem.open_output_stream(inner) as stream:
+                    stream.write(data)
+                return
+            folder = os.path.dirname(path)
+            self._make_folder(folder)
+            put_file(path, data, scratch=self.scratch, replace=replace, durable=self.durable)
+
+    def sync(self, location: str) -> None:
+        """Makes a local file that was written through `open_output` durable, its name in its folder too."""
+        path = self.local_path(location)
+        if path is not None and self.durable:
+            with translated(location, "sync"):
+                _fsync(path)
+                _fsync(os.path.dirname(path))
+
+    def sync_folder(self, location: str) -> None:
+        """Makes the names of the files that were put into a local folder durable."""
+        path = self.local_path(location)
+        if path is not None and self.durable:
+            with translated(location, "sync"):
+                _fsync(path)
+
+    def _make_folder(self, path: str) -> None:
+        """Makes a folder and those above it; a new folder's name is made durable in the one that holds it."""
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(path)
+        if parent and parent != path:
+            self._make_folder(parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
+        if self.durable and parent:
+            _fsync(parent)
+
+    def size(self, location: str) -> int:
+        """The size of a file in bytes."""
+        target = self.resolve(location)
+        with translated(location, "look at", target):
+            path = local_path(target)
+            if path is not None:
+                return os.path.getsize(path)
+            filesystem, inner = self._remote(target)
+            info = filesystem.get_file_info(inner)
+            if info.type == pyarrow.fs.FileType.NotFound:
+                raise FileNotFoundError(inner)
+            return int(info.size)
+
+    def exists(self, location: str) -> bool:
+        try:
+            self.size(location)
+        except MissingFileError:
+            return False
+        return True
+
+    def delete(self, location: str) -> None:
+        """Deletes a file; one that is gone already is no error."""
+        self.check_deletable(location)
+        target = self.resolve(location)
+        with translated(location, "delete"), contextlib.suppress(FileNotFoundError):
+            path = local_path(target)
+            if path is not None:
+                os.unlink(path)
+                return
+            filesystem, inner = self._remote(target)
+            filesystem.delete_file(inner)
+
+    def remove_empty_folders(self, folder: str) -> None:
+        """Removes a local folder and those in it as far as they are empty; a store of objects has no folders."""
+        path = self.local_path(folder)
+        if path is None or not os.path.isdir(path):
+            return
+        with translated(folder, "remove empty folders in"):
+            for inner, _, _ in os.walk(path, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(inner)
+
+    def list(self, folder: str) -> list[str]:
+        """The names of the files directly in a folder, sorted; empty where there is none."""
+        target = self.resolve(folder)
+        with translated(folder, "list"):
+            path = local_path(target)
+            if path is not None:
+                try:
+                    return sorted(p.name for p in Path(path).iterdir() if p.is_file())
+                except FileNotFoundError:
+                    return []
+            filesystem, inner = self._remote(target)
+            selector = pyarrow.fs.FileSelector(inner, allow_not_found=True)
+            return sorted(i.base_name for i in filesystem.get_file_info(selector) if i.is_file)
+
+
+def _fsync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

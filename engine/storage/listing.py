@@ -1,0 +1,133 @@
+"""Lists what lies in a folder, and tells whether two locations mean the same file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import unquote
+
+import pyarrow.fs
+from attrs import field, frozen
+
+from icecore.engine.common.location import folded, local_path, to_uri
+from icecore.engine.storage.file_io import Storage, translated
+
+FILE = "file"
+# What Java's clients hold to be the same store.
+EQUAL_SCHEMES = {"s3n": "s3", "s3a": "s3"}
+
+
+@frozen
+class FoundFile:
+    """A file that lies in a folder. `modified_ms` is None where the store does not say when it was written."""
+
+    location: str
+    size: int
+    modified_ms: int | None
+
+
+@frozen
+class Place:
+    """Where a location leads: a store, and the path in it, written so that other spellings give the same text."""
+
+    scheme: str
+    authority: str
+    path: str
+
+
+@frozen
+class Places:
+    """Tells places of locations; schemes and authorities that stand for each other are made one."""
+
+    storage: Storage
+    schemes: Mapping[str, str] = EQUAL_SCHEMES
+    authorities: Mapping[str, str] = field(factory=dict)
+    _real_folders: dict[str, str] = field(factory=dict, init=False, repr=False)
+
+    def of(self, location: str) -> set[Place]:
+        """All places that a location may mean: as it is written, percent-decoded, and behind symbolic links."""
+        target = self.storage.resolve(location)
+        return {place for text in {target, unquote(target)} for place in self._spellings(text)}
+
+    def _spellings(self, target: str) -> Iterator[Place]:
+        path = local_path(target)
+        if path is not None:
+            path = os.path.abspath(path)
+            yield Place(FILE, "", folded(path))
+            yield Place(FILE, "", folded(self._real(path)))
+            return
+        scheme, _, rest = target.partition("://")
+        authority, _, inner = rest.partition("/")
+        scheme, authority = scheme.lower(), authority
+        yield Place(
+            self.schemes.get(scheme, scheme),
+            self.authorities.get(authority, authority),
+            folded("/" + inner.strip("/")),
+        )
+
+    def _real(self, path: str) -> str:
+        folder, name = os.path.split(path)
+        if folder not in self._real_folders:
+            self._real_folders[folder] = os.path.realpath(folder)
+        return os.path.join(self._real_folders[folder], name)
+
+
+def list_files(storage: Storage, folder: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
+    """The files in a folder and those below it; nothing where there is none. Raises StorageError.
+
+    `skipped` says of the name of a file or folder whether it is passed over. Symbolic links are neither followed nor
+    listed.
+    """
+    target = storage.resolve(folder)
+    with translated(folder, "list"):
+        path = local_path(target)
+        if path is not None:
+            yield from _local_files(path, skipped)
+            return
+        yield from _remote_files(storage, target, skipped)
+
+
+def _local_files(folder: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda e: e.name)
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if skipped(entry.name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _local_files(entry.path, skipped)
+        elif entry.is_file(follow_symlinks=False):
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            yield FoundFile(to_uri(entry.path), found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+def _remote_files(storage: Storage, target: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
+    filesystem, inner = storage.file_system(target)
+    scheme = target.partition("://")[0]
+    selector = pyarrow.fs.FileSelector(inner.rstrip("/"), recursive=True, allow_not_found=True)
+    for info in filesystem.get_file_info(selector):
+        below = info.path[len(inner.rstrip("/")) :].strip("/")
+        if info.is_file and not any(map(skipped, below.split("/"))):
+            written = info.mtime_ns
+            yield FoundFile(
+                f"{scheme}://{info.path}", info.size or 0, None if written is None else written // 1_000_000
+            )
+
+
+def modified_ms(storage: Storage, location: str) -> int | None:
+    """When a file was last written; None where it is gone, or the store does not say. Raises StorageError."""
+    target = storage.resolve(location)
+    with translated(location, "look at"):
+        path = local_path(target)
+        if path is not None:
+            try:
+                return os.lstat(path).st_mtime_ns // 1_000_000
+            except FileNotFoundError:
+                return None
+        filesystem, inner = storage.file_system(target)
+        written = filesystem.get_file_info(inner).mtime_ns
+        return None if written is None else written // 1_000_000

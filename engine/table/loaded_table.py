@@ -1,0 +1,145 @@
+"""A table as it was loaded: what its metadata says, and the commits that go through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Self
+
+from icecore.engine.errors import CommitConflictError
+from icecore.engine.events.provenance import provenance
+from icecore.engine.log.read_models import dotted
+from icecore.engine.metadata.fold import Identifier, TableState
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
+from icecore.engine.spec.sort import SortOrder
+from icecore.projections.plan.planner import Planner
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.dry_run import DryRun
+    from icecore.engine.table.transaction import Transaction
+
+
+class TableHandle:
+    """One table at one version. It stays as it was loaded until `refresh()` or a commit through it."""
+
+    def __init__(self, repository: Repository, planner: Planner, state: TableState, actor: str | None) -> None:
+        self._repository = repository
+        self._planner = planner
+        self._state = state
+        self._actor = actor
+
+    def name(self) -> Identifier:
+        """The identifier as a tuple."""
+        return self._state.identifier
+
+    @property
+    def metadata(self) -> TableMetadata:
+        return self._state.metadata
+
+    @property
+    def metadata_location(self) -> str | None:
+        """The latest metadata file; None where none was written yet."""
+        return self._state.metadata_location
+
+    @property
+    def state(self) -> TableState:
+        return self._state
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.metadata.properties
+
+    @property
+    def format_version(self) -> int:
+        return self.metadata.format_version
+
+    def location(self) -> str:
+        return self.metadata.location
+
+    def schema(self) -> Schema:
+        return self.metadata.schema()
+
+    def schemas(self) -> dict[int, Schema]:
+        return {s.schema_id: s for s in self.metadata.schemas}
+
+    def spec(self) -> PartitionSpec:
+        return self.metadata.spec()
+
+    def specs(self) -> dict[int, PartitionSpec]:
+        return dict(self.metadata.specs)
+
+    def sort_order(self) -> SortOrder:
+        return self.metadata.sort_order()
+
+    def sort_orders(self) -> dict[int, SortOrder]:
+        return {o.order_id: o for o in self.metadata.sort_orders}
+
+    def snapshots(self) -> list[Snapshot]:
+        return list(self.metadata.snapshots)
+
+    def current_snapshot(self) -> Snapshot | None:
+        return self.metadata.current_snapshot()
+
+    def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
+        return self.metadata.snapshot_by_id(snapshot_id)
+
+    def refs(self) -> dict[str, SnapshotRef]:
+        return dict(self.metadata.refs)
+
+    def history(self) -> list[SnapshotLogEntry]:
+        """Which snapshot was the current one since when."""
+        return list(self.metadata.snapshot_log)
+
+    def refresh(self) -> Self:
+        """Takes in what was committed since. Raises NoSuchTableError where the table was dropped."""
+        self._repository.foreign.look(self._state.stream)
+        self._state = self._repository.live_state(self._state.stream)
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dotted(self.name())!r}, version {self._state.stream_version})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableHandle) and other._state == self._state
+
+    __hash__ = None  # type: ignore[assignment]  # a table changes with refresh()
+
+    def transaction(
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
+    ) -> Transaction:
+        """Several changes as one commit and one event: all or nothing, made when the `with` block ends well.
+
+        A dry run stores nothing, and says in `outcome` what the commit would be.
+        """
+        return self._transaction(message, author, idempotency_key, dry_run)
+
+    def _transaction(
+        self, message: str | None, author: str | None, idempotency_key: str | None, dry_run: bool = False
+    ) -> Transaction:
+        from icecore.engine.table.transaction import Transaction
+
+        self._repository.check_writable()
+        who = provenance(self._actor, message=message, author=author, idempotency_key=idempotency_key)
+        return Transaction(self._repository, self._planner, self._state, who, self._committed, dry_run)
+
+    def _commit_with(
+        self, message: str | None, author: str | None, change: Callable[[Transaction], None], dry_run: bool = False
+    ) -> DryRun | None:
+        with self._transaction(message, author, None, dry_run) as transaction:
+            change(transaction)
+        return transaction.outcome
+
+    def _committed(self, state: TableState) -> None:
+        if state.stream != self._state.stream:
+            raise CommitConflictError(
+                f"the idempotency key was used for a commit to {dotted(state.identifier)} before, not to this table"
+            )
+        self._state = state

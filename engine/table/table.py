@@ -1,0 +1,133 @@
+"""A table: what it is now, and how to change and read it. The names are PyIceberg's where it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from icecore.engine.table.table_rewrites import TableRewrites
+from icecore.engine.table.table_rows import TableRows
+from icecore.engine.table.table_statistics import TableStatistics
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.dry_run import DryRun
+    from icecore.engine.evolution.manage_snapshots import ManageSnapshots
+    from icecore.engine.evolution.update_schema import UpdateSchema
+    from icecore.engine.evolution.update_sort_order import UpdateSortOrder
+    from icecore.engine.evolution.update_spec import UpdateSpec
+    from icecore.engine.forget.forget import Forgotten
+    from icecore.engine.maintenance.maintenance import Maintenance
+
+
+class Table(TableRows, TableStatistics, TableRewrites):
+    """One table at one version. It stays as it was loaded until `refresh()` or a commit through it."""
+
+    def update_schema(
+        self,
+        *,
+        allow_incompatible_changes: bool = False,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> UpdateSchema:
+        from icecore.engine.evolution.update_schema import UpdateSchema
+
+        return UpdateSchema(
+            lambda ops: self._commit_with(
+                message,
+                author,
+                lambda t: t.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes),
+                dry_run,
+            )
+        )
+
+    def update_spec(
+        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> UpdateSpec:
+        from icecore.engine.evolution.update_spec import UpdateSpec
+
+        return UpdateSpec(lambda ops: self._commit_with(message, author, lambda t: t.change_spec(ops), dry_run))
+
+    def update_sort_order(
+        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> UpdateSortOrder:
+        from icecore.engine.evolution.update_sort_order import UpdateSortOrder
+
+        return UpdateSortOrder(
+            lambda terms: self._commit_with(message, author, lambda t: t.change_sort_order(terms), dry_run)
+        )
+
+    def manage_snapshots(
+        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> ManageSnapshots:
+        from icecore.engine.evolution.manage_snapshots import ManageSnapshots
+
+        return ManageSnapshots(lambda ops: self._commit_with(message, author, lambda t: t.change_refs(ops), dry_run))
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Expiring snapshots, removing orphan files. Raises ReadOnlyError where the warehouse was opened read-only."""
+
+        from icecore.engine.maintenance.maintenance import Maintenance
+
+        self._repository.check_writable()
+        return Maintenance(self._state.stream, self._repository, self._committed, self._actor)
+
+    def set_properties(
+        self,
+        updates: Mapping[str, str],
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> DryRun | None:
+        from icecore.engine.evolution.metadata_commands import changed_properties
+
+        return self._commit_with(message, author, lambda t: t.add(changed_properties(updates, ())), dry_run)
+
+    def remove_properties(
+        self, *keys: str, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> DryRun | None:
+        from icecore.engine.evolution.metadata_commands import changed_properties
+
+        return self._commit_with(message, author, lambda t: t.add(changed_properties({}, keys)), dry_run)
+
+    def upgrade(
+        self, format_version: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> DryRun | None:
+        """Raises the format version. Raises ValidationError for a lower one, or one above 3."""
+
+        from icecore.engine.evolution.metadata_commands import upgraded
+
+        return self._commit_with(message, author, lambda t: t.add(upgraded(format_version)), dry_run)
+
+    def forget(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        files: Sequence[str] | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Takes the bounds of column values out of the log for good, for content files that no snapshot holds any more.
+
+        Of all columns and files, or of those named: columns by their names of any time, with all nested in them, files
+        by their paths. Positions, hashes and counts stay, so that the log verifies, can be replayed and read as of any
+        position: plans of the past have a few files more. Archives are written anew; caches, free pages of the database
+        and its WAL are emptied, where others read the log at the next open. Nothing else commits meanwhile.
+
+        Out of reach are logs that were exported before, other copies, what other processes hold in memory, files that
+        still lie in storage (`left_files`), and what snapshots hold (`held`). Partition values and paths stay. So do
+        hashes, which are over random bytes too that go with the bounds; earlier releases wrote none, and by the hashes
+        of their events who guesses rightly can tell that forgotten bounds were the guess. Raises ValidationError for
+        a named file that a snapshot holds, a column that the table is partitioned by, and one that it never had;
+        ForeignCommitError, MissingArchiveError, StorageError; nothing is forgotten then.
+        """
+        from icecore.engine.events.provenance import provenance
+        from icecore.engine.forget.forget import Forgetter
+
+        self._repository.check_writable()
+        who = provenance(self._actor, message=message, author=author)
+        forgetter = Forgetter(self._repository, self._planner)
+        return forgetter.bounds(self._state.stream, columns, files, who, dry_run=dry_run)

@@ -1,0 +1,99 @@
+"""The rewrites of files that a table offers; no row changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
+from icecore.engine.spec.snapshot import MAIN_BRANCH
+
+if TYPE_CHECKING:
+    from icecore.engine.maintenance.rewrite_data_files import RewriteResult
+    from icecore.engine.table.transaction import Transaction
+
+
+class TableRewrites:
+    """The rewrites that a table offers, each as one commit."""
+
+    def _transaction(
+        self, message: str | None, author: str | None, idempotency_key: str | None, dry_run: bool = False
+    ) -> Transaction:
+        raise NotImplementedError  # `Table` has it
+
+    def rewrite_data_files(
+        self,
+        row_filter: str | Expression | None = None,
+        *,
+        strategy: str = BINPACK,
+        sort_order: SortTerms | None = None,
+        options: Mapping[str, Any] | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> RewriteResult:
+        """Writes data files again, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`).
+
+        Of the files that may have rows of the filter these are the ones of a wrong size, or with many deletes, where a
+        partition has enough of them. The options are Java's: `target-file-size-bytes`, `min-file-size-bytes`,
+        `max-file-size-bytes`, `min-input-files`, `max-file-group-size-bytes`, `max-file-group-input-files`,
+        `max-files-to-rewrite`, `delete-file-threshold`, `delete-ratio-threshold`, `rewrite-all`, `output-spec-id`,
+        `use-starting-sequence-number`, `remove-dangling-deletes`, `partial-progress.enabled` (several commits) and
+        `partial-progress.max-commits`. `sort` sorts by `sort_order`, else by the table's order. Rows keep their ids
+        (v3); what others change meanwhile is taken in. A dry run writes the files to know their sizes, deletes
+        them again, and tells of each commit as if it were the only one. Raises ValidationError.
+        """
+
+        from icecore.engine.maintenance.compaction_groups import CompactionOptions
+        from icecore.engine.maintenance.rewrite_data_files import RewriteResult
+        from icecore.engine.table.rewrites import order_for
+
+        planning = self._transaction(message, author, None)
+        chosen = CompactionOptions.of(options or {}, planning.metadata)
+        order_for(strategy, sort_order, planning.metadata)
+        groups = planning.file_groups(row_filter, chosen, branch)
+        per_commit = -(-len(groups) // chosen.max_commits) if chosen.partial_progress else len(groups)
+        result = RewriteResult()
+        for start in range(0, len(groups), max(1, per_commit)):
+            with self._transaction(message, author, None, dry_run) as transaction:
+                compaction = transaction.rewrite_data_files(
+                    strategy=strategy,
+                    sort_order=sort_order,
+                    options=options,
+                    branch=branch,
+                    snapshot_properties=snapshot_properties,
+                    groups=groups[start : start + per_commit],
+                )
+            result += compaction.result.after(transaction.outcome)
+        if chosen.remove_dangling_deletes:
+            result += self.remove_dangling_deletes(message=message, author=author, branch=branch, dry_run=dry_run)
+        return result
+
+    def rewrite_position_delete_files(
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        dry_run: bool = False,
+    ) -> RewriteResult:
+        """Puts one position delete file in the place of several about one data file; in v3 a deletion vector."""
+        with self._transaction(message, author, None, dry_run) as transaction:
+            rewrite = transaction.rewrite_position_delete_files(branch=branch)
+        return rewrite.result.after(transaction.outcome)
+
+    def remove_dangling_deletes(
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        branch: str = MAIN_BRANCH,
+        dry_run: bool = False,
+    ) -> RewriteResult:
+        """Drops the delete files that apply to no live data file, as they may be left by rewrites and overwrites."""
+        with self._transaction(message, author, None, dry_run) as transaction:
+            rewrite = transaction.remove_dangling_deletes(branch=branch)
+        return rewrite.result.after(transaction.outcome)

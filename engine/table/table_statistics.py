@@ -1,0 +1,153 @@
+"""The statistics files of a table: computed, committed, read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Literal, Unpack, overload
+
+import pyarrow as pa
+
+from icecore.engine.errors import IcecoreError
+from icecore.engine.metadata.fold import metadata_folder
+from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
+from icecore.engine.table.table_reads import TableReads
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.dry_run import DryRun
+    from icecore.engine.statistics.update_statistics import UpdateStatistics
+    from icecore.engine.table.commit_options import ComputeStatistics
+
+
+class TableStatistics(TableReads):
+    """Statistics of a table's columns and partitions.
+
+    With `dry_run` no file is written and nothing stored, and the result says what the commit would be.
+    """
+
+    def update_statistics(
+        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> UpdateStatistics:
+        """Sets and removes the statistics files of snapshots."""
+
+        from icecore.engine.statistics.update_statistics import UpdateStatistics
+
+        return UpdateStatistics(
+            lambda ops: self._commit_with(message, author, lambda t: t.change_statistics(ops), dry_run)
+        )
+
+    @overload
+    def compute_statistics(
+        self,
+        columns: Iterable[str] | None = None,
+        *,
+        dry_run: Literal[False] = False,
+        **options: Unpack[ComputeStatistics],
+    ) -> StatisticsFile | None: ...
+
+    @overload
+    def compute_statistics(
+        self, columns: Iterable[str] | None = None, *, dry_run: bool, **options: Unpack[ComputeStatistics]
+    ) -> StatisticsFile | DryRun | None: ...
+
+    def compute_statistics(
+        self,
+        columns: Iterable[str] | None = None,
+        *,
+        snapshot_id: int | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> StatisticsFile | DryRun | None:
+        """Computes and commits how many distinct values columns have, by default all primitive top-level ones.
+
+        Reads the rows of the snapshot, by default the current one; None where there is none. The file takes the place
+        of an earlier one of the snapshot. Raises ValidationError for columns without statistics, NoSuchSnapshotError,
+        and MissingDependencyError without the extra `stats`.
+        """
+
+        from icecore.engine.statistics.statistics import computed_statistics, sketched_columns
+
+        self._repository.check_writable()
+        snapshot = self.current_snapshot() if snapshot_id is None else self.metadata.find_snapshot(snapshot_id)
+        change = self.update_statistics(message=message, author=author, dry_run=dry_run)
+        if snapshot is None:
+            return change.commit() if dry_run else None
+        names = sketched_columns(self.scan(snapshot_id=snapshot.snapshot_id).schema, columns)
+        scan = self.scan(snapshot_id=snapshot.snapshot_id, selected_fields=names)
+        file, data = computed_statistics(scan, names, metadata_folder(self.location(), self.properties))
+        with self._writing(file.statistics_path, data, dry_run):
+            return change.set_statistics(file).commit() or file
+
+    def statistics(self, snapshot_id: int | None = None) -> dict[str, int]:
+        """The estimated number of distinct values by column, of a snapshot, by default the current one.
+
+        Empty where nobody computed any. Raises NoSuchSnapshotError, and what reading a Puffin file raises where table
+        metadata does not tell the numbers.
+        """
+
+        from icecore.engine.statistics.statistics import distinct_values
+
+        return distinct_values(self.metadata, self._repository.storage_of(self._state), snapshot_id)
+
+    @overload
+    def compute_partition_statistics(
+        self, *, dry_run: Literal[False] = False, **options: Unpack[ComputeStatistics]
+    ) -> PartitionStatisticsFile | None: ...
+
+    @overload
+    def compute_partition_statistics(
+        self, *, dry_run: bool, **options: Unpack[ComputeStatistics]
+    ) -> PartitionStatisticsFile | DryRun | None: ...
+
+    def compute_partition_statistics(
+        self,
+        *,
+        snapshot_id: int | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> PartitionStatisticsFile | DryRun | None:
+        """Computes and commits what each partition of a snapshot holds, by default of the current one.
+
+        Reads metadata only; None where there is no snapshot or it never had a file. Raises ValidationError where the
+        table was never partitioned, NoSuchSnapshotError.
+        """
+        from icecore.projections.inspect.partition_statistics import computed_partition_stats
+
+        self._repository.check_writable()
+        snapshot = self.current_snapshot() if snapshot_id is None else self.metadata.find_snapshot(snapshot_id)
+        found = None if snapshot is None else computed_partition_stats(self._planner, self._state, snapshot)
+        change = self.update_statistics(message=message, author=author, dry_run=dry_run)
+        if found is None:
+            return change.commit() if dry_run else None
+        file, data = found
+        with self._writing(file.statistics_path, data, dry_run):
+            return change.set_partition_statistics(file).commit() or file
+
+    @contextlib.contextmanager
+    def _writing(self, location: str, data: bytes, dry_run: bool) -> Iterator[None]:
+        """Puts a file there for the commit that is made inside, and takes it back where that is refused."""
+        if dry_run:
+            yield
+            return
+        from icecore.engine.table.transaction import REFUSED
+
+        storage = self._repository.storage_of(self._state)
+        storage.create(location, data)
+        try:
+            yield
+        except REFUSED:
+            with contextlib.suppress(IcecoreError):
+                storage.delete(location)
+            raise
+
+    def partition_statistics(self, snapshot_id: int | None = None) -> pa.Table | None:
+        """The rows of a snapshot's partition statistics file, by default the current one's; None without a file."""
+        from icecore.projections.inspect.partition_statistics import read_partition_stats
+
+        wanted = self.metadata.current_snapshot_id if snapshot_id is None else snapshot_id
+        for file in self.metadata.partition_statistics:
+            if file.snapshot_id == wanted:
+                return read_partition_stats(file, self.metadata, self._repository.storage_of(self._state))
+        return None

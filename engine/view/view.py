@@ -1,0 +1,325 @@
+"""A view: what it is now, its SQL for each engine, its rows, and how to change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+import duckdb
+import pyarrow as pa
+
+from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
+from icecore.engine.common.optional_packages import to_pandas
+from icecore.engine.errors import ValidationError
+from icecore.engine.events.provenance import provenance
+from icecore.engine.log.read_models import dotted
+from icecore.engine.metadata.view_builder import LAST_ADDED
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.repository.view_repository import UpdatesAt, ViewRepository
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.view import DUCKDB, ViewHistoryEntry, ViewMetadata, ViewVersion
+from icecore.engine.view.view_changes import ViewTransaction
+from icecore.engine.view.view_definition import ViewDefinition
+from icecore.engine.view.view_dialects import ViewSql, sql_for
+from icecore.engine.view.view_duckdb import DuckQueries
+from icecore.engine.view.view_names import Lookup, NameScope
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+    from icecore.engine.commit.dry_run import ViewDryRun
+    from icecore.engine.table.commit_options import Commit, ReplaceView
+
+
+class View:
+    """One view at one version of its stream. It stays as it was loaded until `refresh()` or a commit through it."""
+
+    def __init__(self, views: ViewRepository, lookup: Lookup, state: ViewState, actor: str | None) -> None:
+        self._views = views
+        self._lookup = lookup
+        self._state = state
+        self._actor = actor
+
+    # What it is
+
+    def name(self) -> Identifier:
+        """The identifier as a tuple."""
+        return self._state.identifier
+
+    @property
+    def metadata(self) -> ViewMetadata:
+        return self._state.metadata
+
+    @property
+    def metadata_location(self) -> str:
+        """The latest metadata file."""
+        return self._state.metadata_location
+
+    @property
+    def state(self) -> ViewState:
+        return self._state
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.metadata.properties
+
+    def location(self) -> str:
+        return self.metadata.location
+
+    def schema(self) -> Schema:
+        """The schema of the current version."""
+        return self.metadata.schema()
+
+    def schemas(self) -> dict[int, Schema]:
+        return {s.schema_id: s for s in self.metadata.schemas}
+
+    def current_version(self) -> ViewVersion:
+        return self.metadata.current_version()
+
+    def version(self, version_id: int) -> ViewVersion:
+        """Raises ValidationError where the view has no such version, or has it no more."""
+        for version in self.metadata.versions:
+            if version.version_id == version_id:
+                return version
+        known = [v.version_id for v in self.metadata.versions]
+        raise ValidationError(f"the view {dotted(self.name())} has no version {version_id}; it has {known}")
+
+    def versions(self) -> list[ViewVersion]:
+        """The versions that are kept: `version.history.num-entries` of them, 10 where that is not set."""
+        return list(self.metadata.versions)
+
+    def history(self) -> list[ViewHistoryEntry]:
+        """Which version was the current one since when."""
+        return list(self.metadata.version_log)
+
+    def sql_for(self, dialect: str) -> ViewSql:
+        """The current version's SQL in a dialect: as stored, else transpiled, which the answer says.
+
+        Raises ValidationError where it can't be transpiled.
+        """
+        return sql_for(self.current_version(), dialect, dotted(self.name()))
+
+    def scope(self) -> NameScope:
+        """What completes the names in the current version's SQL."""
+        version = self.current_version()
+        return NameScope(version.default_namespace, version.default_catalog, f"view {dotted(self.name())}")
+
+    def refresh(self) -> View:
+        """Takes in what was committed since. Raises NoSuchViewError where the view was dropped."""
+        self._views.repository.foreign.look(self._state.stream)
+        self._state = self._views.live_state(self._state.stream)
+        return self
+
+    def __repr__(self) -> str:
+        return f"View({dotted(self.name())!r}, version {self.metadata.current_version_id})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, View) and other._state == self._state
+
+    __hash__ = None  # type: ignore[assignment]  # a view changes with refresh()
+
+    # Its rows
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a table, with the columns of the schema; DuckDB runs the SQL over what it names.
+
+        Raises ValidationError where the SQL can't be run or its columns don't fit the schema, NoSuchTableError.
+        """
+        queries = DuckQueries(self._lookup)
+        return queries.view_rows(self.name(), self.schema(), self.sql_for(DUCKDB).sql, self.scope())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Raises MissingDependencyError where pandas is not installed."""
+        return to_pandas(self.to_arrow())
+
+    def to_duckdb(
+        self, table_name: str | None = None, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection, a new one unless given, in which the rows are a table of the view's own name."""
+        con = connection or duckdb.connect(":memory:")
+        con.register(table_name or self.name()[-1], self.to_arrow())
+        return con
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """The rows of a DuckDB query that may name this view, and all that lies beside it in the catalog.
+
+        A name without a namespace is looked for in the view's own. Raises ValidationError, NoSuchTableError.
+        """
+        scope = NameScope(self.name()[:-1], None, "the query")
+        return DuckQueries(self._lookup).run(sql, scope, parameters)
+
+    def to_spark(self, session: SparkSession) -> DataFrame:
+        """The rows as a Spark DataFrame: Spark runs the view's SQL for Spark, and reads the tables that it names."""
+        from icecore.engine.view.view_spark import SparkViews
+
+        return SparkViews(session, self._lookup).frame(self)
+
+    # Changing it; with `dry_run` nothing is stored, and the result says what the commit would be
+
+    @overload
+    def replace(
+        self, sql: str | None = None, *, dry_run: Literal[False] = False, **options: Unpack[ReplaceView]
+    ) -> View: ...
+
+    @overload
+    def replace(
+        self, sql: str | None = None, *, dry_run: bool, **options: Unpack[ReplaceView]
+    ) -> View | ViewDryRun: ...
+
+    def replace(
+        self,
+        sql: str | None = None,
+        *,
+        dialect: str = DUCKDB,
+        representations: Mapping[str, str] | None = None,
+        schema: Schema | pa.Schema | None = None,
+        default_namespace: IdentifierLike | None = None,
+        default_catalog: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        summary: Mapping[str, str] | None = None,
+        location: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> View | ViewDryRun:
+        """Gives the view another definition, as a new version; one that it had before becomes the current one again.
+
+        Namespace and catalog stay as they are unless given, properties are added. Raises ValidationError where the SQL
+        can't be run while no schema is given, or a dialect would be lost (`replace.drop-dialect.allowed`).
+        """
+        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
+            transaction.replace(
+                sql,
+                dialect=dialect,
+                representations=representations,
+                schema=schema,
+                default_namespace=default_namespace,
+                default_catalog=default_catalog,
+                properties=properties,
+                comment=comment,
+                summary=summary,
+                location=location,
+            )
+        return transaction.outcome or self
+
+    @overload
+    def set_current_version(
+        self, version_id: int, *, dry_run: Literal[False] = False, **options: Unpack[Commit]
+    ) -> View: ...
+
+    @overload
+    def set_current_version(
+        self, version_id: int, *, dry_run: bool, **options: Unpack[Commit]
+    ) -> View | ViewDryRun: ...
+
+    def set_current_version(
+        self, version_id: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> View | ViewDryRun:
+        """Makes a kept version the current one again. Raises ValidationError for one that the view doesn't have."""
+        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
+            transaction.set_current_version(version_id)
+        return transaction.outcome or self
+
+    @overload
+    def set_properties(
+        self, updates: Mapping[str, str], *, dry_run: Literal[False] = False, **options: Unpack[Commit]
+    ) -> View: ...
+
+    @overload
+    def set_properties(
+        self, updates: Mapping[str, str], *, dry_run: bool, **options: Unpack[Commit]
+    ) -> View | ViewDryRun: ...
+
+    def set_properties(
+        self,
+        updates: Mapping[str, str],
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> View | ViewDryRun:
+        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
+            transaction.set_properties(updates)
+        return transaction.outcome or self
+
+    @overload
+    def remove_properties(self, *keys: str, dry_run: Literal[False] = False, **options: Unpack[Commit]) -> View: ...
+
+    @overload
+    def remove_properties(self, *keys: str, dry_run: bool, **options: Unpack[Commit]) -> View | ViewDryRun: ...
+
+    def remove_properties(
+        self, *keys: str, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> View | ViewDryRun:
+        """Takes properties away; those that are not there are left out of account."""
+        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
+            transaction.remove_properties(*keys)
+        return transaction.outcome or self
+
+    @overload
+    def set_location(self, location: str, *, dry_run: Literal[False] = False, **options: Unpack[Commit]) -> View: ...
+
+    @overload
+    def set_location(self, location: str, *, dry_run: bool, **options: Unpack[Commit]) -> View | ViewDryRun: ...
+
+    def set_location(
+        self, location: str, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> View | ViewDryRun:
+        """Moves where the next metadata files go; those that there are stay where they are."""
+        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
+            transaction.set_location(location)
+        return transaction.outcome or self
+
+    def transaction(
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
+    ) -> ViewTransaction:
+        """Several changes as one commit and one event: all or nothing, made when the `with` block ends well.
+
+        A dry run stores nothing, and says in `outcome` what the commit would be.
+        """
+        who = provenance(self._actor, message=message, author=author, idempotency_key=idempotency_key)
+        return ViewTransaction(self, self._views, who, dry_run)
+
+    # What changes of a view are made of
+
+    def definition_of(
+        self,
+        sql: str | None,
+        *,
+        dialect: str,
+        representations: Mapping[str, str] | None,
+        schema: Schema | pa.Schema | None,
+        default_namespace: IdentifierLike | None,
+        default_catalog: str | None,
+        summary: Mapping[str, str] | None,
+    ) -> ViewDefinition:
+        """A new definition, with namespace and catalog as they are unless given."""
+        current = self.current_version()
+        return ViewDefinition.of(
+            sql,
+            dialect,
+            representations,
+            schema,
+            current.default_namespace if default_namespace is None else namespace_tuple(default_namespace),
+            current.default_catalog if default_catalog is None else default_catalog,
+            summary,
+            name=self.name(),
+            lookup=self._lookup,
+        )
+
+    def current_version_updates(self, version_id: int) -> UpdatesAt:
+        """The update that makes a version the current one. Raises ValidationError for -1, which names no version."""
+        if version_id == LAST_ADDED:
+            self.version(version_id)
+        return lambda _: [{"action": "set-current-view-version", "view-version-id": version_id}]
+
+    def take(self, state: ViewState) -> None:
+        """Takes in the state that a commit led to."""
+        self._state = state

@@ -1,0 +1,133 @@
+"""Changes of one view that are made together, as one commit or as part of a larger one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from icecore.engine.commit.dry_run import ViewDryRun
+from icecore.engine.commit.single_use import OnceInBlock
+from icecore.engine.common.identifiers import IdentifierLike
+from icecore.engine.events.event import Provenance
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.repository.view_repository import UpdatesAt, ViewRepository
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.view import DUCKDB
+from icecore.engine.view.view_definition import ViewDefinition, location_updates, property_updates
+
+
+class ChangeableView(Protocol):
+    """A view as those see it who change it: its state, and the updates that a change needs."""
+
+    @property
+    def state(self) -> ViewState: ...
+
+    def definition_of(
+        self,
+        sql: str | None,
+        *,
+        dialect: str,
+        representations: Mapping[str, str] | None,
+        schema: Schema | pa.Schema | None,
+        default_namespace: IdentifierLike | None,
+        default_catalog: str | None,
+        summary: Mapping[str, str] | None,
+    ) -> ViewDefinition: ...
+
+    def current_version_updates(self, version_id: int) -> UpdatesAt: ...
+
+    def take(self, state: ViewState) -> None: ...
+
+
+class ViewChanges:
+    """Gathers changes of a view, in the vocabulary of `View`. Each call gives the same object back."""
+
+    def __init__(self, view: ChangeableView, changes: list[UpdatesAt], check_open: Callable[[], None]) -> None:
+        """`check_open` raises where what the changes are part of was committed."""
+        self._view = view
+        self._check = check_open
+        self._changes = changes
+
+    def replace(
+        self,
+        sql: str | None = None,
+        *,
+        dialect: str = DUCKDB,
+        representations: Mapping[str, str] | None = None,
+        schema: Schema | pa.Schema | None = None,
+        default_namespace: IdentifierLike | None = None,
+        default_catalog: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        summary: Mapping[str, str] | None = None,
+        location: str | None = None,
+    ) -> ViewChanges:
+        """As `View.replace`. Raises ValidationError, NoSuchTableError."""
+        self._check()
+        definition = self._view.definition_of(
+            sql,
+            dialect=dialect,
+            representations=representations,
+            schema=schema,
+            default_namespace=default_namespace,
+            default_catalog=default_catalog,
+            summary=summary,
+        )
+        changes = [*property_updates(properties, comment), *location_updates(location)]
+        return self._add(lambda at: [*changes, *definition.updates(at)])
+
+    def set_current_version(self, version_id: int) -> ViewChanges:
+        """As `View.set_current_version`."""
+        return self._add(self._view.current_version_updates(version_id))
+
+    def set_properties(self, updates: Mapping[str, str]) -> ViewChanges:
+        changes = property_updates(updates)
+        return self._add(lambda _: changes)
+
+    def remove_properties(self, *keys: str) -> ViewChanges:
+        """Takes properties away; those that are not there are left out of account."""
+        return self._add(lambda _: [{"action": "remove-properties", "removals": list(keys)}])
+
+    def set_location(self, location: str) -> ViewChanges:
+        """Moves where the next metadata files go."""
+        changes = location_updates(location)
+        return self._add(lambda _: changes)
+
+    def _add(self, change: UpdatesAt) -> ViewChanges:
+        self._check()
+        self._changes.append(change)
+        return self
+
+
+class ViewTransaction(ViewChanges, OnceInBlock):
+    """Several changes of one view as one commit and one event, made when the `with` block ends well.
+
+    A dry run stores nothing, and says in `outcome` what the commit would be.
+    """
+
+    def __init__(self, view: ChangeableView, views: ViewRepository, provenance: Provenance, dry_run: bool) -> None:
+        super().__init__(view, [], self._check_open)
+        self._views = views
+        self._provenance = provenance
+        self._is_dry = dry_run
+        self._outcome: ViewDryRun | None = None
+
+    @property
+    def outcome(self) -> ViewDryRun | None:
+        """What a dry run found, once it ended; None of a transaction that is none."""
+        return self._outcome
+
+    def commit(self) -> None:
+        """Raises NoSuchViewError, ValidationError, CommitConflictError; nothing is stored then."""
+        self._use_up()
+        changes = tuple(self._changes)
+
+        def updates(at: int) -> list[Mapping[str, object]]:
+            return [update for change in changes for update in change(at)]
+
+        if self._is_dry:
+            self._outcome = self._views.dry_run(self._view.state.stream, updates)
+        elif changes:
+            self._view.take(self._views.commit(self._view.state.stream, updates, self._provenance).state)

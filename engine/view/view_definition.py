@@ -1,0 +1,98 @@
+"""What a caller says a view is, as the updates that make it so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.location import to_uri
+from icecore.engine.common.version import engine_version
+from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
+from icecore.engine.errors import ValidationError
+from icecore.engine.log.read_models import dotted
+from icecore.engine.metadata.view_builder import LAST_ADDED, Update
+from icecore.engine.properties.string_properties import string_properties
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.view import DUCKDB, ViewVersion
+from icecore.engine.view.view_dialects import representations_of, sql_for
+from icecore.engine.view.view_duckdb import derived_schema
+from icecore.engine.view.view_names import Lookup, NameScope
+
+COMMENT = "comment"
+_ALL_TYPES = 3
+_FIRST_VERSION = 1
+
+
+@frozen
+class ViewDefinition:
+    """A version in the making: its id, that of its schema and its time are assigned when it is committed."""
+
+    version: ViewVersion
+    schema: Schema
+
+    @classmethod
+    def of(
+        cls,
+        sql: str | None,
+        dialect: str,
+        representations: Mapping[str, str] | None,
+        schema: Schema | pa.Schema | None,
+        default_namespace: Identifier,
+        default_catalog: str | None,
+        summary: Mapping[str, str] | None,
+        *,
+        name: Identifier,
+        lookup: Lookup,
+    ) -> ViewDefinition:
+        """Derives the schema where none is given. Raises ValidationError, and NoSuchTableError while deriving."""
+        version = ViewVersion(
+            _FIRST_VERSION,
+            LAST_ADDED,
+            0,
+            representations_of(sql, dialect, representations),
+            default_namespace,
+            default_catalog,
+            _summary(summary),
+        )
+        return cls(version, _schema(schema, version, name, lookup))
+
+    def updates(self, timestamp_ms: int) -> list[Update]:
+        """The updates that make it the current version."""
+        version = evolve(self.version, timestamp_ms=timestamp_ms)
+        return [
+            {"action": "add-schema", "schema": self.schema.to_dict()},
+            {"action": "add-view-version", "view-version": version.to_dict()},
+            {"action": "set-current-view-version", "view-version-id": LAST_ADDED},
+        ]
+
+
+def property_updates(properties: Mapping[str, str] | None, comment: str | None = None) -> list[Update]:
+    """The update that sets properties, with the comment as one; none where there is nothing to set."""
+    found = dict(properties or {}) | ({} if comment is None else {COMMENT: comment})
+    return [{"action": "set-properties", "updates": string_properties(found, "a view's properties")}] if found else []
+
+
+def location_updates(location: str | None) -> list[Update]:
+    """The update that sets the location; none where it is not given."""
+    return [] if location is None else [{"action": "set-location", "location": to_uri(location).rstrip("/")}]
+
+
+def _schema(given: Schema | pa.Schema | None, version: ViewVersion, name: Identifier, lookup: Lookup) -> Schema:
+    if given is None:
+        scope = NameScope(version.default_namespace, version.default_catalog, f"view {dotted(name)}")
+        return derived_schema(lookup, name, sql_for(version, DUCKDB, dotted(name)).sql, scope)
+    if isinstance(given, pa.Schema):
+        return arrow_to_schema(given, format_version=_ALL_TYPES)
+    if isinstance(given, Schema):
+        return given
+    raise ValidationError(f"a schema must be an icecore or pyarrow schema, found {type(given).__name__}")
+
+
+def _summary(summary: Mapping[str, str] | None) -> dict[str, str]:
+    """The summary of a new version: the engine that makes it (V1), and what the caller says."""
+    given = string_properties(summary, "a view's summary")
+    name, _, version = engine_version().partition(" ")
+    return {"engine-name": name, "engine-version": version} | given

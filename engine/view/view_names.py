@@ -1,0 +1,111 @@
+"""Which table or view a name in a view's SQL means: `default-catalog` and `default-namespace` of the View spec (V1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeAlias
+
+from attrs import frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.spec.schema import Schema
+from icecore.engine.table.table import Table
+from icecore.engine.view.view_dialects import ViewSql
+
+
+class ViewQuery(Protocol):
+    """A view as those see it who run its query."""
+
+    def name(self) -> Identifier: ...
+
+    def schema(self) -> Schema: ...
+
+    def scope(self) -> NameScope: ...
+
+    def sql_for(self, dialect: str) -> ViewSql: ...
+
+
+class Lookup(Protocol):
+    """Where names are looked up: the catalog as it is, or as it was."""
+
+    @property
+    def name(self) -> str: ...
+
+    def table_exists(self, identifier: Identifier) -> bool: ...
+
+    def view_exists(self, identifier: Identifier) -> bool: ...
+
+    def load_table(self, identifier: Identifier) -> Table: ...
+
+    def load_view(self, identifier: Identifier) -> ViewQuery: ...
+
+
+@frozen
+class NameScope:
+    """What short names in a query are completed with, and for whom: `owner` is how errors call the query."""
+
+    default_namespace: Identifier
+    default_catalog: str | None
+    owner: str
+
+
+@frozen
+class TableSource:
+    table: Table
+
+
+@frozen
+class ViewSource:
+    view: ViewQuery
+
+
+Source: TypeAlias = "TableSource | ViewSource"
+
+
+def find_source(parts: Identifier, scope: NameScope, lookup: Lookup) -> Source:
+    """The table or view that a name of one or more parts means. Raises NoSuchTableError saying what was looked for."""
+    tried = list(dict.fromkeys(_candidates(parts, scope, lookup.name)))
+    for identifier in tried:
+        if lookup.table_exists(identifier):
+            return TableSource(lookup.load_table(identifier))
+        if lookup.view_exists(identifier):
+            return ViewSource(lookup.load_view(identifier))
+    name = ".".join(parts)
+    if tried:
+        looked = " or ".join(repr(".".join(i)) for i in tried)
+        raise NoSuchTableError(f"{scope.owner}: there is no table or view {name!r}; looked for {looked}")
+    where = scope.default_catalog
+    raise NoSuchTableError(f"{scope.owner}: {name!r} is in the catalog {where!r}; this one is {lookup.name!r}")
+
+
+def _candidates(parts: Identifier, scope: NameScope, catalog_name: str) -> Iterator[Identifier]:
+    """The identifiers that a name may stand for, in the order in which they are tried."""
+    if len(parts) > 2 and parts[0] == catalog_name:
+        yield parts[1:]
+    if scope.default_catalog in (None, catalog_name):
+        if len(parts) > 1:
+            yield parts
+        elif scope.default_namespace:
+            yield (*scope.default_namespace, *parts)
+
+
+def check_no_cycle(path: tuple[Identifier, ...], identifier: Identifier) -> None:
+    """Raises ValidationError where a view is met again on the way down to what it reads."""
+    if identifier in path:
+        way = " -> ".join(".".join(i) for i in (*path[path.index(identifier) :], identifier))
+        raise ValidationError(f"the view {'.'.join(identifier)} reads itself: {way}")
+
+
+def shortened(column: Identifier, tables: Iterable[Identifier]) -> Identifier:
+    """A column's name where tables are known by the last part of theirs: `events.id` for `ns.events.id`.
+
+    Other dots in it, those of struct fields, stay.
+    """
+    lower = tuple(part.lower() for part in column)
+    for parts in tables:
+        for start in range(len(parts) - 1):
+            name = tuple(part.lower() for part in parts[start:])
+            if lower[: len(name)] == name and len(column) > len(name):
+                return column[len(name) - 1 :]
+    return column

@@ -1,0 +1,115 @@
+"""The syntax tree of a view's SQL, as DuckDB's own parser gives it: which tables it names, and the same over others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import orjson
+from attrs import define, field, frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import ValidationError
+from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries.named_queries import query
+from icecore.engine.view.view_names import shortened
+
+VIEWS = "view/duckdb.sql"
+
+
+@frozen
+class RewrittenSql:
+    """A query in which each name of a table became an internal one; `names` says what those stand for.
+
+    `has_star` is true where the columns that it gives follow from those of its tables.
+    """
+
+    text: str
+    names: Mapping[str, Identifier]
+    has_star: bool
+
+
+def rewritten(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> RewrittenSql:
+    """One SELECT over internal names. Raises ValidationError, calling the query `owner`, where it is none."""
+    tree = _parsed(con, sql, owner)
+    node = tree["statements"][0]["node"]
+    star = any(column.get("type") == "STAR" for column in _selected(node))
+    names = _Names(owner)
+    names.visit(node, frozenset())
+    names.shorten_columns(node)
+    ((text,),) = duck.rows(con, query(VIEWS, "to_sql"), {"tree": orjson.dumps(tree).decode()})
+    return RewrittenSql(text, {internal: parts for parts, internal in names.internal.items()}, star)
+
+
+def _parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, Any]:
+    ((text,),) = duck.rows(con, query(VIEWS, "to_tree"), {"query": sql})
+    tree: dict[str, Any] = orjson.loads(text)
+    if tree["error"]:
+        raise ValidationError(f"{owner}: its query can't be parsed: {tree['error_message']}")
+    if len(tree["statements"]) != 1:
+        raise ValidationError(f"{owner}: its query must be one SELECT, found {len(tree['statements'])} statements")
+    return tree
+
+
+def _selected(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """The columns of a SELECT, of the first one where several are put together."""
+    while node.get("type") == "SET_OPERATION_NODE":
+        node = node["children"][0] if node.get("children") else node["left"]
+    selected: list[dict[str, Any]] = node.get("select_list", [])
+    return selected
+
+
+@define
+class _Names:
+    """Gives the tables that a tree names internal names; the names of common table expressions are left alone."""
+
+    owner: str
+    internal: dict[Identifier, str] = field(factory=dict)
+
+    def visit(self, node: Any, ctes: frozenset[str]) -> None:
+        if isinstance(node, list):
+            for item in node:
+                self.visit(item, ctes)
+        if not isinstance(node, dict):
+            return
+        if node.get("type") == "BASE_TABLE":
+            self._replace(node, ctes)
+        if "cte_map" in node:
+            ctes = self._common_tables(node["cte_map"], ctes)
+        for key, value in node.items():
+            if key != "cte_map":
+                self.visit(value, ctes)
+
+    def _common_tables(self, cte_map: dict[str, Any], ctes: frozenset[str]) -> frozenset[str]:
+        """Each sees those before it, a recursive one also itself; in any other its own name is that of a table."""
+        for entry in cte_map["map"]:
+            name, body = entry["key"].lower(), entry["value"]
+            recursive = (body.get("query_node") or {}).get("type") == "RECURSIVE_CTE_NODE"
+            self.visit(body, ctes | {name} if recursive else ctes)
+            ctes = ctes | {name}
+        return ctes
+
+    def _replace(self, node: dict[str, Any], ctes: frozenset[str]) -> None:
+        parts = tuple(node["qualified_name"]["path"])
+        if len(parts) == 1 and parts[0].lower() in ctes:
+            return
+        if node.get("at_clause") is not None:
+            raise ValidationError(f"{self.owner}: AT is not supported in a view's query, found at {'.'.join(parts)}")
+        internal = self.internal.setdefault(parts, f"__icecore_{len(self.internal)}")
+        node["alias"] = node["alias"] or parts[-1]
+        node["catalog_name"] = node["schema_name"] = ""
+        node["table_name"] = internal
+        node["qualified_name"] = {"path": [internal]}
+
+    def shorten_columns(self, node: Any) -> None:
+        """Makes `ns.events.id` `events.id`: the table is known by its last name alone now."""
+        if isinstance(node, list):
+            for item in node:
+                self.shorten_columns(item)
+        if not isinstance(node, dict):
+            return
+        if node.get("type") == "COLUMN_REF":
+            node["column_names"] = list(shortened(tuple(node["column_names"]), self.internal))
+        for value in node.values():
+            self.shorten_columns(value)

@@ -1,0 +1,235 @@
+"""What differs between two positions of the log: which things came and went, and what changed of each.
+
+States are folded from the log and files are counted from the content beside its events, so no file is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import ValidationError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
+from icecore.engine.log.namespaces import fold_namespaces
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import EventStore
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.projections.audit.diff_facts import Facts, table_facts, view_facts
+from icecore.projections.audit.diff_files import FileChanges, file_changes
+
+DIFF_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("stream", pa.string()),
+        ("action", pa.string()),
+        ("what", pa.string()),
+        ("key", pa.string()),
+        ("before", pa.string()),
+        ("after", pa.string()),
+        ("added_files", pa.int64()),
+        ("added_rows", pa.int64()),
+        ("removed_files", pa.int64()),
+        ("removed_rows", pa.int64()),
+    ]
+)
+
+
+@frozen
+class Change:
+    """One fact that differs: what it is about, its name, and its text before and after; None where it was not there."""
+
+    what: str
+    key: str
+    before: str | None
+    after: str | None
+
+    @property
+    def action(self) -> str:
+        return action_of(self.before, self.after)
+
+
+@frozen
+class ObjectDiff:
+    """What became of one namespace, table or view: its names before and after, None where it had none.
+
+    A table that was dropped and made anew under its name is two objects, since its stream is another one.
+    """
+
+    kind: str
+    stream: str
+    before: Identifier | None
+    after: Identifier | None
+    changes: tuple[Change, ...] = ()
+    files: tuple[FileChanges, ...] = ()
+
+    @property
+    def name(self) -> Identifier:
+        """The name after, or before where it went."""
+        return self.after or self.before or ()
+
+    @property
+    def action(self) -> str:
+        """`added`, `removed`, `renamed` or `changed`."""
+        renamed = self.before is not None and self.after is not None and self.before != self.after
+        return "renamed" if renamed else action_of(self.before, self.after)
+
+
+@frozen
+class CatalogDiff:
+    """Everything that differs between two positions, the first excluded: namespaces, then tables and views by name."""
+
+    from_position: int
+    to_position: int
+    objects: tuple[ObjectDiff, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.objects
+
+    @property
+    def namespaces(self) -> tuple[ObjectDiff, ...]:
+        return tuple(o for o in self.objects if o.kind == "namespace")
+
+    @property
+    def tables(self) -> tuple[ObjectDiff, ...]:
+        return tuple(o for o in self.objects if o.kind == "table")
+
+    @property
+    def views(self) -> tuple[ObjectDiff, ...]:
+        return tuple(o for o in self.objects if o.kind == "view")
+
+    def table(self, identifier: Identifier) -> ObjectDiff | None:
+        """What became of the table of that name; None where nothing did."""
+        return next((o for o in reversed(self.tables) if o.name == identifier), None)
+
+    def to_arrow(self) -> pa.Table:
+        """One row of DIFF_SCHEMA for each thing that came, went or was renamed, each change, each count of files."""
+        return pa.Table.from_pylist([row for o in self.objects for row in _rows(o)], schema=DIFF_SCHEMA)
+
+
+def action_of(before: object, after: object) -> str:
+    return "added" if before is None else "removed" if after is None else "changed"
+
+
+def diff(
+    store: EventStore, repository: Repository, views: ViewRepository, from_position: int, to_position: int
+) -> CatalogDiff:
+    """Raises ValidationError where the positions are not in the log or in the wrong order, CorruptLogError."""
+    head = store.head()[0]
+    if not 0 <= from_position <= to_position <= head:
+        raise ValidationError(
+            f"can't compare position {from_position} with {to_position}: the log goes from 0 to {head}, earlier first"
+        )
+    by_stream: dict[str, list[Event]] = {}
+    for event in store.events(from_position, to_position):
+        by_stream.setdefault(event.stream, []).append(event)
+    found = list(_namespaces(store, from_position, to_position)) if ev.CATALOG_STREAM in by_stream else []
+    streams: list[ObjectDiff] = []
+    for stream, events in by_stream.items():
+        if ev.is_view_stream(stream):
+            streams.append(_view(views, stream, from_position, to_position))
+        elif stream != ev.CATALOG_STREAM:
+            streams.append(_table(store, repository, stream, events, from_position, to_position))
+    seen = [o for o in streams if (o.before or o.after) and (o.action != "changed" or o.changes or o.files)]
+    return CatalogDiff(
+        from_position, to_position, (*found, *sorted(seen, key=lambda o: (o.kind, o.name, o.after is not None)))
+    )
+
+
+def _namespaces(store: EventStore, from_position: int, to_position: int) -> Iterator[ObjectDiff]:
+    before: dict[Identifier, dict[str, str]] = {}
+    after: dict[Identifier, dict[str, str]] = {}
+    for event in store.stream_events(ev.CATALOG_STREAM, 0, to_position):
+        fold_namespaces(after, event.kind, event.payload)
+        if event.position <= from_position:
+            fold_namespaces(before, event.kind, event.payload)
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            changes = _changes(_property_facts(old or {}), _property_facts(new or {}))
+            yield ObjectDiff(
+                "namespace",
+                ev.CATALOG_STREAM,
+                None if old is None else name,
+                None if new is None else name,
+                changes,
+            )
+
+
+def _property_facts(properties: Mapping[str, str]) -> Facts:
+    return {("property", k): (k, v) for k, v in properties.items()}
+
+
+def _table(
+    store: EventStore,
+    repository: Repository,
+    stream: str,
+    events: Iterable[Event],
+    from_position: int,
+    to_position: int,
+) -> ObjectDiff:
+    before, after = (repository.state_at(stream, p) for p in (from_position, to_position))
+    old, new = _metadata(before), _metadata(after)
+    return ObjectDiff(
+        "table",
+        stream,
+        _name(before),
+        _name(after),
+        _changes(table_facts(old), table_facts(new)),
+        file_changes(store, events, old, new),
+    )
+
+
+def _metadata(state: TableState | None) -> TableMetadata | None:
+    return None if state is None else state.metadata
+
+
+def _view(views: ViewRepository, stream: str, from_position: int, to_position: int) -> ObjectDiff:
+    before, after = (views.state_at(stream, p) for p in (from_position, to_position))
+    facts = [view_facts(None if s is None else s.metadata) for s in (before, after)]
+    return ObjectDiff("view", stream, _name(before), _name(after), _changes(*facts))
+
+
+def _name(state: TableState | ViewState | None) -> Identifier | None:
+    return None if state is None or state.dropped else state.identifier
+
+
+def _changes(before: Facts, after: Facts) -> tuple[Change, ...]:
+    """What differs, in the order of the facts: those that were there first, then new ones."""
+    out = []
+    for fact in [*before, *(f for f in after if f not in before)]:
+        old, new = before.get(fact), after.get(fact)
+        if old != new:
+            name = (new or old or ("", ""))[0]
+            out.append(Change(fact[0], name, old[1] if old else None, new[1] if new else None))
+    return tuple(out)
+
+
+def _rows(o: ObjectDiff) -> Iterator[dict[str, Any]]:
+    same = {"kind": o.kind, "name": dotted(o.name), "stream": o.stream}
+    if o.action != "changed":
+        names = [None if n is None else dotted(n) for n in (o.before, o.after)]
+        yield {**same, "action": o.action, "what": o.kind, "before": names[0], "after": names[1]}
+    for c in o.changes:
+        yield {**same, "action": c.action, "what": c.what, "key": c.key, "before": c.before, "after": c.after}
+    for f in o.files:
+        yield {
+            **same,
+            "action": "changed",
+            "what": f.content,
+            "key": f.branch,
+            "added_files": f.added_files,
+            "added_rows": f.added_rows,
+            "removed_files": f.removed_files,
+            "removed_rows": f.removed_rows,
+        }

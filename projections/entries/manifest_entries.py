@@ -1,0 +1,152 @@
+"""The entries of a manifest, wherever they are: in the log for manifests it made, else in the manifest's file."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve
+
+from icecore.engine.errors import CorruptLogError, MissingFileError
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.store import EventStore
+from icecore.engine.spec.content_file import ManifestEntryStatus
+from icecore.engine.storage.byte_cache import ByteCache
+from icecore.engine.storage.file_io import Storage
+
+CACHED_BYTES = 64 * 2**20
+
+
+class ManifestEntries:
+    """Finds canonical entries. A manifest of ours is put together by its recipe, from the log and foreign manifests."""
+
+    def __init__(self, store: EventStore, models: ReadModels) -> None:
+        self._store = store
+        self._models = models
+        self._cached: ByteCache[int, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
+        self._merged: ByteCache[str, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
+
+    def canonical(
+        self, stream: str, listed: ListedManifest, storage: Storage, left_out: frozenset[str] = frozenset()
+    ) -> pa.Table:
+        """The entries as the manifest's file has them: what can be inherited is null (M2).
+
+        Columns in `left_out` may be null. Raises CorruptLogError or CorruptFileError where the entries can't be had.
+        """
+
+        from icecore.projections.entries.decode_entries import decode_manifest
+
+        if listed.is_foreign:
+            path = listed.manifest.manifest_path
+            data = storage.read_bytes(path)
+            return decode_manifest(data, where=path, spec_id=listed.manifest.partition_spec_id, left_out=left_out)
+        if listed.row_count:
+            rows = self._content(listed.position).slice(listed.row_offset, listed.row_count)
+        else:
+            rows = ENTRY_SCHEMA.empty_table()
+        if rows.num_rows != listed.row_count:
+            raise CorruptLogError(f"position {listed.position}: its content files end too early")
+        if not listed.sources:
+            return rows
+        # A manifest's path is of one event, so it never stands for other entries.
+        return self._merged.get(
+            listed.manifest.manifest_path, lambda _: self._put_together(stream, listed, rows, storage)
+        )
+
+    def canonical_all(
+        self, stream: str, manifests: Iterable[ListedManifest], storage: Storage, left_out: frozenset[str] = frozenset()
+    ) -> Iterator[pa.Table]:
+        """As `canonical`, for many manifests, one after another, at much less cost where they are small."""
+
+        from icecore.projections.entries.decode_entries import decode_manifests
+
+        for is_foreign, run in groupby(manifests, lambda m: m.is_foreign):
+            if is_foreign:
+                records = (m.manifest for m in run)
+                yield from decode_manifests(
+                    ((m.manifest_path, storage.read_bytes(m.manifest_path), m.partition_spec_id) for m in records),
+                    left_out,
+                )
+            else:
+                yield from (self.canonical(stream, m, storage, left_out) for m in run)
+
+    def inherited(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
+        """The entries with sequence numbers, snapshot ids and first row ids filled in (M2, RL3)."""
+
+        from icecore.projections.entries.wide_entries import inherit
+
+        return inherit(self.canonical(stream, listed, storage), listed.manifest)
+
+    def live(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
+        """The inherited entries that are not deleted."""
+        entries = self.inherited(stream, listed, storage)
+        return entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+
+    def _put_together(self, stream: str, listed: ListedManifest, rows: pa.Table, storage: Storage) -> pa.Table:
+        from icecore.projections.entries.decode_entries import decode_manifest
+
+        try:
+            return pa.concat_tables([*self._carried_over(stream, listed, rows, storage), rows]).combine_chunks()
+        except MissingFileError:
+            # When snapshots expire in another engine, it deletes manifests of its own that ours have entries of.
+            own = listed.manifest
+            with contextlib.suppress(MissingFileError):
+                data = storage.read_bytes(own.manifest_path)
+                return decode_manifest(data, where=own.manifest_path, spec_id=own.partition_spec_id)
+            raise
+
+    def _carried_over(self, stream: str, listed: ListedManifest, rows: pa.Table, storage: Storage) -> list[pa.Table]:
+        gone = file_keys(rows) if rows.num_rows else None
+        out = []
+        for source in self.sources(stream, listed):
+            survivors = self.live(stream, source, storage)
+            if gone is not None:
+                survivors = survivors.filter(pc.invert(pc.is_in(file_keys(survivors), gone)))
+            out.append(with_status(survivors, ManifestEntryStatus.EXISTING))
+        return out
+
+    def sources(self, stream: str, listed: ListedManifest) -> list[ListedManifest]:
+        """The manifests that one is made of, as they were listed when it was made. Raises CorruptLogError."""
+        out = []
+        for number, path in enumerate(listed.sources):
+            found = self._models.manifest(stream, path)
+            if found is None:
+                raise CorruptLogError(f"{listed.manifest.manifest_path}: its source {path} is not in the log")
+            if listed.source_first_row_ids:
+                first_row_id = listed.source_first_row_ids[number]
+                found = evolve(found, manifest=evolve(found.manifest, first_row_id=first_row_id))
+            out.append(found)
+        return out
+
+    def forget(self) -> None:
+        """Drops everything cached."""
+        self._cached.clear()
+        self._merged.clear()
+
+    def _content(self, position: int) -> pa.Table:
+        # An event that isn't committed yet may be rolled back, and another one get its position.
+        if self._store.is_committed(position):
+            return self._cached.get(position, self._load_content)
+        return self._load_content(position)
+
+    def _load_content(self, position: int) -> pa.Table:
+        entries = self._store.entries(position)
+        if entries is None:
+            raise CorruptLogError(f"position {position}: its content files are missing")
+        return entries
+
+
+def file_keys(entries: pa.Table) -> pa.ChunkedArray:
+    """What tells files apart: the path, and for deletion vectors the offset in their Puffin file too."""
+    offsets = pc.fill_null(pc.cast(entries["content_offset"], pa.string()), "")
+    return pc.binary_join_element_wise(entries["file_path"], offsets, "\x00")
+
+
+def file_key(path: str, content_offset: int | None) -> str:
+    """The key that `file_keys` gives a file."""
+    return f"{path}\x00{'' if content_offset is None else content_offset}"

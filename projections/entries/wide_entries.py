@@ -1,0 +1,304 @@
+"""Wide entries: those of manifests, typed, a column for each metric of each field.
+
+One row is one entry, in file order. Beside the canonical columns there are
+
+    ordinal          int64, the position of the entry in its manifest
+    row_offset       int64, rows of the preceding data files that take their first row id from the manifest (RL3)
+    partition_key    binary, equal exactly where spec id and partition tuple are: see `partition_key`
+    part_<id>        the partition value, typed, for each field of the entries' specs
+    lower_<id>, upper_<id>, values_<id>, nulls_<id>, nans_<id>
+                     bounds, typed, and counts, int64, for each primitive field; no column where no entry has such
+
+A metric that a file does not have is null, and so is a bound that can't be read or is NaN. Types: see `typed_values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, evolve, field, frozen
+
+from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.formats import arrays
+from icecore.engine.formats.binary_columns import Ints, Places, list_positions, select
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.formats.typed_values import typed_values
+from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus, ManifestFile
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.transform import VoidTransform
+from icecore.engine.spec.types import FLOATING_TYPES, DoubleType, PrimitiveType
+from icecore.projections.entries.partition_key import spec_piece, value_pieces
+
+COUNT_MAPS = {"values": "value_counts", "nulls": "null_value_counts", "nans": "nan_value_counts"}
+BOUND_MAPS = {"lower": "lower_bounds", "upper": "upper_bounds"}
+
+
+_FIELDS = {
+    **{f.name: f for f in ENTRY_SCHEMA},
+    **{name: pa.field(name, pa.int64(), nullable=False) for name in ("ordinal", "row_offset")},
+    "partition_key": pa.field("partition_key", pa.binary(), nullable=False),
+}
+
+
+@frozen
+class WideEntries:
+    """Wide entries, and what it takes to tell whether they still fit when schemas and specs have changed.
+
+    `types` are the Iceberg types of the bounds and partition columns; `unreadable` are those among them with a value
+    that does not fit its type, and `unknown` field ids with metrics that the schema did not have.
+    """
+
+    table: pa.Table
+    types: Mapping[str, str]
+    unreadable: frozenset[str]
+    unknown: frozenset[int]
+
+
+def widen(entries: pa.Table, *, schema: Schema, specs: Mapping[int, PartitionSpec]) -> WideEntries:
+    """The wide form of canonical entries of one manifest, in their order.
+
+    Metrics of fields that `schema` doesn't have stay in the canonical maps only. Void partition fields have no column.
+    Raises ValidationError where an entry has a spec that is not in `specs`, or specs of the entries give one partition
+    field id two types.
+    """
+    return widen_all(entries, [len(entries)], schema=schema, specs=specs)
+
+
+def widen_all(
+    entries: pa.Table, counts: Sequence[int], *, schema: Schema, specs: Mapping[int, PartitionSpec]
+) -> WideEntries:
+    """As `widen`, for the entries of several manifests one after another, so many of each."""
+    table = entries.combine_chunks()
+    columns = {name: _chunk(table, name) for name in ENTRY_SCHEMA.names}
+    starts = np.repeat(np.cumsum(counts) - counts, counts).astype(np.int64)
+    columns["ordinal"] = pa.array(np.arange(len(table), dtype=np.int64) - starts)
+    offsets = _running_rows(table)
+    columns["row_offset"] = pa.array(offsets - offsets[starts] if len(table) else offsets)
+    made = _Typed()
+    _add_partition_columns(made, columns, schema, specs)
+    _add_metric_columns(made, columns, schema)
+    columns |= made.columns
+    wide = pa.Table.from_arrays(
+        list(columns.values()), schema=pa.schema([_FIELDS.get(name, (name, c.type)) for name, c in columns.items()])
+    )
+    return WideEntries(wide, made.types, frozenset(made.unreadable), frozenset(made.unknown))
+
+
+def inherit(table: pa.Table, manifest: ManifestFile) -> pa.Table:
+    """Wide or canonical entries of a manifest with what they inherit from its row in the manifest list.
+
+    Sequence numbers are inherited where null by added entries, and by all where the manifest's is 0 (M2, M3); snapshot
+    ids where null. Data files get first row ids from the manifest's (RL3) and none where it has none. Raises
+    CorruptFileError where a live entry that isn't new lacks its data sequence number.
+    """
+    return _with(
+        inherit_sequence_numbers(table, [manifest], [len(table)]), {"first_row_id": _first_row_ids(table, manifest)}
+    )
+
+
+def inherit_sequence_numbers(table: pa.Table, manifests: Sequence[ManifestFile], counts: Sequence[int]) -> pa.Table:
+    """As `inherit`, for the entries of several manifests; first row ids stay as written, as lists may differ in them.
+
+    What is filled in here is the same whatever list names the manifest.
+    """
+
+    def of_manifests(values: list[int | None]) -> pa.Array:
+        known = pa.array(values, pa.int64())
+        return known.take(pa.array(np.repeat(np.arange(len(values)), counts)))
+
+    numbers = of_manifests([m.sequence_number for m in manifests])
+    added = pc.equal(table["status"], int(ManifestEntryStatus.ADDED))
+    heirs = pc.or_(added, pc.equal(numbers, 0))
+    inherited = pc.if_else(heirs, numbers, pa.scalar(None, pa.int64()))
+    snapshot_ids = of_manifests([m.added_snapshot_id for m in manifests])
+    filled = {
+        "sequence_number": pc.coalesce(table["sequence_number"], inherited),
+        "file_sequence_number": pc.coalesce(table["file_sequence_number"], inherited),
+        "snapshot_id": pc.coalesce(table["snapshot_id"], snapshot_ids),
+    }
+    _check_sequence_numbers(table, filled["sequence_number"], manifests, counts)
+    return _with(table, filled)
+
+
+def _chunk(table: pa.Table, name: str) -> pa.Array:
+    column = table[name]
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def _with(table: pa.Table, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+    for name, column in columns.items():
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, table.schema.field(index), column)
+    return table
+
+
+def _running_rows(table: pa.Table) -> Ints:
+    """Rows of the preceding live data files without a first row id of their own."""
+    takes = pc.and_(
+        pc.and_(
+            pc.equal(table["content"], int(DataFileContent.DATA)),
+            pc.not_equal(table["status"], int(ManifestEntryStatus.DELETED)),
+        ),
+        pc.is_null(table["first_row_id"]),
+    )
+    rows: Ints = np.where(takes.to_numpy(), table["record_count"].to_numpy(), 0).astype(np.int64)
+    running: Ints = np.cumsum(rows) - rows
+    return running
+
+
+def _first_row_ids(table: pa.Table, manifest: ManifestFile) -> pa.ChunkedArray:
+    if manifest.first_row_id is None or manifest.content is not ManifestContent.DATA:
+        return pa.chunked_array([pa.nulls(len(table), pa.int64())])
+    offsets = table["row_offset"] if "row_offset" in table.column_names else pa.array(_running_rows(table))
+    live = pc.not_equal(table["status"], int(ManifestEntryStatus.DELETED))
+    assigned = pc.if_else(live, pc.add(offsets, manifest.first_row_id), pa.scalar(None, pa.int64()))
+    return pc.coalesce(table["first_row_id"], assigned)
+
+
+def _check_sequence_numbers(
+    table: pa.Table, numbers: pa.ChunkedArray, manifests: Sequence[ManifestFile], counts: Sequence[int]
+) -> None:
+    lacking = pc.and_(pc.is_null(numbers), pc.not_equal(table["status"], int(ManifestEntryStatus.DELETED)))
+    if pc.any(lacking).as_py():
+        first = pc.index(lacking, True).as_py()
+        where = manifests[int(np.searchsorted(np.cumsum(counts), first, side="right"))].manifest_path
+        path = table["file_path"][first].as_py()
+        raise CorruptFileError(f"{where}: the existing entry of {path} must carry its sequence number, found none")
+
+
+@frozen
+class _Entries:
+    """The entries of a map column: its values, and where those of each key are."""
+
+    items: pa.Array
+    by_key: Mapping[int, Places]
+    count: int
+
+    def column(self, key: int) -> pa.Array:
+        """The values of one key, null in rows that lack it."""
+        if key not in self.by_key:
+            return pa.nulls(self.count, self.items.type)
+        return self.by_key[key].take(self.items)
+
+
+def _entries(column: pa.MapArray) -> _Entries:
+    counts, positions = list_positions(column)
+    keys = arrays.to_numbers(select(column.keys, positions))
+    return _Entries(column.items, dict(_by_key(keys, counts, positions)), len(column))
+
+
+def _known_counts(entries: _Entries) -> _Entries:
+    """Some writers have -1 for a count that they don't know; it must not be reckoned with (SP1)."""
+    smallest = pc.min(entries.items).as_py()
+    if smallest is None or smallest >= 0:
+        return entries
+    unknown = pc.less(entries.items, 0)
+    return evolve(entries, items=pc.if_else(unknown, pa.scalar(None, entries.items.type), entries.items))
+
+
+def _by_key(keys: Ints, counts: Ints, positions: Ints) -> Iterator[tuple[int, Places]]:
+    if not len(keys):
+        return
+    count = len(counts)
+    width = len(keys) // count
+    if width and (counts == width).all() and (keys.reshape(count, width) == keys[:width]).all():
+        # Most manifests: each row has the same keys in the same order.
+        for i in range(width):
+            yield int(keys[i]), Places(positions[i::width], None, count)
+        return
+    rows = np.repeat(np.arange(count), counts)
+    # Numbers of 16 bits are sorted by radix, so in linear time.
+    small = len(keys) > 0 and keys.min() >= 0 and keys.max() < 2**15
+    order = np.argsort(keys.astype(np.int16) if small else keys, kind="stable")
+    ordered = keys[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    for start, end in zip(starts, np.r_[starts[1:], len(keys)], strict=True):
+        chosen = order[start:end]
+        yield int(ordered[start]), Places(positions[chosen], rows[chosen], count)
+
+
+@define
+class _Typed:
+    """Columns in the making; see `WideEntries`."""
+
+    columns: dict[str, pa.Array] = field(factory=dict)
+    types: dict[str, str] = field(factory=dict)
+    unreadable: set[str] = field(factory=set)
+    unknown: set[int] = field(factory=set)
+
+    def add(
+        self,
+        name: str,
+        iceberg_type: PrimitiveType,
+        values: pa.BinaryArray,
+        places: Places | None = None,
+        *,
+        is_bound: bool = False,
+    ) -> pa.Array:
+        typed = typed_values(iceberg_type, values, places, nan_is_null=is_bound, is_partition=not is_bound)
+        self.columns[name] = typed
+        self.types[name] = str(iceberg_type)
+        nulls = values.null_count if places is None else places.null_count(values)
+        if typed.null_count != nulls and not (is_bound and _are_numbers(iceberg_type, values, places)):
+            self.unreadable.add(name)
+        return typed
+
+
+def _are_numbers(iceberg_type: PrimitiveType, values: pa.BinaryArray, places: Places | None) -> bool:
+    """Whether all are floating-point numbers, or NaNs, which are no bounds."""
+    if not isinstance(iceberg_type, FLOATING_TYPES):
+        return False
+    values = values if places is None else places.take(values)
+    lengths = pa.array([4, 8] if isinstance(iceberg_type, DoubleType) else [4], pa.int32())
+    return bool(pc.all(pc.is_in(pc.binary_length(values.drop_null()), lengths)).as_py())
+
+
+def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: Schema) -> None:
+    maps = {name: _entries(columns[name]) for name in BOUND_MAPS.values()}
+    maps |= {name: _known_counts(_entries(columns[name])) for name in COUNT_MAPS.values()}
+    for field_id in sorted({key for entries in maps.values() for key in entries.by_key}):
+        found = schema.get_field(field_id)
+        if found is None:
+            made.unknown.add(field_id)
+            continue
+        if not found.field_type.is_primitive:
+            continue
+        primitive: PrimitiveType = found.field_type  # type: ignore[assignment]  # checked by is_primitive
+        for prefix, name in {**BOUND_MAPS, **COUNT_MAPS}.items():
+            entries = maps[name]
+            if field_id not in entries.by_key:
+                continue
+            places = entries.by_key[field_id]
+            if prefix in BOUND_MAPS:
+                made.add(f"{prefix}_{field_id}", primitive, entries.items, places, is_bound=True)
+            else:
+                made.columns[f"{prefix}_{field_id}"] = places.take(entries.items)
+
+
+def _add_partition_columns(
+    made: _Typed, columns: Mapping[str, pa.Array], schema: Schema, specs: Mapping[int, PartitionSpec]
+) -> None:
+    entries = _entries(columns["partition"])
+    spec_ids = columns["spec_id"]
+    found = sorted(spec_ids.unique().to_pylist())
+    key = pa.nulls(len(spec_ids), pa.binary())
+    for spec_id in found:
+        if spec_id not in specs:
+            raise ValidationError(f"entries have partition spec {spec_id}, there are only {sorted(specs)}")
+        pieces = [spec_piece(spec_id, len(spec_ids))]
+        for f in specs[spec_id].fields:
+            raw, result = entries.column(f.field_id), f.result_type(schema)
+            if isinstance(f.transform, VoidTransform):
+                pieces += value_pieces(typed_values(result, raw, is_partition=True), raw)
+                continue
+            name = f"part_{f.field_id}"
+            if made.types.get(name, str(result)) != str(result):
+                raise ValidationError(f"partition field id {f.field_id} has types {made.types[name]} and {result}")
+            pieces += value_pieces(made.add(name, result, raw), raw)
+        of_spec = pc.binary_join_element_wise(*pieces, b"")
+        key = of_spec if len(found) == 1 else pc.if_else(pc.equal(spec_ids, spec_id), of_spec, key)
+    made.columns = {"partition_key": key, **made.columns}

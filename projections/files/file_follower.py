@@ -1,0 +1,241 @@
+"""Lets the files of tables follow their streams. A commit stands whatever happens to its files."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import warnings
+from collections.abc import Callable, Collection
+
+from attrs import define, field
+
+from icecore.engine.errors import (
+    CorruptLogError,
+    IcecoreError,
+    StorageError,
+    UnwritableCommitError,
+    ValidationError,
+    WarehouseLockedError,
+)
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.metadata.fold import TableState, is_file_system
+from icecore.engine.replay.table_states import TableStates
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.materialize import Materializer
+from icecore.projections.files.pointers import take_to_be_there
+
+
+class MaterializationWarning(UserWarning):
+    """A commit is in the log, but its files could not all be written yet; the next open or commit goes on."""
+
+
+@define
+class FileFollower:
+    """Materializes tables; remembers the state whose files are written."""
+
+    store: EventStore
+    states: TableStates
+    materializer: Materializer
+    storage_of: Callable[[TableState], Storage]
+    _materialized: dict[str, TableState] = field(factory=dict)
+
+    def follow(self, state: TableState) -> None:
+        """Lets files and checkpoints follow a commit. The commit stands whatever happens here."""
+        try:
+            if not state.pending:
+                self.materialize(state.stream)
+                self.finish(state)
+            self.states.checkpoint_if_due(state)
+        except Exception as e:
+            # Whatever went wrong here, raising it would say that the commit failed, and it would be made twice.
+            warnings.warn(
+                f"the commit to {dotted(state.identifier)} is in the log, but not all of its files are written yet "
+                f"({type(e).__name__}: {e}); the next open or commit goes on",
+                MaterializationWarning,
+                stacklevel=4,
+            )
+
+    def publish(self, state: TableState, event: Event, before: TableState | None) -> None:
+        """Writes the files of an event that is about to be committed and moves the pointer in the same transaction.
+
+        So no other engine can commit between the two. Where storage refuses a file the event stands without: the
+        pointer stays, and `follow` says so. A file system table's version is its commit, so there the error is raised:
+        StorageError, and CommitConflictError where another writer made that version.
+
+        What no manifest can hold is never accepted: ValidationError is raised for this event, and
+        UnwritableCommitError for an earlier one, of a log that an earlier release wrote, unless this event leads out.
+        """
+        storage = self.storage_of(state)
+        try:
+            if state.pending or self.materializer.is_dry:
+                self.materializer.check(event, state, storage)
+            else:
+                self._publish(state, event, before, storage)
+        except UnwritableCommitError as e:
+            raise self._refusal(state, e) from e
+
+    def _publish(self, state: TableState, event: Event, before: TableState | None, storage: Storage) -> None:
+        strict = is_file_system(state)
+        if strict:
+            self.materializer.claim_version(event, before, state, storage)
+        head = self._head(state.stream)
+        try:
+            base = self._base(state.stream, head["materialized_version"])
+            advance = self.materializer.write(state.stream, base, storage)
+        except UnwritableCommitError:
+            raise
+        except Exception:
+            if strict:
+                raise
+            return
+        self.materializer.move(advance, storage)
+
+    def _refusal(self, state: TableState, error: UnwritableCommitError) -> ValidationError:
+        """Why a commit is not made: because of itself, or of one before it that keeps all others from being read."""
+        name = dotted(state.identifier)
+        if not self.store.is_committed(error.position):
+            return ValidationError(f"{name}: the commit can't be written to manifests: {error.reason}")
+        return UnwritableCommitError(
+            f"{name}: the commit at position {error.position} holds what no manifest can ({error.reason}), so no other "
+            f"engine can follow the table, and no further commit is taken that builds on it; revert({error.position}), "
+            f"or delete or compact the file that it names, and drop branches and tags that still have it",
+            error.position,
+            error.reason,
+        )
+
+    def unwritable_snapshots(self, state: TableState) -> frozenset[int]:
+        """The snapshots whose files can't be written, so that no other engine can ever read them; mostly none.
+
+        They are looked for only where files are behind the log.
+        """
+        head = self._head(state.stream)
+        if self.materializer.is_dry or head["materialized_version"] >= state.stream_version:
+            return frozenset()
+        base = self._base(state.stream, head["materialized_version"])
+        paths = self.materializer.unwritable(state.stream, base, self.storage_of(state)).keys()
+        if not paths:
+            return frozenset()
+        models = self.materializer.models
+        return frozenset(
+            s.snapshot_id
+            for s in state.metadata.snapshots
+            if any(m.manifest.manifest_path in paths for m in models.list_manifests(state.stream, s.snapshot_id) or ())
+        )
+
+    def advance(self, state: TableState) -> None:
+        """Writes the files up to a state whose events are about to be committed and moves the pointer with them.
+
+        Raises StorageError, ForeignCommitError.
+        """
+        base = self._base(state.stream, self._head(state.stream)["materialized_version"])
+        storage = self.storage_of(state)
+        self.materializer.move(self.materializer.write(state.stream, base, storage), storage)
+
+    def materialize(self, stream: str) -> None:
+        """Writes the files of a table up to its latest event. Raises StorageError."""
+        head = self._head(stream)
+        done = head["materialized_version"]
+        if done >= head["stream_version"]:
+            return
+        state = self.states.state(stream)
+        storage = self.storage_of(state)
+        if storage.is_shared(state.metadata.location):
+            with self.store.write():
+                take_to_be_there(self.store, self.materializer.models, state)
+            return
+        try:
+            after = self.materializer.catch_up(stream, self._base(stream, done), storage)
+        except UnwritableCommitError as e:
+            raise self._refusal(state, e) from e
+        if after is not None:
+            self._materialized[stream] = after
+            self.materializer.finish(after, storage)
+
+    def rewrite(self, stream: str, damaged: Collection[str]) -> TableState | None:
+        """Writes all files of a table again and moves its pointers, inside of the write transaction that is open.
+
+        Returns the state that is written, which `finish_again` takes once that is committed. Raises StorageError,
+        UnwritableCommitError.
+        """
+        state = self.states.state(stream)
+        storage = self.storage_of(state)
+        if storage.is_shared(state.metadata.location):
+            take_to_be_there(self.store, self.materializer.models, state)
+            return None
+        try:
+            advance = self.materializer.write(stream, None, storage, damaged)
+        except UnwritableCommitError as e:
+            raise self._refusal(state, e) from e
+        self.materializer.move(advance, storage)
+        return advance.state
+
+    def finish_again(self, state: TableState) -> None:
+        """What follows once a table's files were written again. Raises StorageError."""
+        self.materializer.finish(state, self.storage_of(state))
+
+    def _head(self, stream: str) -> sqlite3.Row:
+        head = self.store.row(MODELS, "get_head", stream=stream)
+        if head is None:
+            raise CorruptLogError(f"the read models know no stream {stream}; rebuild the warehouse")
+        return head
+
+    def _base(self, stream: str, done: int) -> TableState | None:
+        """The state whose files are written."""
+        base = self._materialized.get(stream)
+        if base is None or base.stream_version != done:
+            base = self.states.state_at_version(stream, done, base)
+        return base
+
+    def finish(self, state: TableState) -> None:
+        """What follows a commit that was published with its event. Raises StorageError."""
+        known = self._materialized.get(state.stream)
+        if known is None or known.stream_version < state.stream_version:
+            # It was published with its event.
+            self._materialized[state.stream] = state
+            self.materializer.finish(state, self.storage_of(state))
+
+    def heal(self) -> None:
+        """Writes what commits before a crash left unwritten; warns of tables that can't be written.
+
+        What can't be tidied up now, as on a full disk, is so at another open: there are still rows to read.
+        """
+        for tidy in (self.materializer.settle_claims, self._hint_again, self._sweep_forgotten):
+            with contextlib.suppress(StorageError, WarehouseLockedError):
+                tidy()
+        for row in self.store.rows(MODELS, "behind"):
+            if ev.is_view_stream(row["stream"]):
+                continue
+            try:
+                if not self.states.state(row["stream"]).pending:
+                    self.materialize(row["stream"])
+            except IcecoreError as e:
+                warnings.warn(
+                    f"the files of {row['stream']} are behind its log, and can't be written ({type(e).__name__}: {e})",
+                    MaterializationWarning,
+                    stacklevel=4,
+                )
+
+    def _sweep_forgotten(self) -> None:
+        self.materializer.sweep_forgotten(lambda stream: self.storage_of(self.states.state(stream)))
+
+    def _hint_again(self) -> None:
+        """Brings up the version hints that a crash after a commit may have left behind.
+
+        A commit notes its table with the pointer, the first open after it looks after the hint: so neither of them
+        costs a commit another transaction.
+        """
+        if not self.store.rows(MODELS, "hints_due"):
+            return
+        with self.store.write():
+            for row in self.store.rows(MODELS, "hints_due"):
+                with contextlib.suppress(IcecoreError):
+                    state = self.states.state(row["stream"])
+                    self.materializer.follow_with_hint(state, self.storage_of(state))
+            self.store.execute(MODELS, "forget_hints")
+
+    def forget(self) -> None:
+        """Drops what is remembered."""
+        self._materialized.clear()

@@ -1,0 +1,201 @@
+"""Writes the files that other engines read: manifests, manifest lists, metadata files, version hints.
+
+Everything here follows from the log: names and bytes are determined by the event, so a crash between append and write
+heals at the next open, processes that catch up together write the same bytes, and a rebuild gives the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import ClassVar
+
+from attrs import define, field, frozen
+
+from icecore.engine.errors import UnwritableCommitError
+from icecore.engine.events.adopted_file import original_bytes
+from icecore.engine.events.event import TABLE_ADOPTED, TABLE_PURGED, TABLE_REGISTERED, Event
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.metadata.fold import TableFold, TableState, fold, is_file_system
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.entries.manifest_entries import ManifestEntries
+from icecore.projections.files.event_files import FOREIGN_METADATA, EventFiles, Expiring, metadata_bytes
+from icecore.projections.files.metadata_cleanup import Forgotten, note_forgotten, sweep
+from icecore.projections.files.pointers import WrittenFile, move_pointers
+from icecore.projections.files.version_claims import VersionClaims
+from icecore.projections.files.version_hint import write_hint
+
+CLAIMS_FOLDER = ".icecore/claims"
+
+
+@frozen
+class Advance:
+    """What was written of a stream: from the state whose files were there to the one whose files are there now."""
+
+    stream: str
+    base: TableState | None
+    state: TableState | None
+    written: tuple[WrittenFile, ...]
+    forgotten: Forgotten = Forgotten()
+
+    @property
+    def moves(self) -> bool:
+        """Whether there are pointers to move."""
+        state, base = self.state, self.base
+        return state is not None and (bool(self.written) or base is None or state.stream_version != base.stream_version)
+
+
+@define
+class Materializer:
+    """Brings the files of tables up to their streams."""
+
+    is_dry: ClassVar[bool] = False
+    """Whether nothing is to be written, as in a dry run."""
+
+    _store: EventStore
+    models: ReadModels
+    _entries: ManifestEntries
+    _storage: Storage = field(factory=Storage)
+    _files: EventFiles = field(init=False)
+    _claims: VersionClaims = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._files = EventFiles(self._store, self.models, self._entries)
+        self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, self._storage)
+
+    def catch_up(self, stream: str, base: TableState | None, storage: Storage) -> TableState | None:
+        """Writes what the events after `base` amount to, then moves the pointers; returns the state that was written.
+
+        Commits at the end that are to be written out by hand are left. Raises StorageError where a file can't be
+        written; what was written stays and the next call goes on.
+        """
+        advance = self.write(stream, base, storage)
+        if advance.moves:
+            with self._store.write():
+                self._move_pointers(advance, storage)
+        return advance.state
+
+    def move(self, advance: Advance, storage: Storage) -> None:
+        """Moves the pointers in the SQLite transaction that is open, which may hold the events themselves."""
+        if advance.moves:
+            self._move_pointers(advance, storage)
+
+    def write(self, stream: str, base: TableState | None, storage: Storage, damaged: Collection[str] = ()) -> Advance:
+        """Writes the files of the events after `base`, and moves no pointer; `damaged` metadata files are written over.
+
+        Raises StorageError, and UnwritableCommitError where an event holds what no manifest can.
+        """
+        folding = TableFold(base)
+        latest = state = base
+        pending: list[tuple[Event, TableState | None, TableState]] = []
+        written: list[WrittenFile] = []
+        events = list(self._store.stream_events(stream, base.stream_version if base else 0))
+        if any(e.kind == TABLE_PURGED for e in events):
+            # No file of it is to be there any more.
+            return Advance(stream, base, fold(base, events), ())
+        expired = Expiring.of(events, self.models)
+        forgotten = Forgotten.of(self._store, base, events)
+        for event in events:
+            folding.apply(event)
+            before, latest = latest, folding.state()
+            assert latest is not None, "a fold of at least one event has a state"
+            pending.append((event, before, latest))
+            if latest.pending:
+                continue
+            for step in pending:
+                written += self._files.write(*step, storage, expired, forgotten, damaged)
+            pending, state = [], latest
+        if state is not None:
+            self._restore_foreign(events, state, storage)
+        for folder in sorted({f.location.rsplit("/", 1)[0] for f in written if f.kind != FOREIGN_METADATA}):
+            storage.sync_folder(folder)
+        return Advance(stream, base, state, tuple(written), forgotten)
+
+    def unwritable(self, stream: str, base: TableState | None, storage: Storage) -> dict[str, UnwritableCommitError]:
+        """The manifests that events after `base` make and that can't be written, by path, with the reason."""
+        folding = TableFold(base)
+        found: dict[str, UnwritableCommitError] = {}
+        for event in self._store.stream_events(stream, base.stream_version if base else 0):
+            folding.apply(event)
+            state = folding.state()
+            assert state is not None, "a fold of at least one event has a state"
+            found |= self._files.unwritable(event, state.metadata, storage)
+        return found
+
+    def check(self, event: Event, state: TableState, storage: Storage) -> None:
+        """Raises UnwritableCommitError where a manifest that an event makes can't be written; writes nothing."""
+        for error in self._files.unwritable(event, state.metadata, storage).values():
+            raise error
+
+    def _restore_foreign(self, events: Sequence[Event], state: TableState, storage: Storage) -> None:
+        """Writes metadata files of other engines that the table still names and that are lost, from the log."""
+        named = {state.metadata_location, *(e.metadata_file for e in state.metadata.metadata_log)}
+        for event in events:
+            if event.kind == TABLE_ADOPTED:
+                location = event.payload["metadata-location"]
+                if location in named and not storage.exists(location):
+                    storage.write_atomic(location, original_bytes(event.payload))
+
+    def sweep_forgotten(self, storage_of: Callable[[str], Storage]) -> None:
+        """Deletes metadata files that a crash left, though the metadata log let them go."""
+        for row in self._store.rows(MODELS, "streams_that_forgot"):
+            sweep(self._store, row["stream"], storage_of(row["stream"]))
+
+    def claim_version(self, event: Event, before: TableState | None, state: TableState, storage: Storage) -> None:
+        """Notes that an event of a file system table is about to make its version; inside of the write lock."""
+        self._claims.settle(event.stream)
+        if event.kind == TABLE_REGISTERED:
+            # Its file lies there already: taken back, the table would be gone.
+            return
+        location = state.metadata_location
+        if location is not None and location != (before.metadata_location if before else None):
+            self._claims.take(event, state.metadata_version, storage.resolve(location), metadata_bytes(state))
+
+    def settle_claim(self, stream: str) -> None:
+        """Ends the claim of one file system table, as `settle_claims`; inside of the write lock."""
+        self._claims.settle(stream)
+
+    def settle_claims(self) -> None:
+        """Takes back versions of file system tables that a crash left without their event."""
+        if self._claims.any:
+            with self._store.write():
+                self._claims.settle_all()
+
+    def finish(self, state: TableState, storage: Storage) -> None:
+        """What follows a commit whose files are written and whose pointer has moved: claim and version hint.
+
+        Of processes that finish together the last writes the hint of the latest version. Raises StorageError.
+        """
+        if is_file_system(state) and self._claims.has(state.stream):
+            with self._store.write():
+                self._claims.settle(state.stream)
+        sweep(self._store, state.stream, storage)
+        self.follow_with_hint(state, storage)
+
+    def follow_with_hint(self, state: TableState, storage: Storage) -> None:
+        """Lets the version hint name the table's published version. Raises StorageError."""
+        if self._store.row(MODELS, "get_file", location=state.metadata_location or "") is None:
+            # Registered as it lies there: nothing beside it is ours to change.
+            return
+        location = state.metadata_location
+        while location is not None:
+            write_hint(state, location, storage)
+            head = self._store.row(MODELS, "get_head", stream=state.stream)
+            if head is None or head["metadata_location"] in (location, None):
+                return
+            location = head["metadata_location"]
+
+    def is_claimed(self, stream: str) -> bool:
+        """Whether a process is about to make the next version of a file system table, or died over it."""
+        return self._claims.has(stream)
+
+    def settle_all_claims(self) -> None:
+        """As `settle_claims`, inside of a write transaction that the caller holds."""
+        self._claims.settle_all()
+
+    def _move_pointers(self, advance: Advance, storage: Storage) -> None:
+        state = advance.state
+        assert state is not None, "the caller checked"
+        if move_pointers(self._store, self.models, state, advance.written):
+            note_forgotten(self._store, advance.stream, state.position, advance.forgotten, storage)
+            self._store.execute(MODELS, "note_hint", stream=advance.stream)

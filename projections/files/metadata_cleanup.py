@@ -1,0 +1,122 @@
+"""Metadata files that fell out of the metadata log and are deleted after a commit, where the table asks for it (MD2).
+
+Which ones the commit says, so a rebuild doesn't write them again and `verify` doesn't miss them; of events of schema
+version 1 it follows from the metadata log. A note in
+`written_file` comes with the pointer that no longer leads to the file; the file is deleted after that, at once or,
+after a crash, at the next open or commit. Only files that this log wrote are ever deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from icecore.engine.errors import IcecoreError
+from icecore.engine.events.event import TABLE_ADOPTED, TABLE_REGISTERED, Event
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.metadata.fold import TableFold, TableState, previous_versions_max
+from icecore.engine.properties.table_properties import flag
+from icecore.engine.storage.file_io import Storage
+
+# Where an event names the files that go with it, and the schema version from which on it does.
+DELETED_METADATA = "deleted-metadata"
+NAMING_VERSION = 2
+DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
+# In `written_file`: to be deleted, and deleted.
+FORGOTTEN = "metadata-forgotten"
+DELETED = "metadata-deleted"
+
+
+@frozen
+class Forgotten:
+    """Metadata files that a batch of events takes out of the metadata log; `own` are those that it made itself."""
+
+    locations: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, store: EventStore, base: TableState | None, events: Sequence[Event]) -> Forgotten:
+        """Nothing where another table is at the same location: it may have been registered from one of them."""
+        asked = base is not None and DELETE_AFTER_COMMIT in base.metadata.properties
+        if not asked and not any(DELETE_AFTER_COMMIT in e.payload_text for e in events):
+            return cls()
+        folding = TableFold(base)
+        before, gone, made = folding.metadata_log, set[str](), set[str]()
+        for event in events:
+            folding.apply(event)
+            after = folding.metadata_log
+            if event.schema_version >= NAMING_VERSION:
+                gone |= set(event.payload.get(DELETED_METADATA, ()))
+            elif flag(folding.properties, DELETE_AFTER_COMMIT):
+                gone |= set(before) - set(after)
+            before = after
+            if event.kind not in (TABLE_REGISTERED, TABLE_ADOPTED) and folding.metadata_location is not None:
+                made.add(folding.metadata_location)
+        registered = {e.payload["metadata-location"] for e in events if e.kind == TABLE_REGISTERED}
+        gone -= {*before, folding.metadata_location or ""}
+        gone = {f for f in gone if store.row(MODELS, "is_pointed_at", location=f) is None}
+        if not gone or _is_shared(store, events[-1].stream, folding.location):
+            return cls()
+        return cls(frozenset(gone - registered), frozenset((gone & made) - registered))
+
+
+def let_go(store: EventStore, state: TableState, updates: Sequence[Mapping[str, Any]] = ()) -> dict[str, list[str]]:
+    """What a commit's payload says of the metadata files that it takes out of the metadata log and that go after it.
+
+    Empty where none does, as where the table does not ask for it, or the file is not one that this log wrote.
+    """
+    properties, location = dict(state.metadata.properties), state.metadata.location
+    for update in updates:
+        match update["action"]:
+            case "set-properties":
+                properties |= update["updates"]
+            case "remove-properties":
+                properties = {k: v for k, v in properties.items() if k not in update["removals"]}
+            case "set-location":
+                location = update["location"]
+    if (
+        state.metadata_location is None
+        or not flag(properties, DELETE_AFTER_COMMIT)
+        or _is_shared(store, state.stream, location)
+    ):
+        return {}
+    log = [*(e.metadata_file for e in state.metadata.metadata_log), state.metadata_location]
+    # The number of entries is what the table says before the commit (MD2).
+    cut = len(log) - previous_versions_max(state.metadata.properties)
+    own = [f for f in log[: max(0, cut)] if store.row(MODELS, "own_metadata", location=f, stream=state.stream)]
+    return {DELETED_METADATA: own} if own else {}
+
+
+def _is_shared(store: EventStore, stream: str, location: str) -> bool:
+    return store.row(MODELS, "other_head_at", location=location, stream=stream) is not None
+
+
+def note_forgotten(store: EventStore, stream: str, position: int, forgotten: Forgotten, storage: Storage) -> None:
+    """Notes what is to be deleted, and what is gone by now; in the transaction that moves the pointer."""
+    for row in store.rows(MODELS, "files_of_kind", stream=stream, kind=FORGOTTEN):
+        if not storage.exists(row["location"]):
+            store.execute(MODELS, "put_kind", location=row["location"], stream=stream, kind=DELETED)
+    for location in forgotten.locations:
+        if location in forgotten.own:
+            store.execute(
+                MODELS,
+                "put_file",
+                location=location,
+                stream=stream,
+                position=position,
+                kind=FORGOTTEN,
+                length=0,
+                sha256="",
+            )
+        if store.row(MODELS, "is_pointed_at", location=location) is None:
+            store.execute(MODELS, "put_kind", location=location, stream=stream, kind=FORGOTTEN)
+
+
+def sweep(store: EventStore, stream: str, storage: Storage) -> None:
+    """Deletes what is noted; what can't be deleted now is tried again later."""
+    for row in store.rows(MODELS, "files_of_kind", stream=stream, kind=FORGOTTEN):
+        with contextlib.suppress(IcecoreError):
+            storage.delete(row["location"])

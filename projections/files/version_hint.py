@@ -1,0 +1,29 @@
+"""The version hint beside a table's metadata files: which of them is the newest (MD7)."""
+
+from __future__ import annotations
+
+import re
+
+from icecore.engine.metadata.fold import TableState, is_file_system
+from icecore.engine.storage.file_io import Storage
+
+VERSION_HINT = "version-hint.text"
+_VERSIONED = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
+
+
+def write_hint(state: TableState, location: str, storage: Storage) -> None:
+    """Writes the version hint beside a metadata file (MD7): a number, or the file's name without its ending."""
+    folder, name = location.rsplit("/", 1)
+    numbered = _VERSIONED.match(name) if is_file_system(state) else None
+    if is_file_system(state) and numbered is None:
+        # Another engine's file, found through iceberg_tables: those who follow the hint look for numbers.
+        return
+    hint = numbered[1] if numbered else name.removesuffix(".metadata.json")
+    storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode())
+
+
+def hint_of(state: TableState) -> str:
+    """What the version hint of a state with a metadata file says."""
+    assert state.metadata_location is not None, "the caller checked"
+    name = state.metadata_location.rsplit("/", 1)[-1]
+    return str(state.metadata_version) if is_file_system(state) else name.removesuffix(".metadata.json")

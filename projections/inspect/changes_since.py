@@ -1,0 +1,198 @@
+"""What commits since a base snapshot did to a table's files, asked in SQL over the entries that they made.
+
+One answer is a data or delete file with the snapshot that added or removed it. What may matter to a filter is decided
+as in a plan: by partition values and column metrics, so that too much is found rather than too little (C5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from attrs import define, frozen
+
+from icecore.engine.errors import CommitConflictError
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.formats.entry_arrow import decode_partition
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries.named_queries import query
+from icecore.engine.spec.content_file import ManifestContent
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import Operation, Snapshot
+from icecore.projections.plan.lost_values import telling_specs
+from icecore.projections.plan.plan_deletes import DeleteKinds, live_deletes, pairs_between
+from icecore.projections.plan.planner import Planner
+from icecore.projections.plan.predicate import plan_predicate
+from icecore.projections.segments.entry_table import ScannedEntries
+
+CONFLICTS = "plan/conflicts.sql"
+
+
+@frozen
+class ChangedFile:
+    """A file that a snapshot since the base added or removed; `spec_id` and `partition` say where it is."""
+
+    file_path: str
+    snapshot_id: int
+    spec_id: int
+    partition: tuple[Any, ...]
+
+
+def snapshots_since(state: TableState, base_snapshot_id: int | None, head: Snapshot | None) -> tuple[Snapshot, ...]:
+    """The snapshots of a branch after the base, newest first; all of them where the base is that of an empty branch.
+
+    Raises CommitConflictError where the branch does not build on the base any more, or its history was expired.
+    """
+    out: list[Snapshot] = []
+    for snapshot in state.metadata.ancestors(head.snapshot_id if head else None):
+        if snapshot.snapshot_id == base_snapshot_id:
+            return tuple(out)
+        out.append(snapshot)
+    if base_snapshot_id is None and (not out or out[-1].parent_snapshot_id is None):
+        return tuple(out)
+    what = "the first snapshot" if base_snapshot_id is None else f"snapshot {base_snapshot_id}"
+    raise CommitConflictError(
+        f"what was committed since {what} can't be told: "
+        f"{'its history was expired' if out and out[-1].parent_snapshot_id else 'the branch was moved elsewhere'}"
+    )
+
+
+@define
+class ChangesSince:
+    """The changes of a branch between a base and its head, to be asked about."""
+
+    planner: Planner
+    state: TableState
+    head: Snapshot | None
+    snapshots: tuple[Snapshot, ...]
+    _manifests: tuple[ListedManifest, ...] | None = None
+
+    @classmethod
+    def of(
+        cls, planner: Planner, state: TableState, base_snapshot_id: int | None, head: Snapshot | None
+    ) -> ChangesSince:
+        """Raises CommitConflictError as `snapshots_since` does."""
+        return cls(planner, state, head, snapshots_since(state, base_snapshot_id, head))
+
+    def added_data(self, bound: Expression, schema: Schema) -> list[ChangedFile]:
+        """Data files that came and may have rows of the filter; those of rewrites have only rows that were there."""
+        return self._by_filter("added_data", bound, schema)
+
+    def removed_data(self, bound: Expression, schema: Schema) -> list[ChangedFile]:
+        """Data files that went and may have had rows of the filter, but for those that were rewritten."""
+        return self._by_filter("removed_data", bound, schema)
+
+    def changed_deletes(self, bound: Expression, schema: Schema, base: Collection[str]) -> list[ChangedFile]:
+        """Delete files that came or went and may concern rows of the filter.
+
+        `base` are the data files that may have rows of it at the base: a delete of one other file is of no concern.
+        """
+
+        def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
+            # Metrics of delete files say nothing of the other columns of the rows that they delete.
+            columns = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
+            predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, columns)
+            sql = query(CONFLICTS, "changed_deletes").format(entries=table.name, where=predicate.where_sql)
+            return duck.arrow(connection, sql, predicate.parameters_of(predicate.where_sql))
+
+        known = set(base)
+        rows = self._ask(run, self._manifests_of(ManifestContent.DELETES)).to_pylist()
+        return [self._file(r) for r in rows if r["referenced_data_file"] is None or r["referenced_data_file"] in known]
+
+    def missing_data(self, paths: Collection[str]) -> list[ChangedFile]:
+        """Those of the data files that were removed, by rewrites too."""
+        return self._of_files("missing_data", paths, ManifestContent.DATA)
+
+    def concurrent_vectors(self, paths: Collection[str]) -> list[ChangedFile]:
+        """Those of the data files that got a deletion vector, by rewrites too."""
+        return self._of_files("concurrent_vectors", paths, ManifestContent.DELETES)
+
+    def deletes_for(self, paths: Collection[str], *, ignore_equality_deletes: bool = False) -> list[ChangedFile]:
+        """Those of the data files that a delete file came for, or went from, by the rules of scan planning."""
+        if not paths or not self._manifests_of(ManifestContent.DELETES):
+            return []
+        assert self.head is not None, "there are manifests"
+        listed = self.planner.repository.list_manifests(self.state, self.head)
+        data = [m for m in listed if m.manifest.content is ManifestContent.DATA and m.manifest.has_live_files]
+
+        def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
+            register(connection, "files_of_interest", pa.table({"file_path": pa.array(list(paths), pa.string())}))
+            which = "e.content = 1" if ignore_equality_deletes else "TRUE"
+            sql = query(CONFLICTS, "deletes_and_their_files").format(entries=table.name, which=which)
+            duck.rows(connection, sql)
+            kinds = DeleteKinds.of_query(connection, "deletes_and_their_files")
+            data = f"({query(CONFLICTS, 'files_with_deletes')})"
+            deletes = live_deletes("deletes_and_their_files", table.columns)
+            metadata = self.state.metadata
+            with pairs_between(connection, data, deletes, table.columns, kinds, metadata) as (pairs, parameters):
+                return duck.arrow(connection, query(CONFLICTS, "deletes_for_files").format(pairs=pairs), parameters)
+
+        return self._files(self._ask(run, [*data, *self._manifests_of(ManifestContent.DELETES)]))
+
+    def _by_filter(self, name: str, bound: Expression, schema: Schema) -> list[ChangedFile]:
+        def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
+            predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, table.columns)
+            sql = query(CONFLICTS, name).format(entries=table.name, where=predicate.where_sql)
+            return duck.arrow(connection, sql, predicate.parameters_of(predicate.where_sql))
+
+        return self._files(self._ask(run, self._manifests_of(ManifestContent.DATA)))
+
+    def _of_files(self, name: str, paths: Collection[str], content: ManifestContent) -> list[ChangedFile]:
+        if not paths:
+            return []
+
+        def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
+            register(connection, "files_of_interest", pa.table({"file_path": pa.array(list(paths), pa.string())}))
+            return duck.arrow(connection, query(CONFLICTS, name).format(entries=table.name))
+
+        return self._files(self._ask(run, self._manifests_of(content)))
+
+    def _ask(self, run: Any, manifests: Sequence[ListedManifest]) -> pa.Table:
+        if not manifests:
+            return pa.table({"file_path": pa.array([], pa.string())})
+
+        def with_snapshots(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
+            ids = pa.array([s.snapshot_id for s in self.snapshots], pa.int64())
+            replaces = pa.array([s.operation == Operation.REPLACE for s in self.snapshots], pa.bool_())
+            register(connection, "new_snapshots", pa.table({"snapshot_id": ids, "replaces": replaces}))
+            found: pa.Table = run(connection, table)
+            return found
+
+        return self.planner.over_manifests(self.state, manifests, with_snapshots)
+
+    def _manifests_of(self, content: ManifestContent) -> list[ListedManifest]:
+        """The manifests that the snapshots made themselves: no other has entries of theirs."""
+        if self._manifests is None:
+            self._manifests = tuple(self._made())
+        return [m for m in self._manifests if m.manifest.content is content]
+
+    def _made(self) -> Iterator[ListedManifest]:
+        seen: set[str] = set()
+        for snapshot in self.snapshots:
+            for listed in self.planner.repository.list_manifests(self.state, snapshot):
+                path, by = listed.manifest.manifest_path, listed.manifest.added_snapshot_id
+                if by in (snapshot.snapshot_id, None) and path not in seen:
+                    seen.add(path)
+                    yield listed
+
+    def _files(self, rows: pa.Table) -> list[ChangedFile]:
+        return [self._file(r) for r in rows.to_pylist()]
+
+    def _file(self, row: dict[str, Any]) -> ChangedFile:
+        metadata = self.state.metadata
+        spec = metadata.specs[row["spec_id"]]
+        partition = decode_partition(spec, metadata.all_fields, row["partition"])
+        return ChangedFile(row["file_path"], row["snapshot_id"], spec.spec_id, partition)
+
+
+def register(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    """Makes a temporary table of conflicts.sql from rows."""
+    connection.register(f"{name}_arrow", rows)
+    try:
+        duck.rows(connection, query(CONFLICTS, name))
+    finally:
+        connection.unregister(f"{name}_arrow")

@@ -1,0 +1,202 @@
+"""The log as a table: one row for each event, with what it did to which table in words and numbers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
+from icecore.engine.log.store import EventStore
+
+LOG_SCHEMA = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("recorded_at", pa.timestamp("ms", "UTC")),
+        ("actor", pa.string()),
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("operation", pa.string()),
+        ("message", pa.string()),
+        ("snapshot_id", pa.int64()),
+        ("branch", pa.string()),
+        ("changes", pa.string()),
+        ("summary", pa.map_(pa.string(), pa.string())),
+        ("engine", pa.string()),
+        ("transaction_id", pa.string()),
+        ("event_id", pa.string()),
+        ("stream", pa.string()),
+        ("stream_version", pa.int64()),
+        ("correlation_id", pa.string()),
+        ("causation_id", pa.string()),
+        ("idempotency_key", pa.string()),
+        ("payload", pa.string()),
+        ("hash", pa.string()),
+    ]
+)
+
+
+def log_table(store: EventStore, events: Iterable[Event], limit: int | None = None) -> pa.Table:
+    """The events as rows of LOG_SCHEMA, oldest first; `limit` keeps the newest.
+
+    `name` is what the table was called at that event, `changes` lists the updates in words.
+    """
+    chosen: Iterable[Event] = events if limit is None else deque(events, limit)
+    names = _Names(store)
+    rows = list(_rows(chosen, names))
+    return pa.Table.from_pylist(rows, schema=LOG_SCHEMA)
+
+
+class _Names:
+    """What each table was called at a position."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._names: dict[str, list[tuple[int, str]]] = {}
+        renamed = (ev.TABLE_RENAMED, ev.VIEW_RENAMED)
+        kinds = (ev.TABLE_CREATED, ev.TABLE_REGISTERED, ev.VIEW_CREATED, ev.VIEW_REGISTERED, *renamed)
+        for event in store.naming_events():
+            if event.kind in kinds:
+                payload = event.payload
+                name = ".".join(payload["to"] if event.kind in renamed else payload["identifier"])
+                self._names.setdefault(event.stream, []).append((event.position, name))
+
+    def at(self, stream: str, position: int) -> str | None:
+        known = [(p, n) for p, n in self._names.get(stream, ()) if p <= position]
+        return max(known)[1] if known else None
+
+
+def _rows(events: Iterable[Event], names: _Names) -> Iterator[dict[str, Any]]:
+    for event in events:
+        payload = event.payload
+        snapshots = [u["snapshot"] for u in payload.get("updates", ()) if _is_update(u, "add-snapshot")]
+        last = snapshots[-1] if snapshots else {}
+        summary = last.get("summary") or {}
+        refs = [u["ref-name"] for u in payload.get("updates", ()) if _is_update(u, "set-snapshot-ref")]
+        row = event.to_row()
+        yield {
+            **{name: row[name] for name in LOG_SCHEMA.names if name in row},
+            "recorded_at": event.recorded_at_ms,
+            "name": names.at(event.stream, event.position) or _named(event.kind, payload),
+            "operation": summary.get("operation"),
+            "snapshot_id": _signed(last.get("snapshot-id")),
+            "branch": refs[-1] if refs and snapshots else None,
+            "changes": "; ".join(describe_changes(event.kind, payload)),
+            "summary": list(summary.items()),
+        }
+
+
+def _named(kind: str, payload: Mapping[str, Any]) -> str | None:
+    """What an event of the catalog itself is about."""
+    name = payload.get("identifier" if kind == ev.LOG_FORGOTTEN else "namespace")
+    return ".".join(name or ()) or None
+
+
+def _is_update(update: Any, action: str) -> bool:
+    return isinstance(update, Mapping) and update.get("action") == action
+
+
+def _signed(value: int | None) -> int | None:
+    return value - 2**64 if value is not None and value >= 2**63 else value
+
+
+def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
+    """What an event did, one phrase for each update."""
+    match kind:
+        case ev.TABLE_CREATED:
+            yield f"create {'.'.join(payload['identifier'])}"
+        case ev.VIEW_CREATED:
+            yield f"create view {'.'.join(payload['identifier'])}"
+            yield from _view_changes(payload)
+        case ev.VIEW_COMMITTED:
+            yield from _view_changes(payload)
+        case ev.TABLE_ADOPTED:
+            yield f"adopt {payload['metadata-location'].rsplit('/', 1)[-1]}"
+            yield from filter(None, map(describe_update, payload["updates"]))
+        case ev.VIEW_ADOPTED:
+            yield f"adopt {payload['metadata-location'].rsplit('/', 1)[-1]}"
+        case ev.TABLE_RESTORED:
+            yield "restore the log's state over another engine's"
+        case ev.TABLE_REGISTERED | ev.VIEW_REGISTERED:
+            yield f"register {payload['metadata-location']}"
+        case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
+            yield f"rename to {'.'.join(payload['to'])}"
+        case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
+            yield f"drop {'.'.join(payload['identifier'])}"
+        case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
+            yield f"undrop {'.'.join(payload['identifier'])}"
+        case ev.TABLE_FILES_DELETED | ev.TABLE_PURGED:
+            size = f" of {payload['bytes']} bytes" if "bytes" in payload else ""
+            yield f"{payload['operation'].replace('-', ' ')}: delete {payload['count']} files{size}"
+        case ev.LOG_FORGOTTEN:
+            positions = {r["position"] for r in payload["redactions"]}
+            columns = ", ".join(payload.get("columns") or ()) or "all columns"
+            what = f"bounds of {columns} in {payload['files']} files" if payload.get("files") else "text"
+            yield f"forget {what}, of {len(positions)} events"
+        case ev.TABLE_COMMITTED:
+            for update in payload["updates"]:
+                if text := describe_update(update):
+                    yield text
+            if gone := payload.get("deleted-metadata"):
+                yield f"delete {len(gone)} metadata file{'s' if len(gone) > 1 else ''}"
+        case _:
+            yield kind.partition(".")[2].replace("-", " ")
+
+
+def _view_changes(payload: Mapping[str, Any]) -> Iterator[str]:
+    """What was done to a view; that a version becomes the current one is said of those made before."""
+    added = {u["view-version"]["version-id"] for u in payload["updates"] if _is_update(u, "add-view-version")}
+    for update in payload["updates"]:
+        if not _is_update(update, "set-current-view-version") or update["view-version-id"] not in added:
+            text = describe_update(update)
+            if text and not (payload.get("identifier") and _is_update(update, "set-location")):
+                yield text
+
+
+def describe_update(update: Mapping[str, Any]) -> str | None:
+    """One update in words; None for those that only follow from another."""
+    action = update["action"]
+    match action:
+        case "add-snapshot":
+            s = update["snapshot"].get("summary") or {}
+            counts = [f"{verb} {s[key]} {what}" for key, verb, what in _COUNTS if key in s]
+            return f"{s.get('operation', 'snapshot')}: {', '.join(counts) or 'nothing'}"
+        case "set-snapshot-ref":
+            return f"{update['type']} {update['ref-name']} -> {update['snapshot-id']}"
+        case "remove-snapshot-ref":
+            return f"remove ref {update['ref-name']}"
+        case "add-schema":
+            return f"schema {update['schema']['schema-id']}"
+        case "add-spec":
+            fields = ", ".join(f"{f['name']}" for f in update["spec"]["fields"])
+            return f"partition spec {update['spec']['spec-id']} ({fields})"
+        case "set-properties":
+            return f"set {', '.join(sorted(update.get('updates', update.get('updated', {}))))}"
+        case "remove-properties":
+            return f"unset {', '.join(update.get('removals', update.get('removed', [])))}"
+        case "add-view-version":
+            version = update["view-version"]
+            dialects = ", ".join(r.get("dialect") or r["type"] for r in version["representations"])
+            return f"version {version['version-id']} ({dialects})"
+        case "set-current-view-version":
+            return f"back to version {update['view-version-id']}"
+        case "upgrade-format-version":
+            return f"format version {update['format-version']}"
+        case "set-current-schema" | "set-default-spec" | "set-default-sort-order" | "assign-uuid":
+            return None
+        case _:
+            detail = {k: v for k, v in update.items() if k != "action"}
+            return f"{action.replace('-', ' ')} {orjson.dumps(detail).decode()[:80]}"
+
+
+_COUNTS = (
+    ("added-data-files", "+", "files"),
+    ("added-records", "+", "rows"),
+    ("deleted-data-files", "-", "files"),
+    ("deleted-records", "-", "rows"),
+    ("added-delete-files", "+", "delete files"),
+    ("removed-delete-files", "-", "delete files"),
+)

@@ -1,0 +1,111 @@
+"""The statements of a plan: data files by a predicate, and counts.
+
+Spec: Scan Planning (SP2 to SP7). A condition `entries` in SQL over the entries `e`, without parameters, is one that
+data files have to satisfy beside the predicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from icecore.engine.formats import arrays
+from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries.named_queries import query, quote
+from icecore.projections.plan.metrics_predicate import conjunction
+from icecore.projections.plan.predicate import PlanPredicate
+from icecore.projections.plan.wide_filters import bit_columns
+from icecore.projections.segments.manifest_selection import Scope, used_columns
+
+FILES = "plan/files.sql"
+DATA_COLUMNS = (
+    "ordinal",
+    "status",
+    "content",
+    "snapshot_id",
+    "file_path",
+    "file_format",
+    "spec_id",
+    "partition_key",
+    "record_count",
+    "file_size_in_bytes",
+    "sequence_number",
+    "first_row_id",
+    "row_offset",
+    "sort_order_id",
+    "split_offsets",
+    "key_metadata",
+)
+COUNTED_COLUMNS = ("status", "content", "snapshot_id", "spec_id", "record_count")
+
+
+def data_files(
+    connection: duckdb.DuckDBPyConnection,
+    scope: Scope,
+    predicate: PlanPredicate,
+    entries: str,
+    more: Collection[str] = (),
+) -> pa.Table:
+    """The data files that may hold a row, with the leaves of the filter that each might satisfy and surely does.
+
+    `more` are columns of the wide entries that are wanted too; what is not there is null.
+    """
+    where = conjunction(entries, predicate.where_sql)
+    parameters = dict(predicate.parameters)
+    might = bit_columns("might", predicate.might_of_planned, parameters)
+    surely = bit_columns("all", predicate.leaf_all, parameters)
+    names = used_columns((where, might, surely), scope.columns())
+    sql = query(FILES, "data_files").format(
+        entries=scope.relation(dict.fromkeys((*DATA_COLUMNS, *names, *more))),
+        where=where,
+        might=might,
+        all=surely,
+        more=_selected(more),
+    )
+    files = _arrow(connection, sql, parameters)
+    index = files.schema.get_field_index("first_row_id")
+    row_ids = scope.row_ids(files["m"], files["first_row_id"], files["row_offset"])
+    return files.set_column(index, "first_row_id", row_ids)
+
+
+def columns_of_files(
+    connection: duckdb.DuckDBPyConnection, scope: Scope, files: pa.Table, names: Collection[str]
+) -> pa.Table:
+    """Columns of the wide entries of planned files, which have the places of their manifests, in the order of these."""
+    places = arrays.numbers(range(files.num_rows))
+    wanted = pa.table({"m": scope.numbers_at(files["m"]), "ordinal": files["ordinal"], "place": places})
+    with duck.registered(connection, "planned_files", wanted):
+        relation = scope.relation(dict.fromkeys(("ordinal", *names)))
+        return _arrow(
+            connection, query(FILES, "columns_of_files").format(entries=relation, columns=_selected(names)), {}
+        )
+
+
+def count_files(
+    connection: duckdb.DuckDBPyConnection, scope: Scope, by_partition: PlanPredicate, entries: str
+) -> tuple[int, int, int]:
+    """Live data files, their rows, and the files that a predicate over partition values leaves."""
+    names = used_columns((by_partition.where_sql,), partition_columns(scope))
+    sql = query(FILES, "count_files").format(
+        entries=scope.relation(dict.fromkeys((*COUNTED_COLUMNS, *names))),
+        where=entries,
+        by_partition=by_partition.where_sql,
+    )
+    files, rows, left = duck.rows(connection, sql, duck.used(sql, by_partition.parameters))[0]
+    return files, rows, left
+
+
+def partition_columns(scope: Scope) -> dict[str, str]:
+    """The columns of a scope that hold partition values, with their DuckDB types."""
+    return {n: t for n, t in scope.columns().items() if n.startswith("part_") or n == "spec_id"}
+
+
+def _selected(names: Iterable[str]) -> str:
+    return "".join(f", e.{quote(n)}" for n in names)
+
+
+def _arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> pa.Table:
+    return duck.arrow(connection, sql, duck.used(sql, parameters))

@@ -1,0 +1,97 @@
+"""Which manifests a scan has to look into, by the summaries in the manifest list (Spec: SP1)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.expression.nodes import TRUE, Expression, Predicate
+from icecore.engine.formats import arrays
+from icecore.engine.formats.typed_values import typed_values
+from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries.named_queries import query
+from icecore.engine.spec.content_file import FieldSummary
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.projections.plan.predicate import manifest_predicate
+
+
+def matching_manifests(
+    connection: duckdb.DuckDBPyConnection,
+    manifests: Sequence[ListedManifest],
+    bound: Expression,
+    specs: dict[int, PartitionSpec],
+    schema: Schema,
+    all_fields: Schema,
+) -> list[ListedManifest]:
+    """The manifests with live files that may have a file of interest, in order.
+
+    `schema` is the one that the filter is bound to, `all_fields` types partition values. A manifest without summaries
+    is kept.
+    """
+    live = [m for m in manifests if m.manifest.has_live_files]
+    if bound == TRUE:
+        return live
+    by_spec: dict[int, list[int]] = defaultdict(list)
+    keep: set[int] = set()
+    for i, listed in enumerate(live):
+        spec = specs[listed.manifest.partition_spec_id]
+        partitions = listed.manifest.partitions
+        if partitions is None or len(partitions) != len(spec.fields):
+            keep.add(i)
+        else:
+            by_spec[spec.spec_id].append(i)
+    for spec_id, indexes in by_spec.items():
+        where, parameters = manifest_predicate(bound, specs[spec_id], schema)
+        if where == "TRUE":
+            keep.update(indexes)
+            continue
+        summaries = _summaries([live[i] for i in indexes], indexes, specs[spec_id], all_fields)
+        connection.register("summaries", summaries)
+        try:
+            sql = query("plan/files.sql", "manifests_in_scan").format(where=where)
+            keep.update(row[0] for row in duck.rows(connection, sql, parameters))
+        finally:
+            connection.unregister("summaries")
+    return [m for i, m in enumerate(live) if i in keep]
+
+
+def leaves_in_manifests(
+    connection: duckdb.DuckDBPyConnection,
+    manifests: Sequence[ListedManifest],
+    leaves: Sequence[Predicate],
+    specs: dict[int, PartitionSpec],
+    schema: Schema,
+    all_fields: Schema,
+) -> list[tuple[bool, ...]]:
+    """For each manifest, which of the leaves of a filter some of its files may satisfy, by its summaries."""
+    found: list[list[bool]] = [[True] * len(leaves) for _ in manifests]
+    for position, leaf in enumerate(leaves):
+        kept = {id(m) for m in matching_manifests(connection, manifests, leaf, specs, schema, all_fields)}
+        for flags, listed in zip(found, manifests, strict=True):
+            flags[position] = id(listed) in kept
+    return [tuple(flags) for flags in found]
+
+
+def _summaries(
+    manifests: Sequence[ListedManifest], indexes: Sequence[int], spec: PartitionSpec, schema: Schema
+) -> pa.Table:
+    """One row a manifest, five columns a partition field."""
+    columns: dict[str, pa.Array] = {"i": arrays.numbers(indexes)}
+    for position, f in enumerate(spec.fields):
+        result = f.result_type(schema)
+        of_field: list[FieldSummary] = [m.manifest.partitions[position] for m in manifests if m.manifest.partitions]
+        prefix = f"pf{position}"
+        columns[f"{prefix}_contains_null"] = arrays.optional_booleans([s.contains_null for s in of_field])
+        columns[f"{prefix}_contains_nan"] = arrays.optional_booleans([s.contains_nan for s in of_field])
+        no_bounds = [s.lower_bound is None and s.upper_bound is None for s in of_field]
+        columns[f"{prefix}_no_bounds"] = arrays.booleans(np.array(no_bounds, np.bool_))
+        for name in ("lower", "upper"):
+            raw = arrays.optional_bytes(getattr(s, f"{name}_bound") for s in of_field)
+            columns[f"{prefix}_{name}"] = typed_values(result, raw, nan_is_null=True, is_partition=True)
+    return pa.table(columns)

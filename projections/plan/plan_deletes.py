@@ -1,0 +1,282 @@
+"""The conditions under which a delete file may matter to a data file, beyond sequence number and partition.
+
+A position delete file names its data files by path, so bounds on the path leave most out; an equality delete file may
+be left out where the bounds of one of its columns exclude the data file's (Spec: Scan Planning, SP3, SP4, SP6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from icecore.engine.errors import CorruptFileError
+from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries.named_queries import query, quote
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.projections.plan.delete_pairs import DeletePairs, numbered
+from icecore.projections.plan.lost_values import alike_partitions
+from icecore.projections.segments.entry_typing import METRIC_PREFIXES, PATH_FIELD_ID
+from icecore.projections.segments.manifest_selection import Scope
+
+DELETES = "plan/deletes.sql"
+ENTRIES = "delete_entries"
+PLANNED = "planned_data"
+_OF_DATA = ("file_path", "sequence_number", "partition_key")
+_OF_DELETES = (
+    "ordinal",
+    "status",
+    "content",
+    "file_format",
+    "spec_id",
+    "sequence_number",
+    "partition_key",
+    "referenced_data_file",
+    "equality_ids",
+)
+_OF_FILES = (
+    "file_path",
+    "file_format",
+    "spec_id",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+    "sequence_number",
+    "file_sequence_number",
+    "snapshot_id",
+    "content",
+    "sort_order_id",
+    "split_offsets",
+    "key_metadata",
+    "equality_ids",
+    "referenced_data_file",
+    "content_offset",
+    "content_size_in_bytes",
+)
+_PATH_BOUNDS = ((f"lower_{PATH_FIELD_ID}", "<="), (f"upper_{PATH_FIELD_ID}", ">="))
+_PLAIN = "regexp_replace({0}, '^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?', '')"
+_ROOT = "regexp_extract({0}, '^(/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/)')"
+"""What a path that begins with it has in common with another: scheme and authority, or that there are none."""
+
+
+@frozen
+class DeleteKinds:
+    """What kinds of delete files there are: `equality_ids` are what equality deletes compare."""
+
+    vectors: bool
+    named: bool
+    positions: bool
+    equality: bool
+    equality_ids: tuple[int, ...]
+
+    @classmethod
+    def of_query(cls, connection: duckdb.DuckDBPyConnection, deletes: str) -> DeleteKinds:
+        """Those among the entries of a query in brackets."""
+        sql = query(DELETES, "kinds").format(deletes=deletes)
+        ((vectors, named, positions, equality, ids),) = duck.rows(connection, sql)
+        return cls(vectors, named, positions, equality, tuple(sorted(ids or ())))
+
+
+@frozen(eq=False)
+class DeleteEntries:
+    """The live delete files of a scope, for plans of any filter.
+
+    `files` has what a plan says of them, `entries` what pairing looks at, with a `number` that is the row. `columns`
+    are the columns of bounds and counts, with their DuckDB types: those that data files need too, and path bounds.
+    """
+
+    kinds: DeleteKinds
+    files: pa.Table
+    entries: pa.Table
+    columns: Mapping[str, str]
+
+    @classmethod
+    def of(cls, connection: duckdb.DuckDBPyConnection, deletes: Scope, data: Scope) -> DeleteEntries:
+        """Those of `deletes`, in the order of its manifests, for the data files of another scope."""
+        kinds = DeleteKinds.of_query(connection, deletes.relation(_OF_DELETES))
+        known = {**deletes.columns(), **data.columns()}
+        columns = {c: known[c] for c in _equality_columns(kinds) if c in known}
+        paths = {c: known[c] for c, _ in _PATH_BOUNDS if c in known}
+        names = dict.fromkeys((*_OF_DELETES, *_OF_FILES, *columns, *paths))
+        found = deletes.in_list_order(duck.arrow(connection, live_deletes(deletes.relation(names), paths)))
+        seen = [n for n in found.column_names if n in _OF_DELETES or n not in ("m", *_OF_FILES)]
+        entries = numbered(found.select(seen))
+        return cls(kinds, found.select(_OF_FILES), entries, {**columns, **paths})
+
+    def metrics(self) -> list[str]:
+        """The columns of metrics that `pairs` wants of data files."""
+        return [c for c in self.columns if c in _equality_columns(self.kinds)]
+
+    def pairs(self, connection: duckdb.DuckDBPyConnection, files: pa.Table, metadata: TableMetadata) -> DeletePairs:
+        """Which rows of `files`, the rows of planned data files, which rows of these delete files apply to.
+
+        Raises CorruptFileError where a delete file names a data file of another partition (SP7).
+        """
+        data = numbered(files.select([*_OF_DATA, *self.metrics()]))
+        with (
+            duck.registered(connection, PLANNED, data),
+            duck.registered(connection, ENTRIES, self.entries),
+            pairs_between(connection, PLANNED, ENTRIES, self.columns, self.kinds, metadata) as (sql, parameters),
+        ):
+            found = duck.arrow(connection, sql, parameters)
+        wrong = found.filter(pc.invert(found["same_partition"])).slice(0, 1)
+        if wrong.num_rows:
+            delete, file = (t["file_path"][wrong[c][0].as_py()] for t, c in ((self.files, "delete"), (files, "file")))
+            raise CorruptFileError(f"{delete} deletes rows of {file}, which is in another partition (SP7)")
+        return DeletePairs.from_arrow(found)
+
+
+def _equality_columns(kinds: DeleteKinds) -> list[str]:
+    return [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in METRIC_PREFIXES]
+
+
+@contextmanager
+def pairs_between(
+    connection: duckdb.DuckDBPyConnection,
+    data: str,
+    deletes: str,
+    columns: Mapping[str, str],
+    kinds: DeleteKinds,
+    metadata: TableMetadata,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The statement for pairs with its parameters, to be run inside of the block.
+
+    `data` and `deletes` are queries in brackets or tables that have all of the columns, delete files `plain_bounds`
+    beside.
+    """
+    alike = alike_partitions(connection, data, deletes, metadata)
+    sql = _statement(data, deletes, columns, kinds, is_by_key=alike is None)
+    unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
+    parameters = duck.used(sql, {"unpartitioned": unpartitioned})
+    if alike is None:
+        yield sql, parameters
+        return
+    with duck.registered(connection, "alike_partitions", alike):
+        yield sql, parameters
+
+
+def _statement(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, *, is_by_key: bool) -> str:
+    part = partial(query, DELETES)
+    files = part("files").format(data=data, deletes=deletes)
+    same_partition, in_partition = part("equal_keys" if is_by_key else "alike_keys"), "deletes"
+    if not is_by_key:
+        files, in_partition = f"{files}, {part('deletes_by_data_keys')}", "deletes_of_alike"
+    by_position = [part("named").format(same_partition=same_partition)] if kinds.named else []
+    if kinds.positions:
+        bounds = path_bounds(columns)
+        by_position.append(part("positions").format(path_bounds=bounds, in_partition=in_partition))
+    pairs = []
+    if kinds.vectors:
+        files += f", vectors AS ({part('vectors').format(same_partition=same_partition)})"
+        pairs.append(part("each_vector"))
+        by_position = [part("without_vector").format(pairs=" UNION ALL ".join(by_position))] if by_position else []
+    pairs += by_position
+    if kinds.equality:
+        bounds = equality_bounds(columns, kinds.equality_ids)
+        pairs.append(part("equality").format(equality_bounds=bounds, in_partition=in_partition))
+    return f"WITH {files} {' UNION ALL '.join(pairs or [part('nothing')])}"
+
+
+def live_deletes(entries: str, columns: Mapping[str, str]) -> str:
+    """A query in brackets for the live delete files among entries, with their `plain_bounds`."""
+    return f"({query(DELETES, 'live_deletes').format(deletes=entries, plain_bounds=plain_bounds(columns))})"
+
+
+def plain_bounds(columns: Mapping[str, str]) -> str:
+    """The bounds on paths of `d` without scheme and authority, and those two alone, to be selected too."""
+    found = [(c, f"d.{quote(c)}") for c, _ in _PATH_BOUNDS if c in columns]
+    return "".join(f", {_root(d)} AS root_{c}, {_without_root(d, f'root_{c}')} AS plain_{c}" for c, d in found)
+
+
+def _root(path: str) -> str:
+    return f"CASE WHEN starts_with({path}, '/') THEN '/' ELSE {_ROOT.format(path)} END"
+
+
+def _without_root(path: str, root: str) -> str:
+    """A path without scheme and authority, from the slash that its root ends with, if it has one."""
+    return f"CASE WHEN {root} = '' THEN {_PLAIN.format(path)} ELSE substring({path}, length({root})) END"
+
+
+def path_bounds(columns: Mapping[str, str]) -> str:
+    """Whether the path of `data` may lie in the bounds of the position delete file `d`, which has `plain_bounds`.
+
+    Writers don't always agree on scheme and authority of one path, so it may lie there with or without them. Where they
+    do agree, both ways to compare say the same, and the slow one is left out.
+    """
+    conditions = []
+    for column, operator in _PATH_BOUNDS:
+        if column in columns:
+            bound = f"d.{quote(column)}"
+            differs = f"(d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column}))"
+            plain = f"({differs} AND d.plain_{column} {operator} {_PLAIN.format('data.file_path')})"
+            conditions.append(f"({bound} IS NULL OR {bound} {operator} data.file_path OR {plain})")
+    return " AND ".join(conditions) or "TRUE"
+
+
+def equality_bounds(columns: Mapping[str, str], ids: Iterable[int]) -> str:
+    """Whether the equality delete file `d` may delete a row of `data`, by nulls and bounds of its columns."""
+    conditions = [
+        f"(NOT list_contains(d.equality_ids, {i}) OR {_may_overlap(columns, i)})"
+        for i in ids
+        if any(f"{prefix}_{i}" in columns for prefix in METRIC_PREFIXES)
+    ]
+    return " AND ".join(conditions) or "TRUE"
+
+
+def _may_overlap(columns: Mapping[str, str], field_id: int) -> str:
+    """One column: a null in both may match; otherwise both need values, and ranges that touch.
+
+    What is unknown may match, so every test is for a known reason against it.
+    """
+
+    def column(side: str, prefix: str) -> str:
+        name = f"{prefix}_{field_id}"
+        return f"{side}.{quote(name)}" if name in columns else "NULL"
+
+    d_nulls, f_nulls = column("d", "nulls"), column("data", "nulls")
+    d_values, f_values = column("d", "values"), column("data", "values")
+    both_null = f"(coalesce({d_nulls}, 1) > 0 AND coalesce({f_nulls}, 1) > 0)"
+    apart = " OR ".join(
+        (
+            f"({f_nulls} = {f_values} AND {d_nulls} = 0)",
+            f"({d_nulls} = {d_values} AND {f_nulls} = 0)",
+            f"({_no_nans(columns, field_id)} AND {_ranges_apart(columns, field_id)})",
+        )
+    )
+    return f"({both_null} OR NOT coalesce({apart}, FALSE))"
+
+
+def _ranges_apart(columns: Mapping[str, str], field_id: int) -> str:
+    """Whether the bounds leave no common value.
+
+    Bytes may be UUIDs, which Java orders as two signed longs and the spec as unsigned bytes: see
+    `metrics_predicate`. Both agree on the first eight bytes of bounds that are not the wrong way round.
+    """
+    if not columns.keys() >= {f"lower_{field_id}", f"upper_{field_id}"}:
+        return "FALSE"
+    lower, upper = quote(f"lower_{field_id}"), quote(f"upper_{field_id}")
+    if columns.get(f"lower_{field_id}") != "BLOB":
+        return f"(d.{lower} > data.{upper} OR d.{upper} < data.{lower})"
+
+    def first(bound: str) -> str:
+        return f"{bound}[1:8]"
+
+    in_order = f"d.{lower} <= d.{upper} AND data.{lower} <= data.{upper}"
+    above = f"{first(f'd.{lower}')} > {first(f'data.{upper}')}"
+    below = f"{first(f'd.{upper}')} < {first(f'data.{lower}')}"
+    return f"({in_order} AND ({above} OR {below}))"
+
+
+def _no_nans(columns: Mapping[str, str], field_id: int) -> str:
+    """NaN lies in no bounds, and a NaN deletes a NaN: bounds only tell where one side has none."""
+    name = f"nans_{field_id}"
+    kind = columns.get(f"lower_{field_id}", "")
+    if kind not in ("FLOAT", "DOUBLE"):
+        return "TRUE"
+    return f"(d.{quote(name)} = 0 OR data.{quote(name)} = 0)" if name in columns else "FALSE"

@@ -1,0 +1,208 @@
+"""The result of a plan, as Arrow, and as tasks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, evolve, field, frozen
+
+from icecore.engine.common.bulk_attrs import many, uncollected
+from icecore.engine.common.lazy_property import lazily
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.expression.nodes import AlwaysTrue, Expression
+from icecore.engine.formats import arrays
+from icecore.engine.formats.entry_arrow import partition_types, row_to_file
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.projections.entries.partition_key import partition_of_key
+from icecore.projections.plan.delete_pairs import DeletePairs, Rows
+from icecore.projections.plan.residuals import Residuals
+from icecore.projections.plan.wide_filters import from_bits
+
+FORMATS = {str(f): f for f in FileFormat}
+TASK_COLUMNS = (
+    "file_path",
+    "file_format",
+    "spec_id",
+    "record_count",
+    "file_size_in_bytes",
+    "key_metadata",
+    "split_offsets",
+    "sort_order_id",
+    "first_row_id",
+)
+# Arrays of nothing: to make them of lists would import pandas, which takes a while.
+EMPTY = pa.table(
+    {
+        "m": pa.nulls(0, pa.int64()),
+        "ordinal": pa.nulls(0, pa.int64()),
+        "file_path": pa.nulls(0, pa.string()),
+        "file_format": pa.nulls(0, pa.string()),
+        "spec_id": pa.nulls(0, pa.int32()),
+        "record_count": pa.nulls(0, pa.int64()),
+        "file_size_in_bytes": pa.nulls(0, pa.int64()),
+        "sequence_number": pa.nulls(0, pa.int64()),
+        "first_row_id": pa.nulls(0, pa.int64()),
+    }
+)
+Codes = npt.NDArray[np.int64]
+
+
+@frozen
+class PlanCounts:
+    """How a plan came down to its files. Files and records are live data files of the snapshot and their rows."""
+
+    manifests_total: int
+    manifests_scanned: int
+    files_total: int
+    records_total: int
+    pruned_by_manifest: int
+    pruned_by_partition: int
+    pruned_by_metrics: int
+    files_planned: int
+    records_planned: int
+    delete_files_planned: int
+    seconds: float
+
+
+@define(frozen=True, slots=False)
+class PlannedFiles:
+    """The result of a plan as Arrow.
+
+    `files` has a row for each planned data file, `deletes` one for each live delete file that may matter, and `pairs`
+    says which of these rows apply to which of those. `seconds` is how long it took.
+    """
+
+    state: TableState
+    schema: Schema
+    bound: Expression
+    files: pa.Table = field(repr=False)
+    deletes: pa.Table = field(repr=False)
+    pairs: DeletePairs = field(repr=False)
+    seconds: float
+    _count: Callable[[PlannedFiles], PlanCounts] = field(repr=False)
+
+    @lazily
+    def counts(self) -> PlanCounts:
+        """What the plan left out, and why. Counted when it is asked for: a plan needs none of it."""
+        return self._count(self)
+
+    def residuals(self) -> list[Expression]:
+        """What is left of the filter for each file, in the order of `files`."""
+        codes, distinct = self.coded_residuals
+        return [distinct[c] for c in codes.tolist()]
+
+    @lazily
+    def coded_residuals(self) -> tuple[Codes, list[Expression]]:
+        """What is left of the filter for each file, as a place among the different ones."""
+        count = self.files.num_rows
+        if isinstance(self.bound, AlwaysTrue) or count == 0:
+            return np.zeros(count, np.int64), [self.bound]
+        names = [n for n in self.files.column_names if n.startswith(("might_", "all_"))]
+        bits = np.stack([arrays.to_numbers(self.files[n]) for n in names])
+        if (bits == bits[:, :1]).all():
+            found, codes = bits[:, :1].T, np.zeros(count, np.int64)
+        else:
+            found, codes = np.unique(bits.T, axis=0, return_inverse=True)
+        distinct, residuals = [], Residuals.of(self.bound)
+        for row in found.tolist():
+            might, surely = (
+                [v for n, v in zip(names, row, strict=True) if n.startswith(prefix)] for prefix in ("might_", "all_")
+            )
+            distinct.append(residuals.left(from_bits(might), from_bits(surely)))
+        return codes.reshape(-1).astype(np.int64), distinct
+
+    @property
+    def are_wholly_wanted(self) -> npt.NDArray[np.bool_]:
+        """Of each file, whether no delete and nothing of the filter is left to apply to its rows."""
+        codes, distinct = self.coded_residuals
+        is_true = np.array([isinstance(r, AlwaysTrue) for r in distinct], np.bool_)
+        wanted: npt.NDArray[np.bool_] = is_true[codes] & (self.pairs.counts(self.files.num_rows) == 0)
+        return wanted
+
+    def of_rows(self, rows: Rows) -> PlannedFiles:
+        """The plan of some of its files, which are different ones, alone."""
+        return evolve(self, files=self.files.take(arrays.numbers(rows)), pairs=self.pairs.of_files(rows))
+
+    def deletes_by_file(self) -> tuple[pa.Array, pa.Array]:
+        """For each file its delete files: offsets into the second array, which has rows of `deletes`, in order."""
+        offsets, rows = self.pairs.by_file(self.files.num_rows)
+        return arrays.numbers(offsets, np.int32), arrays.numbers(rows)
+
+    def tasks(self) -> list[FileScanTask]:
+        """One task for each file, whole."""
+        files = self.files
+        if files.num_rows == 0:
+            return []
+        specs, schema = self.state.metadata.specs, self.state.metadata.all_fields
+        with uncollected():
+            columns: dict[str, Iterable[Any]] = {n: _values(files, n) for n in TASK_COLUMNS}
+            columns["content"] = repeat(DataFileContent.DATA)
+            columns["file_format"] = _formats(files["file_format"])
+            columns["partition"] = self._partitions(specs, schema)
+            made = {
+                "file": many(ContentFile, files.num_rows, columns),
+                "delete_files": self._deletes(specs, schema),
+                "residual": self.residuals(),
+                "start": repeat(0),
+                "length": columns["file_size_in_bytes"],
+                "data_sequence_number": [n or 0 for n in _values(files, "sequence_number")],
+            }
+            return many(FileScanTask, files.num_rows, made)
+
+    def _partitions(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> list[tuple[Any, ...]]:
+        """The partition tuple of each file; each tuple is decoded once, however many files have it."""
+        keys = self.files["partition_key"].combine_chunks().dictionary_encode()
+        _, first = np.unique(arrays.to_numbers(keys.indices), return_index=True)
+        spec_ids = self.files["spec_id"].take(arrays.numbers(first)).to_pylist()
+        types = {i: [t for _, t in partition_types(specs[i], schema)] for i in set(spec_ids)}
+        distinct = zip(keys.dictionary.to_pylist(), spec_ids, strict=True)
+        decoded = [partition_of_key(key, types[spec_id]) for key, spec_id in distinct]
+        return [decoded[c] for c in keys.indices.to_pylist()]
+
+    def _deletes(self, specs: Mapping[int, Any], schema: Schema) -> Sequence[tuple[ContentFile, ...]]:
+        if not len(self.pairs):
+            return [()] * self.files.num_rows
+        offsets, places = (a.to_pylist() for a in self.deletes_by_file())
+        used = sorted(set(places))
+        rows = self.deletes.take(arrays.numbers(used)).to_pylist()
+        made = {p: row_to_file(r, specs[r["spec_id"]], schema) for p, r in zip(used, rows, strict=True)}
+        found = [made[p] for p in places]
+        return [tuple(found[a:z]) for a, z in itertools.pairwise(offsets)]
+
+
+def _values(files: pa.Table, name: str) -> list[Any]:
+    """A column as Python values, lists as tuples; lists are few and alike, so each different one is made once."""
+    column = files[name].combine_chunks()
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if not pa.types.is_list(column.type):
+        found: list[Any] = column.to_pylist()
+        return found
+    offsets = arrays.to_numbers(column.offsets)
+    lengths = np.diff(offsets)
+    if (lengths == 1).all() and not column.null_count:
+        values = column.flatten().to_pylist()
+        known = {v: (v,) for v in set(values)}
+        return [known[v] for v in values]
+    return [None if v is None else tuple(v) for v in column.to_pylist()]
+
+
+def _formats(column: pa.ChunkedArray) -> list[FileFormat]:
+    coded = column.combine_chunks().dictionary_encode()
+    formats = [FORMATS.get(f) or FileFormat(f.upper()) for f in coded.dictionary.to_pylist()]
+    return [formats[c] for c in coded.indices.to_pylist()]
+
+
+def records(files: pa.Table) -> int:
+    """The rows of files together."""
+    return pc.sum(files["record_count"]).as_py() or 0

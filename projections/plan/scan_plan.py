@@ -1,0 +1,93 @@
+"""A plan as a value to look at: Arrow, splits, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+import pyarrow as pa
+from attrs import define
+
+from icecore.engine.common.bulk_attrs import uncollected
+from icecore.engine.common.lazy_property import lazily
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.expression.json.expression_json import to_json
+from icecore.engine.formats import arrays
+from icecore.projections.plan.planner import PlanCounts, PlannedFiles
+from icecore.projections.plan.splits import CombinedTask, combine, split_tasks, splitting_of
+
+_DELETE = pa.struct(
+    [
+        ("file_path", pa.string()),
+        ("content", pa.int32()),
+        ("file_format", pa.string()),
+        ("content_offset", pa.int64()),
+        ("content_size_in_bytes", pa.int64()),
+        ("equality_ids", pa.list_(pa.int32())),
+    ]
+)
+PLAN_SCHEMA = pa.schema(
+    [
+        ("file_path", pa.string()),
+        ("file_format", pa.string()),
+        ("spec_id", pa.int32()),
+        ("record_count", pa.int64()),
+        ("file_size_in_bytes", pa.int64()),
+        ("data_sequence_number", pa.int64()),
+        ("first_row_id", pa.int64()),
+        ("residual", pa.string()),
+        ("delete_files", pa.list_(_DELETE)),
+    ]
+)
+
+
+@define(slots=False)
+class ScanPlan:
+    """The result of planning a scan."""
+
+    planned: PlannedFiles
+    _properties: Mapping[str, str]
+
+    @property
+    def counts(self) -> PlanCounts:
+        """How many files there are, were left out by what, and are planned."""
+        return self.planned.counts
+
+    @lazily
+    def tasks(self) -> list[FileScanTask]:
+        """One task for each file, whole."""
+        return self.planned.tasks()
+
+    def to_arrow(self) -> pa.Table:
+        """One row for each data file (see PLAN_SCHEMA); `residual` is an Iceberg expression as JSON text."""
+        files = self.planned.files
+        codes, distinct = self.planned.coded_residuals
+        texts = arrays.texts(orjson.dumps(to_json(r)).decode() for r in distinct)
+        columns = {n: files[n] for n in ("file_path", "file_format", "spec_id", "record_count", "file_size_in_bytes")}
+        columns["data_sequence_number"] = files["sequence_number"]
+        columns["first_row_id"] = files["first_row_id"]
+        columns["residual"] = texts.take(arrays.numbers(codes))
+        columns["delete_files"] = self._deletes()
+        return pa.table([columns[n] for n in PLAN_SCHEMA.names], names=PLAN_SCHEMA.names).cast(PLAN_SCHEMA)
+
+    def _deletes(self) -> pa.Array:
+        offsets, places = self.planned.deletes_by_file()
+        deletes = self.planned.deletes
+        if not len(places):
+            values = pa.nulls(0, _DELETE)
+        else:
+            fields = [_taken(deletes[f.name], f.type, places) for f in _DELETE]
+            values = pa.StructArray.from_arrays(fields, fields=list(_DELETE))
+        return pa.ListArray.from_arrays(offsets, values)
+
+    def splits(self) -> list[CombinedTask]:
+        """The tasks cut at `read.split.target-size` and packed into bins of about that size, in order."""
+        splitting = splitting_of(self._properties)
+        with uncollected():
+            return combine(split_tasks(self.tasks, splitting), splitting)
+
+
+def _taken(column: pa.ChunkedArray, kind: pa.DataType, places: pa.Array) -> pa.Array:
+    if column.null_count == len(column):
+        return pa.nulls(len(places), kind)
+    return column.combine_chunks().cast(kind).take(places)

@@ -1,0 +1,304 @@
+"""Segments: wide entries of manifests, in DuckDB tables of files that are written once, or in memory.
+
+A file is named by what is in it and put in place whole, so any number of processes reads and writes them without locks;
+DuckDB reads the columns and row groups that a plan needs, and keeps them in memory as far as its limit goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+import orjson
+import pyarrow as pa
+from attrs import define, evolve, field, frozen
+
+from icecore.engine.errors import CorruptFileError
+from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries.named_queries import query, quote
+from icecore.projections.segments.entry_typing import EntryTyping, Typed, duckdb_type
+
+FILE = "plan/segments.sql"
+# Part of each file's name: to be raised when what a segment holds changes.
+SEGMENT_VERSION = 2
+SUFFIX = ".segment"
+_PREFIX = f"v{SEGMENT_VERSION}-{duckdb.__version__}-"
+_UNFINISHED = "unfinished-"
+_ABANDONED_AFTER_S = 3600.0
+_OUTLIVED_AFTER_S = 30 * 24 * 3600.0
+"""Files of other releases of ours or of DuckDB: a process of such a release may still read and make them."""
+NUMBER_BITS = 32
+
+
+@frozen
+class SegmentInfo:
+    """What a segment holds.
+
+    `columns` are the DuckDB types of its columns. `manifests` has the key of each, in the order of their numbers, and
+    `idle` how many merges in a row nobody had looked for it.
+    """
+
+    columns: Mapping[str, str]
+    typed: Typed
+    manifests: tuple[str, ...]
+    idle: tuple[int, ...]
+    rows: int
+
+    def to_json(self) -> str:
+        typed = self.typed
+        return orjson.dumps(
+            {
+                "columns": dict(self.columns),
+                "types": dict(typed.types),
+                "unreadable": sorted(typed.unreadable),
+                "unknown": sorted(typed.unknown),
+                "specs": {str(i): text for i, text in typed.specs.items()},
+                "manifests": self.manifests,
+                "idle": self.idle,
+                "rows": self.rows,
+            }
+        ).decode()
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> SegmentInfo:
+        """Raises CorruptFileError."""
+        try:
+            found = orjson.loads(text)
+            typed = Typed(
+                found["types"],
+                frozenset(found["unreadable"]),
+                frozenset(found["unknown"]),
+                {int(i): t for i, t in found["specs"].items()},
+            )
+            return cls(found["columns"], typed, tuple(found["manifests"]), tuple(found["idle"]), found["rows"])
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise CorruptFileError(f"{where} is not a segment that can be read: {e}") from e
+
+
+NOTHING = SegmentInfo({}, Typed({}, frozenset(), frozenset(), {}), (), (), 0)
+
+
+@frozen(eq=False)
+class Segment:
+    """A segment that plans can be made from.
+
+    `entries` is its table in SQL, `conversions` the columns that are to be read as another type. `looked_for` are the
+    manifests that some plan of this process had in its snapshot. One without a path is in memory, and grows.
+    """
+
+    number: int
+    entries: str
+    info: SegmentInfo
+    conversions: Mapping[str, str]
+    path: Path | None = None
+    looked_for: set[int] = field(factory=set)
+
+    @property
+    def offset(self) -> int:
+        """What makes the numbers of its manifests unique among segments."""
+        return self.number << NUMBER_BITS
+
+    def column(self, name: str, typing: EntryTyping) -> str:
+        """SQL for a column as it is typed now."""
+        if name in self.conversions:
+            return f"{self.conversions[name]} AS {quote(name)}"
+        if name in self.info.columns:
+            return quote(name)
+        wanted = typing.type_of(name) if name.startswith(("lower_", "upper_", "part_")) else None
+        return f"CAST(NULL AS {duckdb_type(wanted) if wanted else 'BIGINT'}) AS {quote(name)}"
+
+    def usable_columns(self, typing: EntryTyping) -> dict[str, str]:
+        """The columns that have a meaning now, with their DuckDB types."""
+        typed = self.info.typed.types
+        out = {}
+        for name, kind in self.info.columns.items():
+            if name not in typed:
+                out[name] = kind
+            elif (wanted := typing.type_of(name)) is not None:
+                out[name] = duckdb_type(wanted) if name in self.conversions else kind
+        return out
+
+
+_STORAGE = {"file_path": " USING COMPRESSION uncompressed"}
+"""Compressing paths takes a sixth of the time of writing a segment, and saves a third of its size."""
+COLUMNS_ADDED_SINGLY, ROWS_COPIED = 16, 25
+"""To add a column to a table takes the longer the more it has: a thousand took ten seconds. More than so many columns,
+and one more for each so many rows, come in a wider table that the rows are copied into."""
+
+
+@define
+class Growing:
+    """Entries on their way into a table: in memory, or in a new segment file."""
+
+    connection: duckdb.DuckDBPyConnection
+    entries: str
+    info: SegmentInfo = NOTHING
+
+    def add(self, rows: pa.Table, typed: Typed, manifests: Sequence[str], idle: Sequence[int] | None = None) -> None:
+        """Appends rows whose manifests, numbered in `m`, follow on those that are there."""
+        # Found by its name in this frame: a registered table would be held until the transaction ends, as all are.
+        incoming = rows
+        described = self.connection.execute(query(FILE, "describe").format(source=query(FILE, "incoming"))).fetchall()
+        sql = self._insert(query(FILE, "incoming"), {name: kind for name, kind, *_ in described})
+        ((count,),) = self.connection.execute(sql).fetchall()
+        self._added(typed, manifests, idle or [0] * len(manifests), count)
+        del incoming
+
+    def add_query(self, source: str, typed: Typed, manifests: Sequence[str], idle: Sequence[int]) -> None:
+        """As `add`, for the rows of a query."""
+        described = duck.rows(self.connection, query(FILE, "describe").format(source=source))
+        ((count,),) = duck.rows(self.connection, self._insert(source, {name: kind for name, kind, *_ in described}))
+        self._added(typed, manifests, idle, count)
+
+    def _insert(self, source: str, columns: Mapping[str, str]) -> str:
+        """The statement that takes the rows of a query over; the table has room for them then."""
+        known = self.info.columns
+        self.info = evolve(self.info, columns={**columns, **known})
+        if not known:
+            self._create(self.entries)
+        else:
+            self._add_columns({n: kind for n, kind in columns.items() if n not in known})
+        return query(FILE, "insert_entries").format(entries=self.entries, source=source)
+
+    def _create(self, entries: str) -> None:
+        defined = ", ".join(f"{quote(n)} {kind}{_STORAGE.get(n, '')}" for n, kind in self.info.columns.items())
+        duck.rows(self.connection, query(FILE, "create_entries").format(entries=entries, columns=defined))
+
+    def _add_columns(self, columns: Mapping[str, str]) -> None:
+        if len(columns) <= COLUMNS_ADDED_SINGLY + self.info.rows // ROWS_COPIED:
+            for name, kind in columns.items():
+                add = query(FILE, "add_column").format(entries=self.entries, column=quote(name), kind=kind)
+                duck.rows(self.connection, add)
+            return
+        place, _, name = self.entries.rpartition(".")
+        wider = f"{place}.wider"
+        duck.rows(self.connection, query(FILE, "drop_entries").format(entries=wider))
+        self._create(wider)
+        # Whatever fails, a plan finds all entries that were there, or no table, and then loads them again.
+        duck.rows(self.connection, query(FILE, "insert_entries").format(entries=wider, source=f"FROM {self.entries}"))
+        duck.rows(self.connection, query(FILE, "drop_entries").format(entries=self.entries))
+        duck.rows(self.connection, query(FILE, "rename_entries").format(entries=wider, name=name))
+
+    def _added(self, typed: Typed, manifests: Sequence[str], idle: Sequence[int], rows: int) -> None:
+        had = self.info.typed
+        self.info = SegmentInfo(
+            self.info.columns,
+            Typed(
+                {**had.types, **typed.types},
+                had.unreadable | typed.unreadable,
+                had.unknown | typed.unknown,
+                {**had.specs, **typed.specs},
+            ),
+            (*self.info.manifests, *manifests),
+            (*self.info.idle, *idle),
+            self.info.rows + rows,
+        )
+
+    def retype(self, typing: EntryTyping, conversions: Mapping[str, str]) -> None:
+        """Brings a table in memory to the types of now, which `conversions` lead to."""
+        types, columns = dict(self.info.typed.types), dict(self.info.columns)
+        for name in self.info.typed.types:
+            wanted = typing.type_of(name)
+            if wanted is None:
+                duck.rows(self.connection, query(FILE, "drop_column").format(entries=self.entries, column=quote(name)))
+                del types[name], columns[name]
+            elif name in conversions:
+                kind = duckdb_type(wanted)
+                sql = query(FILE, "retype_column")
+                sql = sql.format(entries=self.entries, column=quote(name), kind=kind, value=conversions[name])
+                duck.rows(self.connection, sql)
+                types[name], columns[name] = wanted, kind
+        self.info = evolve(self.info, columns=columns, typed=evolve(self.info.typed, types=types))
+
+
+@define
+class SegmentFolder:
+    """The segment files of one table."""
+
+    path: Path
+
+    def names(self) -> list[str]:
+        """The files that this version can read, those with the most rows first."""
+        try:
+            found = [n for n in os.listdir(self.path) if n.startswith(_PREFIX) and n.endswith(SUFFIX)]
+        except OSError:
+            return []
+        return sorted(found, reverse=True)
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, name: str, alias: str) -> SegmentInfo | None:
+        """What a file holds, attached under a name; None where it is gone, and where it is damaged: then it goes."""
+        path = self.path / name
+        try:
+            sql = query(FILE, "attach").format(path=duck.literal(os.fspath(path)), name=alias)
+            duck.rows(connection, sql)
+        except duckdb.Error:
+            self.remove([name])
+            return None
+        try:
+            (text,) = duck.rows(connection, query(FILE, "get_info").format(name=alias))[0]
+            return SegmentInfo.from_json(text, os.fspath(path))
+        except (duckdb.Error, CorruptFileError, IndexError):
+            self.detach(connection, alias)
+            self.remove([name])
+            return None
+
+    @staticmethod
+    def detach(connection: duckdb.DuckDBPyConnection, alias: str) -> None:
+        duck.rows(connection, query(FILE, "detach").format(name=alias))
+
+    @contextlib.contextmanager
+    def writing(self, connection: duckdb.DuckDBPyConnection, alias: str) -> Iterator[Growing]:
+        """A new file to add entries to; `finish` puts it in place. Raises OSError, duckdb.Error."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.sweep()
+        path = self.path / f"{_UNFINISHED}{uuid.uuid4().hex}{SUFFIX}"
+        duck.rows(connection, query(FILE, "attach_new").format(path=duck.literal(os.fspath(path)), name=alias))
+        attached = True
+        try:
+            connection.begin()
+            growing = Growing(connection, f"{alias}.entries")
+            yield growing
+            duck.rows(connection, query(FILE, "put_info").format(name=alias), {"info": growing.info.to_json()})
+            connection.commit()
+            duck.rows(connection, query(FILE, "checkpoint").format(name=alias))
+            self.detach(connection, alias)
+            attached = False
+            os.replace(path, self.path / file_name(growing.info))
+        except BaseException:
+            if attached:
+                with contextlib.suppress(duckdb.Error):
+                    connection.rollback()
+                with contextlib.suppress(duckdb.Error):
+                    self.detach(connection, alias)
+            raise
+        finally:
+            self.remove([path.name, path.name + ".wal"])
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Drops files: processes that have them open go on reading, and what is missing can be made again."""
+        for name in names:
+            with contextlib.suppress(OSError):
+                (self.path / name).unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Removes what writers left that did not live to finish, and what is of other releases and old."""
+        now = time.time()
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self.path):
+                if entry.name.startswith(_PREFIX) or SUFFIX not in entry.name:
+                    continue
+                limit = _ABANDONED_AFTER_S if entry.name.startswith(_UNFINISHED) else _OUTLIVED_AFTER_S
+                if now - entry.stat().st_mtime > limit:
+                    self.remove([entry.name])
+
+
+def file_name(info: SegmentInfo) -> str:
+    """The name of a segment file, by its content; by name, larger ones sort behind smaller ones."""
+    digest = hashlib.sha256(evolve(info, idle=()).to_json().encode()).hexdigest()[:32]
+    return f"{_PREFIX}{info.rows:012d}-{digest}{SUFFIX}"

@@ -1,0 +1,128 @@
+"""Named plans on disk: one file each in the warehouse's cache, whole or not there, for any process to read.
+
+A file is a line with the format and a checksum of all that follows, a line of JSON, and Arrow tables. A file that is
+damaged or of another release is as good as none, since a plan can be made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import orjson
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.errors import IcecoreError, StorageError, ValidationError
+from icecore.engine.storage.file_io import Storage
+
+FORMAT = "icecore-plan-3"
+SUFFIX = ".plan"
+MAX_NAME = 200
+
+
+@frozen
+class StoredPlan:
+    """What is kept of a named plan: what was asked for, under which types it was made, and the results as tables."""
+
+    head: Mapping[str, Any]
+    tables: Mapping[str, pa.Table]
+
+    @property
+    def name(self) -> str:
+        name: str = self.head["name"]
+        return name
+
+
+@frozen
+class PlanStore:
+    """The named plans of one table. Without a folder nothing can be kept."""
+
+    folder: Path | None
+
+    @classmethod
+    def of(cls, segments: Path | None, stream: str) -> PlanStore:
+        """Beside the folder of segments; `stream` is the table's."""
+        if segments is None:
+            return cls(None)
+        return cls(segments.parent / "plans" / stream.replace(":", "-").replace("#", "-"))
+
+    def path(self, name: str) -> Path:
+        """Raises ValidationError for a name that can't be one, StorageError where there is no folder."""
+        file = quote(name, safe="")
+        if not name or len(file) > MAX_NAME:
+            raise ValidationError(f"a plan's name must have 1 to {MAX_NAME} characters, found {name!r}")
+        if self.folder is None:
+            raise StorageError("plans can't be kept: the warehouse has no folder for its cache that can be written")
+        return self.folder / f"{file}{SUFFIX}"
+
+    def names(self) -> list[str]:
+        """The names of the plans, sorted."""
+        return sorted(unquote(p.name.removesuffix(SUFFIX)) for p in self._files())
+
+    def _files(self) -> Iterator[Path]:
+        if self.folder is not None and self.folder.is_dir():
+            yield from self.folder.glob(f"*{SUFFIX}")
+
+    def read(self, name: str) -> StoredPlan | None:
+        """The plan, or None where there is none that can be read."""
+        try:
+            data = Storage().read_bytes(str(self.path(name)))
+        except StorageError:
+            return None
+        try:
+            return _decode(data)
+        except (ValueError, KeyError, TypeError, pa.ArrowException, IcecoreError):
+            return None
+
+    def write(self, plan: StoredPlan) -> None:
+        """Puts the plan in the place of an earlier one of its name. Raises StorageError."""
+        path = self.path(plan.name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise StorageError(f"can't make the folder {path.parent}: {e.strerror}") from e
+        Storage().write_atomic(str(path), _encode(plan))
+
+    def drop(self, name: str) -> bool:
+        """Removes a plan; False where there was none."""
+        path = self.path(name)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as e:
+            raise StorageError(f"can't remove {path}: {e.strerror}") from e
+        return True
+
+
+def _encode(plan: StoredPlan) -> bytes:
+    parts = {n: _ipc(t) for n, t in plan.tables.items()}
+    body = b"".join(parts.values())
+    head = orjson.dumps({"tables": [[n, len(p)] for n, p in parts.items()], "plan": dict(plan.head)})
+    content = head + b"\n" + body
+    return f"{FORMAT} {hashlib.sha256(content).hexdigest()}\n".encode() + content
+
+
+def _decode(data: bytes) -> StoredPlan | None:
+    first, _, content = data.partition(b"\n")
+    if first != f"{FORMAT} {hashlib.sha256(content).hexdigest()}".encode():
+        return None
+    line, _, body = content.partition(b"\n")
+    head = orjson.loads(line)
+    tables, start = {}, 0
+    for name, length in head["tables"]:
+        tables[name] = pa.ipc.open_stream(body[start : start + length]).read_all()
+        start += length
+    return StoredPlan(head["plan"], tables)
+
+
+def _ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

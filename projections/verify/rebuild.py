@@ -1,0 +1,169 @@
+"""Makes everything that follows from the log again: the read models, and the files for other engines."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Collection
+
+from attrs import define, field
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import CorruptLogError, ForeignCommitError, IcecoreError, RebuildError, StorageError
+from icecore.engine.events.event import is_view_stream
+from icecore.engine.log.chain import chain_problems
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.view_repository import ViewRepository
+
+
+def rebuild(store: EventStore, repository: Repository, views: ViewRepository) -> None:
+    """Makes the read models and all files anew, with the same bytes, and moves the pointers, in one write transaction.
+
+    So others see what was there until all is done, and a process that dies over it leaves that. What `iceberg_tables`
+    holds of other catalogs is not ours, and stays. Raises CorruptLogError where the log itself can't be trusted, and
+    ForeignCommitError where another engine's commit can't be adopted, or comes just now: the read models are the only
+    place that knows of it. Raises RebuildError at the end where tables could not be written again: these keep what was
+    published of them.
+    """
+    _check_chain(store)
+    damaged = repository.foreign.sync()
+    if found := [p for p in damaged if not p.is_damage]:
+        raise ForeignCommitError(found[0].text)
+    rebuilding = _Rebuilding(store, repository, views)
+    try:
+        with store.write():
+            _check_nothing_new(repository, {p.identifier for p in damaged})
+            for stream in rebuilding.replay():
+                rebuilding.write(stream)
+            repository.models.end_replay()
+    finally:
+        repository.forget()
+        views.forget()
+    rebuilding.finish()
+
+
+def rebuild_one(store: EventStore, repository: Repository, views: ViewRepository, stream: str) -> None:
+    """Writes all files of one table or view again, with the same bytes; the read models stay. Raises as `rebuild`."""
+    _check_chain(store)
+    if not is_view_stream(stream):
+        repository.foreign.settle(stream)
+    repository.forget()
+    views.forget()
+    state = None
+    try:
+        with store.write():
+            damaged = _damaged(repository, stream)
+            store.execute(MODELS, "forget_materialized", stream=stream)
+            if is_view_stream(stream):
+                views.rewrite(stream)
+            else:
+                state = repository.files.rewrite(stream, damaged)
+    finally:
+        repository.forget()
+        views.forget()
+    if state is not None:
+        repository.files.finish_again(state)
+
+
+@define
+class _Rebuilding:
+    """A rebuild in the making."""
+
+    store: EventStore
+    repository: Repository
+    views: ViewRepository
+    states: dict[str, TableState] = field(factory=dict)
+    failed: dict[str, str] = field(factory=dict)
+    rebuilt: int = 0
+    _damaged: frozenset[str] = frozenset()
+
+    def replay(self) -> list[str]:
+        """Makes the read models from the events; returns the streams of tables and views, in the order of the log."""
+        self._damaged = _damaged(self.repository)
+        self.repository.forget()
+        self.views.forget()
+        return self.repository.models.replay()
+
+    def write(self, stream: str) -> None:
+        """Writes the files of a stream again; where that can't be, all that was published of it stays."""
+        try:
+            if is_view_stream(stream):
+                self.views.rewrite(stream)
+            elif (state := self.repository.files.rewrite(stream, self._damaged)) is not None:
+                self.states[stream] = state
+            self.rebuilt += 1
+        except Exception as e:
+            # Whatever is wrong with one, the others have a right to their files.
+            self._fail(stream, e)
+            self._keep(stream)
+
+    def _fail(self, stream: str, error: Exception) -> None:
+        identifier = self.repository.models.identifier_of(stream)
+        name = stream if identifier is None else dotted(identifier)
+        self.failed[name] = str(error) if isinstance(error, IcecoreError) else f"{type(error).__name__}: {error}"
+
+    def _keep(self, stream: str) -> None:
+        models = self.repository.models
+        before = self.store.row(MODELS, "published_before", stream=stream)
+        if before is None:
+            return
+        self.store.execute(MODELS, "keep_files_before", stream=stream)
+        location, version = before["metadata_location"], before["materialized_version"]
+        self.store.execute(MODELS, "put_materialized", stream=stream, version=version, metadata_location=location)
+        identifier = models.identifier_of(stream)
+        if identifier is not None and location is not None:
+            self.store.execute(
+                MODELS,
+                "put_iceberg_table",
+                catalog=models.catalog_name,
+                namespace=dotted(identifier[:-1]),
+                name=identifier[-1],
+                metadata_location=location,
+                iceberg_type="VIEW" if is_view_stream(stream) else "TABLE",
+            )
+
+    def finish(self) -> None:
+        """What follows the commit: hints, and files that were forgotten. Raises RebuildError."""
+        for stream, state in self.states.items():
+            try:
+                self.repository.files.finish_again(state)
+            except IcecoreError as e:
+                self.rebuilt -= 1
+                self._fail(stream, e)
+        if self.failed:
+            raise RebuildError(self.failed, self.rebuilt)
+
+
+def _check_chain(store: EventStore) -> None:
+    problems = list(chain_problems(store))
+    if problems:
+        raise CorruptLogError(f"the log can't be trusted, so nothing is rebuilt from it: {problems[0]}")
+
+
+def _damaged(repository: Repository, only: str | None = None) -> frozenset[str]:
+    """Metadata files whose bytes are no longer those that were written, so that they may be written over.
+
+    A version of a file system table is never written over, since another writer's would be lost: but where the log
+    notes that this version was written from it, other bytes are damage.
+    """
+    found = set()
+    for row in repository.store.rows(MODELS, "all_files"):
+        if row["kind"] != "metadata" or only not in (None, row["stream"]):
+            continue
+        stream = row["stream"]
+        storage = repository.storage if is_view_stream(stream) else repository.storage_of(repository.state(stream))
+        with contextlib.suppress(StorageError):
+            if hashlib.sha256(storage.read_bytes(row["location"])).hexdigest() != row["sha256"]:
+                found.add(row["location"])
+    return frozenset(found)
+
+
+def _check_nothing_new(repository: Repository, damaged: Collection[Identifier]) -> None:
+    """Raises ForeignCommitError where another engine changed a row since the look before the lock was taken."""
+    rows = repository.foreign.rows
+    changed = [*(d.identifier for d in rows.differences()), *(d.namespace for d in rows.namespaces())]
+    if new := [name for name in changed if name not in damaged]:
+        raise ForeignCommitError(f"another engine changed {dotted(new[0])} in iceberg_tables just now; rebuild again")

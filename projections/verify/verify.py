@@ -1,0 +1,46 @@
+"""Checks that a warehouse is what its log says: the log itself, what follows from it, and every file on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from icecore.engine.events.event import is_view_stream
+from icecore.engine.log.store import EventStore
+from icecore.engine.repository.repository import Repository
+from icecore.projections.verify.findings import UNCHECKED, Verification, of_log
+from icecore.projections.verify.verify_log import check_log
+from icecore.projections.verify.verify_tables import Progress, check_files
+
+ATTEMPTS = 3
+
+
+def verify(
+    store: EventStore,
+    repository: Repository,
+    streams: Iterable[str] | None = None,
+    *,
+    deep: bool = False,
+    progress: Progress | None = None,
+) -> Verification:
+    """Reads the whole log and looks for every file of the streams, or of all, and changes nothing. Raises StorageError.
+
+    All that is in the database is read as of one moment. Where something is wrong and others commit meanwhile, it is
+    looked at again, because their files move on. With `deep` content files, manifests and statistics are opened too.
+    """
+    chosen = None if streams is None else frozenset(streams)
+    for _ in range(ATTEMPTS):
+        with store.reading():
+            log = check_log(store, repository, chosen)
+        if not log.problems or store.head()[1] == log.head:
+            break
+    findings = of_log(log.problems)
+    notes = []
+    files, stores = 0, dict[str, str | None]()
+    for state in log.states:
+        checked = check_files(repository, state, stores, deep=deep, progress=progress)
+        files += checked.files
+        findings += (f for f in checked.findings if f.cause not in UNCHECKED)
+        notes += [f for f in checked.findings if f.cause in UNCHECKED]
+    views = sum(is_view_stream(state.stream) for state in log.states)
+    tables = len(log.states) - views
+    return Verification(log.position, tables, files, log.head, tuple(findings), tuple(notes), views)

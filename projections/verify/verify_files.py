@@ -1,0 +1,79 @@
+"""Whether the files beside a table's metadata, by which other engines find its version, are as the log says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from icecore.engine.errors import IcecoreError
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import MODELS
+from icecore.engine.metadata.fold import TableState, is_file_system
+from icecore.engine.repository.repository import Repository
+from icecore.projections.files.version_hint import VERSION_HINT, hint_of
+from icecore.projections.inspect.reachable_files import shares_location
+
+HINT_FOLLOWS_S = 5.0
+"""How long after its commit a version hint may stay behind the pointer; its writer may be slow."""
+
+
+def version_problems(repository: Repository, state: TableState) -> Iterator[str]:
+    """A version hint that names another version, and a version of a file system table that the log doesn't have."""
+    head = repository.store.row(MODELS, "get_head", stream=state.stream)
+    if head is None or state.dropped or state.metadata_location is None or shares_location(repository, state):
+        return
+    if state.pending or head["materialized_version"] < state.stream_version:
+        return
+    yield from _hint_problems(repository, state, state.metadata_location)
+    if is_file_system(state) and not repository.materializer.is_claimed(state.stream):
+        yield from _ahead_problems(repository, state, state.metadata_location)
+
+
+def _hint_problems(repository: Repository, state: TableState, location: str) -> Iterator[str]:
+    if repository.store.row(MODELS, "get_file", location=location) is None:
+        # Another engine wrote this version, and may have left no hint.
+        return
+    folder, expected = location.rsplit("/", 1)[0], hint_of(state).encode()
+    path = f"{folder}/{VERSION_HINT}"
+    # Of commits long ago nothing is to come: a warehouse whose hints are lost is told of at once. Clocks may jump.
+    age = max(0.0, time.time() - state.metadata.last_updated_ms / 1000)
+    deadline = time.monotonic() + HINT_FOLLOWS_S - age
+    while True:
+        try:
+            found = repository.storage_of(state).read_bytes(path)
+        except IcecoreError as e:
+            problem = str(e)
+        else:
+            if found == expected or _is_of_another(repository, state, folder, found):
+                return
+            problem = f"{path}: it says {found[:100]!r}, the log ends at {expected!r}; rebuild"
+        if time.monotonic() > deadline:
+            yield problem
+            return
+        # A writer's pointer moves before its hint: it may be about to write it.
+        time.sleep(0.02)
+
+
+def _is_of_another(repository: Repository, state: TableState, folder: str, hint: bytes) -> bool:
+    """Whether a hint names a metadata file that somebody else made, as where a table is registered elsewhere too."""
+    name = hint.decode(errors="replace")
+    if not name or "/" in name or "\0" in name:
+        return False
+    version = f"v{name}" if is_file_system(state) else name
+    paths = (f"{folder}/{version}{gz}.metadata.json" for gz in ("", ".gz"))
+    return any(
+        repository.storage_of(state).exists(p) and repository.store.row(MODELS, "get_file", location=p) is None
+        for p in paths
+    )
+
+
+def _ahead_problems(repository: Repository, state: TableState, location: str) -> Iterator[str]:
+    folder, version = location.rsplit("/", 1)[0], state.metadata_version + 1
+    for gz in ("", ".gz"):
+        path = f"{folder}/v{version}{gz}.metadata.json"
+        if repository.storage_of(state).exists(path):
+            yield (
+                f"{path} is ahead of the log, which ends at version {state.metadata_version} of "
+                f"{dotted(state.identifier)}: another engine made it, or its event was lost; to go on from there, "
+                "drop the table and register that file"
+            )
