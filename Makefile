@@ -18,7 +18,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python3.14; 
 help:
 	@echo "make demo    load the flights of 2013 with Spark, plan, audit and rebuild them"
 	@echo "make test    all tests, after make check"
-	@echo "make check   formatting, lint and types"
+	@echo "make check   formatting, lint, types, and which folder may import which"
 	@echo "make fault   kill, starve and damage warehouses for ten minutes, then a race of 16 writers"
 	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn)"
 	@echo "make bench   the figures of the README, PyIceberg beside us"
@@ -35,6 +35,7 @@ check: $(TOOLS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 # make fault FAULT="--seed 7 --seconds 60" repeats a run, or makes it shorter; --help says more.
 fault: $(TOOLS)
