@@ -20,7 +20,7 @@ from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.deletion.delete_files import finish_due
 from icecore.engine.errors import MovedWarehouseWarning, ReadOnlyError, StorageError, ValidationError
 from icecore.engine.events.provenance import provenance
-from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.log.location_mapping import storage_of
 from icecore.engine.log.store import FORGETTING, MODELS, EventStore
 from icecore.engine.log.warehouse_folder import ROOT, WarehouseFolder, local_folder, note_root
@@ -95,7 +95,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         self._models = self._repository.models
         cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"
         self._planner = Planner(self._repository, cache)
-        self._repository.foreign.sync()
+        self._repository.foreign.adopt_all()
         if self._store.is_writable:
             sweep(scratch_folder(self._store))
             self._repository.files.heal()
@@ -154,7 +154,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
 
     def _tried(self, commit: Callable[[Self], object], about: object) -> CatalogDryRun:
         """What a commit would be, made by a copy of this catalog that stores nothing."""
-        from icecore.engine.joint_commit.rolled_back import try_out
+        from icecore.engine.joint_commit.rolled_back import run_rolled_back
 
         def act(repository: Repository, views: ViewRepository) -> None:
             trial = copy.copy(self)
@@ -162,7 +162,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
             commit(trial)
 
         self._repository.check_writable()
-        return try_out(self._repository, act, about)
+        return run_rolled_back(self._repository, act, about)
 
     def materialize(
         self, identifier: IdentifierLike | None = None, *, message: str | None = None, author: str | None = None
@@ -172,7 +172,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
             name = identifier_tuple(identifier)
             streams = [self._repository.foreign.stream_of(name, self._models.table_stream)]
         else:
-            self._repository.foreign.sync_if_changed()
+            self._repository.foreign.adopt_all_if_changed()
             streams = [s for _, kind, s in self._models.all_names() if kind == "table"]
         for stream in streams:
             materialize_pending(self._repository, stream, provenance(self.actor, message=message, author=author))
@@ -185,8 +185,8 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         *,
         actor: str | None = None,
         kind: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
+        since: TimestampLike | None = None,
+        until: TimestampLike | None = None,
         after: int | None = None,
         up_to: int | None = None,
         limit: int | None = None,
@@ -198,10 +198,10 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         """
         from icecore.projections.inspect.log_table import log_table
 
-        since_ms = None if since is None else milliseconds_of(since, "since")
-        until_ms = None if until is None else milliseconds_of(until, "until")
+        since_ms = None if since is None else to_epoch_ms(since, "since")
+        until_ms = None if until is None else to_epoch_ms(until, "until")
 
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         stream = None if identifier is None else self._models.stream(identifier_tuple(identifier))
         events = self._store.filtered_events(
             stream=stream, actor=actor, kind=kind, since_ms=since_ms, until_ms=until_ms, after=after, up_to=up_to
@@ -252,7 +252,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         self,
         position: int | None = None,
         *,
-        timestamp: Moment | None = None,
+        timestamp: TimestampLike | None = None,
         timestamp_ms: int | None = None,
     ) -> CatalogAt:
         """The catalog as of a position of the log, or a time; for reading.
@@ -266,7 +266,7 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
             raise ValidationError("at() takes a position or a timestamp")
         head = self._store.head()[0]
         time = timestamp if timestamp_ms is None else timestamp_ms
-        at = position if time is None else self._store.position_at(milliseconds_of(time, "timestamp"))
+        at = position if time is None else self._store.position_at(to_epoch_ms(time, "timestamp"))
         if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at <= head:
             raise ValidationError(f"there is no position {at}: the log ends at {head}")
         return CatalogAt(self._store, self._repository, self._views, self._planner, at)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
 from icecore.engine.events import event as ev
 from icecore.engine.events.provenance import provenance
-from icecore.engine.joint_commit.with_dry_run import tryable
+from icecore.engine.joint_commit.with_dry_run import with_dry_run
 from icecore.engine.log.namespaces import check_namespace_change, updated_properties
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.properties.string_properties import string_properties
@@ -28,7 +28,7 @@ class CatalogNamespaces:
     _models: ReadModels
     _repository: Repository
 
-    @tryable
+    @with_dry_run
     def create_namespace(
         self,
         namespace: IdentifierLike,
@@ -46,7 +46,7 @@ class CatalogNamespaces:
 
     def list_namespaces(self, namespace: IdentifierLike = ()) -> list[Identifier]:
         """The namespaces directly inside of one, or at the top. Raises NoSuchNamespaceError."""
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         parent = namespace_tuple(namespace) if namespace else ()
         if parent:
             self._models.namespace_properties(parent)
@@ -56,15 +56,15 @@ class CatalogNamespaces:
 
     def all_namespaces(self) -> list[Identifier]:
         """All namespaces at any depth."""
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         return sorted(self._models.namespaces())
 
     def load_namespace_properties(self, namespace: IdentifierLike) -> dict[str, str]:
         """Raises NoSuchNamespaceError."""
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         return self._models.namespace_properties(namespace_tuple(namespace))
 
-    @tryable
+    @with_dry_run
     def update_namespace_properties(
         self,
         namespace: IdentifierLike,
@@ -80,7 +80,7 @@ class CatalogNamespaces:
         self._change_namespace(ev.NAMESPACE_PROPERTIES_UPDATED, payload, message, author)
         return None
 
-    @tryable
+    @with_dry_run
     def drop_namespace(
         self,
         namespace: IdentifierLike,

@@ -15,7 +15,7 @@ from icecore.engine.errors import IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.provenance import provenance
 from icecore.engine.foreign.register import registration_payload
-from icecore.engine.joint_commit.with_dry_run import tryable
+from icecore.engine.joint_commit.with_dry_run import with_dry_run
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.properties.string_properties import string_properties
@@ -61,7 +61,7 @@ class CatalogTables:
         self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool, **options: Unpack[CreateTable]
     ) -> Table | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def create_table(
         self,
         identifier: IdentifierLike,
@@ -85,7 +85,7 @@ class CatalogTables:
         from icecore.engine.metadata.requirements import ASSERT_CREATE
 
         name = identifier_tuple(identifier)
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         self._models.check_new_name(name)
         table_uuid = str(uuid.uuid4())
         updates = creation_updates(
@@ -122,7 +122,7 @@ class CatalogTables:
         self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool, **options: Unpack[ReplaceTable]
     ) -> Table | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def replace_table(
         self,
         identifier: IdentifierLike,
@@ -168,7 +168,7 @@ class CatalogTables:
         self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool, **options: Unpack[CreateTable]
     ) -> Table | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def create_or_replace_table(
         self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool = False, **options: Any
     ) -> Table | CatalogDryRun:
@@ -199,20 +199,20 @@ class CatalogTables:
         return Table(self._repository, self._planner, state, self.actor)
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         found = self._models.find(identifier_tuple(identifier))
         return found is not None and found[0] == "table"
 
     def list_tables(self, namespace: IdentifierLike) -> list[Identifier]:
         """Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         self._models.namespace_properties(levels)
         return [(*levels, name) for name, _ in self._models.names_in(levels, "table")]
 
     def tables(self) -> Iterator[Table]:
         """All tables, by name."""
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         for _, kind, stream in self._models.all_names():
             if kind == "table":
                 yield self._table(self._repository.state(stream))
@@ -237,7 +237,7 @@ class CatalogTables:
         **options: Unpack[Commit],
     ) -> Table | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def rename_table(
         self,
         from_identifier: IdentifierLike,
@@ -249,7 +249,7 @@ class CatalogTables:
     ) -> Table | CatalogDryRun:
         """Raises NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
         old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         stream = self._models.table_stream(old)
 
         def check() -> None:
@@ -267,7 +267,7 @@ class CatalogTables:
         self._repository.files.follow(state)
         return self._table(state)
 
-    @tryable
+    @with_dry_run
     def drop_table(
         self,
         identifier: IdentifierLike,
@@ -287,7 +287,7 @@ class CatalogTables:
 
             who = provenance(self.actor, message=message, author=author)
             return drop_and_purge(self._repository, self._planner, name, who)
-        self._repository.foreign.look_for(name)
+        self._repository.foreign.adopt_name(name)
         stream = self._models.table_stream(name)
         self._repository.append_simple(
             stream,
@@ -314,7 +314,7 @@ class CatalogTables:
         self, identifier: IdentifierLike, metadata_location: str, *, dry_run: bool, **options: Unpack[RegisterTable]
     ) -> Table | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def register_table(
         self,
         identifier: IdentifierLike,
@@ -331,7 +331,7 @@ class CatalogTables:
         TableAlreadyExistsError, MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
         """
         name = identifier_tuple(identifier)
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         self._models.check_new_name(name)
         payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
         stream = self._models.unused_stream(ev.table_stream(table_uuid))

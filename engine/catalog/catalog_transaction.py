@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from attrs import evolve
 
-from icecore.engine.catalog.pending_names import CatalogNames, NamesSoFar
+from icecore.engine.catalog.pending_names import CatalogNames, PendingNames
 from icecore.engine.catalog.transaction_names import TransactionNames
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.commit.single_use import OnceInBlock
@@ -24,7 +24,7 @@ from icecore.engine.evolution.create_table import creation_updates
 from icecore.engine.evolution.replace_table import replaced_table
 from icecore.engine.foreign.register import registration_payload
 from icecore.engine.joint_commit.joint_commit import (
-    Desk,
+    CommitTargets,
     NameChange,
     NewTable,
     NewView,
@@ -72,7 +72,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         catalog: CatalogNames,
         dry_run: bool = False,
     ) -> None:
-        self._desk = Desk(repository, views)
+        self._desk = CommitTargets(repository, views)
         self._planner = planner
         self._provenance = provenance
         self._catalog = catalog
@@ -80,7 +80,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         self._parts: dict[str, Part] = {}
         self._tables: dict[str, _Part] = {}
         self._made: list[str] = []
-        self._names = NamesSoFar(catalog)
+        self._names = PendingNames(catalog)
         self._outcome: CatalogDryRun | None = None
 
     @property

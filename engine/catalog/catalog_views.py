@@ -13,7 +13,7 @@ from icecore.engine.common.identifiers import Identifier, IdentifierLike, identi
 from icecore.engine.events.event import view_stream
 from icecore.engine.events.provenance import provenance
 from icecore.engine.foreign.register import view_registration_payload
-from icecore.engine.joint_commit.with_dry_run import tryable
+from icecore.engine.joint_commit.with_dry_run import with_dry_run
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.repository.view_repository import ViewRepository
@@ -70,7 +70,7 @@ class CatalogViews(ABC):
         self, identifier: IdentifierLike, sql: str | None = None, *, dry_run: bool, **options: Unpack[CreateView]
     ) -> View | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def create_view(
         self,
         identifier: IdentifierLike,
@@ -116,7 +116,7 @@ class CatalogViews(ABC):
                 message=message,
                 author=author,
             )
-        self._views.repository.foreign.sync_if_changed()
+        self._views.repository.foreign.adopt_all_if_changed()
         self._models.check_new_name(name)
         namespace = name[:-1] if default_namespace is None else namespace_tuple(default_namespace)
         definition = ViewDefinition.of(
@@ -158,7 +158,7 @@ class CatalogViews(ABC):
         self, identifier: IdentifierLike, metadata_location: str, *, dry_run: bool, **options: Unpack[Commit]
     ) -> View | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def register_view(
         self,
         identifier: IdentifierLike,
@@ -192,20 +192,20 @@ class CatalogViews(ABC):
         return View(self._views, self, state, self.actor)
 
     def view_exists(self, identifier: IdentifierLike) -> bool:
-        self._views.repository.foreign.sync_if_changed()
+        self._views.repository.foreign.adopt_all_if_changed()
         found = self._models.find(identifier_tuple(identifier))
         return found is not None and found[0] == "view"
 
     def list_views(self, namespace: IdentifierLike) -> list[Identifier]:
         """Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
-        self._views.repository.foreign.sync_if_changed()
+        self._views.repository.foreign.adopt_all_if_changed()
         self._models.namespace_properties(levels)
         return [(*levels, name) for name, _ in self._models.names_in(levels, "view")]
 
     def views(self) -> Iterator[View]:
         """All views, by name."""
-        self._views.repository.foreign.sync_if_changed()
+        self._views.repository.foreign.adopt_all_if_changed()
         for _, kind, stream in self._models.all_names():
             if kind == "view":
                 yield self._view(self._views.state(stream))
@@ -230,7 +230,7 @@ class CatalogViews(ABC):
         **options: Unpack[Commit],
     ) -> View | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def rename_view(
         self,
         from_identifier: IdentifierLike,
@@ -242,10 +242,10 @@ class CatalogViews(ABC):
     ) -> View | CatalogDryRun:
         """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
         old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
-        self._views.repository.foreign.sync_if_changed()
+        self._views.repository.foreign.adopt_all_if_changed()
         return self._view(self._views.rename(old, new, provenance(self.actor, message=message, author=author)))
 
-    @tryable
+    @with_dry_run
     def drop_view(
         self,
         identifier: IdentifierLike,
@@ -255,6 +255,6 @@ class CatalogViews(ABC):
         dry_run: bool = False,
     ) -> CatalogDryRun | None:
         """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
-        self._views.repository.foreign.sync_if_changed()
+        self._views.repository.foreign.adopt_all_if_changed()
         self._views.drop(identifier_tuple(identifier), provenance(self.actor, message=message, author=author))
         return None

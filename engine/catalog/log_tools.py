@@ -13,8 +13,8 @@ from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import is_view_stream
 from icecore.engine.events.provenance import provenance
-from icecore.engine.expression.timestamps import Moment, milliseconds_of
-from icecore.engine.joint_commit.with_dry_run import tryable
+from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
+from icecore.engine.joint_commit.with_dry_run import with_dry_run
 from icecore.engine.log.archives import Archive
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.warehouse_folder import WarehouseFolder
@@ -65,7 +65,7 @@ class CatalogLogTools(ABC):
         self, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
     ) -> Table | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def undrop_table(
         self,
         identifier: IdentifierLike,
@@ -124,7 +124,7 @@ class CatalogLogTools(ABC):
         self, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
     ) -> View | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def undrop_view(
         self,
         identifier: IdentifierLike,
@@ -153,7 +153,7 @@ class CatalogLogTools(ABC):
         self, identifier: IdentifierLike, keep: str, *, dry_run: bool, **options: Unpack[Commit]
     ) -> Table | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def resolve(
         self,
         identifier: IdentifierLike,
@@ -184,7 +184,7 @@ class CatalogLogTools(ABC):
         """
         from icecore.projections.audit.diff import diff
 
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         to = self._store.head()[0] if to_position is None else to_position
         return diff(self._store, self._repository, self._views, from_position, to)
 
@@ -194,7 +194,7 @@ class CatalogLogTools(ABC):
     @overload
     def revert(self, position: int, *, dry_run: bool, **options: Unpack[Commit]) -> int | CatalogDryRun: ...
 
-    @tryable
+    @with_dry_run
     def revert(
         self, position: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
     ) -> int | CatalogDryRun:
@@ -207,7 +207,7 @@ class CatalogLogTools(ABC):
         """
         from icecore.engine.revert.revert import revert
 
-        self._repository.foreign.sync_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         who = provenance(self.actor, message=message, author=author)
         return revert(self._repository, self._views, position, who).position
 
@@ -279,7 +279,7 @@ class CatalogLogTools(ABC):
         self,
         before: int | None = None,
         *,
-        before_timestamp: Moment | None = None,
+        before_timestamp: TimestampLike | None = None,
         path: str | os.PathLike[str] | None = None,
     ) -> Archived | None:
         """Moves the events before a position or a time (`moments`) into an archive, a file beside the log or at `path`.
@@ -295,7 +295,7 @@ class CatalogLogTools(ABC):
         if (before is None) == (before_timestamp is None):
             raise ValidationError("archive() takes a position or a before_timestamp")
         if before_timestamp is not None:
-            before = self._store.position_at(milliseconds_of(before_timestamp, "before_timestamp") - 1) + 1
+            before = self._store.position_at(to_epoch_ms(before_timestamp, "before_timestamp") - 1) + 1
         assert before is not None, "one of both was given"
         target = None if path is None else Path(path)
         return archive_log(self._repository, self._views, before - 1, target)

@@ -29,7 +29,7 @@ class CatalogNames(Protocol):
 
 
 @define
-class NamesSoFar:
+class PendingNames:
     """The names that were given or taken. Whether they may be is for the commit to say, when others had their turn."""
 
     catalog: CatalogNames

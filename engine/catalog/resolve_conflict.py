@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from icecore.engine.errors import ForeignCommitError, IcecoreError, MissingFileError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance, is_view_stream
-from icecore.engine.foreign.adoption import Adoption
+from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_commits import is_same_table, next_version_file
 from icecore.engine.foreign.foreign_metadata import Chain, ForeignFile, chain_from, read_foreign
 from icecore.engine.log.read_models import dotted
@@ -52,12 +52,12 @@ def resolve(repository: Repository, stream: str, keep: str, provenance: Provenan
         raise ValidationError("a view's conflict can't be resolved: replace or drop the view")
     foreign = repository.foreign
     try:
-        foreign.settle(stream)
+        foreign.adopt_stream(stream)
     except ForeignCommitError:
         pass
     else:
         raise ValidationError(f"{dotted(repository.state(stream).identifier)}: there is no conflict to resolve")
-    adoption = Adoption(foreign.context)
+    adoption = AdoptionRun(foreign.context)
     with repository.store.write() as transaction:
         adoption.begin(transaction)
         _Resolution(repository, adoption, repository.state(stream), provenance).run(keep)
@@ -66,7 +66,9 @@ def resolve(repository: Repository, stream: str, keep: str, provenance: Provenan
 
 
 class _Resolution:
-    def __init__(self, repository: Repository, adoption: Adoption, state: TableState, provenance: Provenance) -> None:
+    def __init__(
+        self, repository: Repository, adoption: AdoptionRun, state: TableState, provenance: Provenance
+    ) -> None:
         self._repository = repository
         self._adoption = adoption
         self._ours = state
@@ -113,13 +115,13 @@ class _Resolution:
     def _theirs(self) -> _Theirs:
         state = self._ours
         found = self._repository.foreign.rows.of_stream(state.stream)
-        if found is not None and found.shared is not None:
-            files, why = self._read([found.shared])
+        if found is not None and found.row_location is not None:
+            files, why = self._read([found.row_location])
             chain = None
             if files:
                 assert self._known is not None or why, "what was never published can't be followed"
                 chain = chain_from(self._known or "", files[0], found.previous, self._storage) or Chain(files)
-            return _Theirs(found.shared, self._known, True, chain, why)
+            return _Theirs(found.row_location, self._known, True, chain, why)
         self._repository.materializer.settle_claim(state.stream)
         locations = _versions_after(state, self._storage) if is_file_system(state) else []
         if not locations:

@@ -9,7 +9,7 @@ from icecore.engine.commit.single_use import UsedOnce
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.register import view_registration_payload
-from icecore.engine.joint_commit.joint_commit import Desk, Part
+from icecore.engine.joint_commit.joint_commit import CommitTargets, Part
 from icecore.engine.joint_commit.joint_names import NameGivenBack, NamespaceChange, RegisteredView
 from icecore.engine.log.namespaces import updated_properties
 from icecore.engine.properties.string_properties import string_properties
@@ -22,7 +22,7 @@ class TransactionNames(UsedOnce):
     """
 
     _parts: dict[str, Part]
-    _desk: Desk
+    _desk: CommitTargets
 
     # Namespaces
 

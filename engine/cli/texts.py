@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.expression.timestamps import milliseconds_of
+from icecore.engine.expression.timestamps import to_epoch_ms
 
 
 def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -17,7 +17,7 @@ def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None)
     if text.lstrip("-").isdecimal():
         return int(text)
     try:
-        return milliseconds_of(text, "time")
+        return to_epoch_ms(text, "time")
     except ValidationError as e:
         raise click.BadParameter(
             f"{text!r} is no time; write '2013-05-01', '2013-05-01T12:00:00Z' or milliseconds since 1970",

@@ -23,7 +23,7 @@ _pausing: set[int] = set()
 _was_enabled = False
 
 
-def many(cls: type[Value], count: int, columns: Mapping[str, Iterable[Any]]) -> list[Value]:
+def build_attrs(cls: type[Value], count: int, columns: Mapping[str, Iterable[Any]]) -> list[Value]:
     """`count` values of a plain attrs class with slots, the i-th from the i-th item of each column.
 
     A field without a column has its default. Each field is set for all values by one loop in C, which takes half of
@@ -45,7 +45,7 @@ def many(cls: type[Value], count: int, columns: Mapping[str, Iterable[Any]]) -> 
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Holds the garbage collector off while many values without cycles are made: it would look at each time and again.
 
     Half of the time of making them goes there otherwise. Threads may overlap; the last one switches it on again, if it

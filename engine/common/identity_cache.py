@@ -11,7 +11,7 @@ Source = TypeVar("Source")
 Made = TypeVar("Made")
 
 
-class Recent(Generic[Source, Made]):
+class IdentityCache(Generic[Source, Made]):
     """What was made of the last few objects; each is known by its identity. Not safe to use from several threads."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 Made = TypeVar("Made")
 
 
-class lazily(Generic[Made]):
+class lazy_property(Generic[Made]):
     """A property of objects that have a `__dict__`. Threads that ask at once may make it twice, and see one."""
 
     def __init__(self, make: Callable[[Any], Made]) -> None:
@@ -21,12 +21,12 @@ class lazily(Generic[Made]):
         self.__doc__ = make.__doc__
 
     @overload
-    def __get__(self, instance: None, owner: Any = None) -> lazily[Made]: ...
+    def __get__(self, instance: None, owner: Any = None) -> lazy_property[Made]: ...
 
     @overload
     def __get__(self, instance: object, owner: Any = None) -> Made: ...
 
-    def __get__(self, instance: object | None, owner: Any = None) -> lazily[Made] | Made:
+    def __get__(self, instance: object | None, owner: Any = None) -> lazy_property[Made] | Made:
         if instance is None:
             return self
         # Not reached again: what is in the dictionary goes first.

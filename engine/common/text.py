@@ -8,7 +8,7 @@ from itertools import islice
 MOST = 20
 
 
-def some_of(names: Iterable[object], most: int = MOST) -> str:
+def abbreviated(names: Iterable[object], most: int = MOST) -> str:
     """The first names, and how many more there are: `a, b and 3 more`; `none` where there is none."""
     rest = iter(names)
     shown = ", ".join(str(n) for n in islice(rest, most))

@@ -31,7 +31,7 @@ from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold, folders_of
 from icecore.engine.repository.repository import Repository
 from icecore.engine.storage.file_io import Storage
-from icecore.engine.storage.listing import Places, modified_ms
+from icecore.engine.storage.listing import LocationIndex, modified_ms
 
 TURN_S = 0.05
 """How long a turn keeps other writers waiting."""
@@ -193,7 +193,7 @@ class _Turns:
             if self.repository.store.head()[0] == self.event.position:
                 return
             storage = self.repository.storage_of(self.repository.state(self.event.stream))
-            self._candidates = Candidates((storage.resolve(f.location) for f in self._files), Places(storage))
+            self._candidates = Candidates((storage.resolve(f.location) for f in self._files), LocationIndex(storage))
             self._marking = Marking(self.repository, self.event.stream, self._candidates, (), self.event.position)
         self._marking.mark_new()
 

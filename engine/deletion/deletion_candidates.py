@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.storage.listing import Place, Places
+from icecore.engine.storage.listing import LocationIndex, Place
 
 
 class PrefixMismatchMode(StrEnum):
@@ -20,7 +20,7 @@ class PrefixMismatchMode(StrEnum):
 class Candidates:
     """Locations of files that may go, until something is known to need them."""
 
-    def __init__(self, locations: Iterable[str], places: Places) -> None:
+    def __init__(self, locations: Iterable[str], places: LocationIndex) -> None:
         self._places = places
         self._files = dict.fromkeys(locations)
         self._by_path: dict[str, list[tuple[Place, str]]] = {}

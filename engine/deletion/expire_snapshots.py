@@ -32,7 +32,7 @@ from icecore.engine.metadata.retention import Expiry, expiring_updates
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
-from icecore.engine.storage.listing import Places
+from icecore.engine.storage.listing import LocationIndex
 from icecore.projections.files.metadata_cleanup import let_go
 from icecore.projections.inspect.reachable_files import files_of_expired, shares_location
 
@@ -170,7 +170,7 @@ class _Going:
         with contextlib.suppress(IcecoreError):
             files = files_of_expired(repository, evolve(state, metadata=builder.build()), state.metadata)
             files = [f for f in files if storage.may_delete(f.location)]
-            candidates = Candidates((storage.resolve(f.location) for f in files), Places(storage))
+            candidates = Candidates((storage.resolve(f.location) for f in files), LocationIndex(storage))
             marking = Marking(repository, state.stream, candidates)
             marking.mark_others()
             files = [f for f in files if candidates.may_go(storage.resolve(f.location))]

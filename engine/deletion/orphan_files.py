@@ -20,14 +20,14 @@ from icecore.engine.deletion.file_names import hidden_in, is_table_file
 from icecore.engine.deletion.needed_files import METADATA_ENDINGS, Marking
 from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.events.event import TABLE_FILES_DELETED, Event, Provenance
-from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.metadata.fold import TableState, folders_of
 from icecore.engine.metadata.retention import check_gc
 from icecore.engine.repository.repository import Repository
 from icecore.engine.storage.file_io import Storage
-from icecore.engine.storage.listing import EQUAL_SCHEMES, FoundFile, Places, list_files
+from icecore.engine.storage.listing import EQUAL_SCHEMES, FoundFile, LocationIndex, list_files
 
 HOUR = 60 * 60 * 1000
 DEFAULT_AGE_MS = 3 * 24 * HOUR
@@ -60,7 +60,7 @@ class OrphanSearch:
     @classmethod
     def of(
         cls,
-        older_than: Moment | None,
+        older_than: TimestampLike | None,
         location: str | None,
         equal_schemes: Mapping[str, str] | None,
         equal_authorities: Mapping[str, str] | None,
@@ -69,7 +69,7 @@ class OrphanSearch:
     ) -> OrphanSearch:
         """Raises ValidationError for a time of the last 24 hours: writers at work have files that old."""
         now = now_ms()
-        limit = now - DEFAULT_AGE_MS if older_than is None else milliseconds_of(older_than, "older_than")
+        limit = now - DEFAULT_AGE_MS if older_than is None else to_epoch_ms(older_than, "older_than")
         if limit > now - LEAST_AGE_MS and not allow_recent:
             raise ValidationError(
                 "orphan files must be older than 24 hours, since writers at work have files that no commit names yet; "
@@ -103,7 +103,7 @@ def remove_orphan_files(
     check_gc(state.metadata)
     storage = repository.storage_of(state)
     found = _list(repository, state, storage, search)
-    candidates = Candidates(found, Places(storage, search.equal_schemes, search.equal_authorities))
+    candidates = Candidates(found, LocationIndex(storage, search.equal_schemes, search.equal_authorities))
     marking = Marking(repository, stream, candidates, [f for f in found if f.endswith(METADATA_ENDINGS)])
     marking.mark_all()
     old = [f for f in map(found.__getitem__, candidates.rest(search.prefix_mismatch_mode)) if _is_old(f, search)]
@@ -164,7 +164,7 @@ def _searched(repository: Repository, state: TableState, storage: Storage, searc
     if search.location is None:
         return folders_of(state)
     folder = to_uri(search.location)
-    places, log = Places(storage), Places(Storage())
+    places, log = LocationIndex(storage), LocationIndex(Storage())
     if any(is_within(one, other) for one in log.of(str(repository.store.path)) for other in places.of(folder)):
         raise ValidationError(f"{folder} holds the warehouse's own log: name a folder of the table")
     return [folder]

@@ -30,7 +30,7 @@ from icecore.engine.metadata.retention import check_gc
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.undrop import drop_to_purge
 from icecore.engine.storage.file_io import Storage
-from icecore.engine.storage.listing import Places
+from icecore.engine.storage.listing import LocationIndex
 from icecore.projections.plan.planner import Planner
 
 Before: TypeAlias = "Callable[[WriteTransaction], TableState]"
@@ -69,7 +69,7 @@ def purge_dropped(
     where it can't be found out what other tables need; no file was deleted then.
     """
     repository.check_writable()
-    repository.foreign.sync_if_changed()
+    repository.foreign.adopt_all_if_changed()
     if not dry_run and (done := repository.already(provenance)) is not None:
         return _answer(repository, done)
     drop = drop_to_purge(repository, identifier, position)
@@ -90,7 +90,7 @@ def purge_dropped(
 def drop_and_purge(repository: Repository, planner: Planner, identifier: Identifier, provenance: Provenance) -> Purged:
     """Drops a table and purges it, both in one transaction. Raises as `purge_dropped`."""
     repository.check_writable()
-    repository.foreign.look_for(identifier)
+    repository.foreign.adopt_name(identifier)
     stream = repository.models.table_stream(identifier)
     deletion.finish_due(repository, stream)
     plan = _Plan.of(repository, repository.live_state(stream))
@@ -135,7 +135,7 @@ class _Plan:
         check_gc(state.metadata)
         found = files_of_table(repository, state)
         storage = repository.storage_of(state)
-        candidates = Candidates((f.location for f in found.files), Places(storage))
+        candidates = Candidates((f.location for f in found.files), LocationIndex(storage))
         unknown = {f.location for f in found.files if f.location.endswith(METADATA_ENDINGS)} - found.named
         marking = Marking(repository, state.stream, candidates, sorted(unknown))
         marking.mark_all(own=False)

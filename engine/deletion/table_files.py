@@ -20,7 +20,7 @@ from icecore.engine.metadata.fold import TableState, folders_of
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.storage.file_io import Storage
-from icecore.engine.storage.listing import FoundFile, Place, Places, list_files
+from icecore.engine.storage.listing import FoundFile, LocationIndex, Place, list_files
 from icecore.projections.inspect.reachable_files import needed_files
 
 
@@ -43,9 +43,9 @@ def files_of_table(repository: Repository, state: TableState) -> TableFiles:
     Raises StorageError.
     """
     storage = repository.storage_of(state)
-    places = Places(storage)
+    places = LocationIndex(storage)
     folders = {p for folder in folders_of(state) for p in places.of(folder)}
-    home = Places(Storage()).of(to_uri(repository.store.path.absolute().parent))
+    home = LocationIndex(Storage()).of(to_uri(repository.store.path.absolute().parent))
 
     def key(location: str) -> str:
         return storage.local_path(location) or storage.resolve(location)
@@ -67,7 +67,9 @@ def files_of_table(repository: Repository, state: TableState) -> TableFiles:
     return TableFiles(tuple(files), tuple(left), names)
 
 
-def _listed(repository: Repository, state: TableState, places: Places, folders: set[Place]) -> Iterator[FoundFile]:
+def _listed(
+    repository: Repository, state: TableState, places: LocationIndex, folders: set[Place]
+) -> Iterator[FoundFile]:
     if any(is_within(p, outer) for outer in _folders_of_others(repository, state, places) for p in folders):
         return
     seen: set[str] = set()
@@ -78,7 +80,7 @@ def _listed(repository: Repository, state: TableState, places: Places, folders: 
                 yield found
 
 
-def _folders_of_others(repository: Repository, state: TableState, places: Places) -> Iterator[Place]:
+def _folders_of_others(repository: Repository, state: TableState, places: LocationIndex) -> Iterator[Place]:
     """The locations of all other tables and views that were not purged."""
     for row in repository.store.rows(MODELS, "all_heads"):
         if row["stream"] != state.stream and row["location"] is not None:

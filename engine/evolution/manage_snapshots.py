@@ -11,7 +11,7 @@ from icecore.engine.commit.decide import ChangeMetadata, set_ref
 from icecore.engine.commit.ref_updates import forwarded, renamed, replaced, retained
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.evolution.recorded_update import RecordedUpdate
-from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.metadata.write_audit_publish import staged_snapshot
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRef, SnapshotRefType
@@ -91,9 +91,9 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
 
         return self._add(updates_for)
 
-    def rollback_to_timestamp(self, timestamp: Moment) -> ManageSnapshots:
+    def rollback_to_timestamp(self, timestamp: TimestampLike) -> ManageSnapshots:
         """Points main at its newest ancestor that is older than a time (see `moments`). Raises ValidationError."""
-        timestamp_ms = milliseconds_of(timestamp, "timestamp")
+        timestamp_ms = to_epoch_ms(timestamp, "timestamp")
 
         def updates_for(metadata: TableMetadata) -> Updates:
             for snapshot in metadata.ancestors(metadata.current_snapshot_id):

@@ -14,7 +14,7 @@ from attrs import frozen
 from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.expression.comparison import compare, in_values, negated
 from icecore.engine.expression.depth import check_depth, operands, too_deep
-from icecore.engine.expression.foreign_values import plain
+from icecore.engine.expression.literal_values import plain
 from icecore.engine.expression.literals import text_of
 from icecore.engine.expression.nodes import (
     FALSE,

@@ -12,11 +12,11 @@ import operator
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.types import LongType
 
-Moment = int | dt.datetime | str
+TimestampLike = int | dt.datetime | str
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def milliseconds_of(moment: Moment, what: str) -> int:
+def to_epoch_ms(moment: TimestampLike, what: str) -> int:
     """Milliseconds since the epoch, cut off to whole ones.
 
     A datetime or text without a zone is local time. Raises ValidationError, in which the value is called `what`.
@@ -39,7 +39,7 @@ def _parsed(text: str) -> dt.datetime | None:
         return None
 
 
-def _checked(moment: Moment, what: str) -> int:
+def _checked(moment: TimestampLike, what: str) -> int:
     try:
         found = operator.index(moment)  # type: ignore[arg-type]  # what is none raises
     except TypeError:

@@ -16,9 +16,9 @@ from attrs import define, field
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ForeignCommitError, IcecoreError
 from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
-from icecore.engine.foreign.adoption import Adoption, AdoptionContext, Problem
+from icecore.engine.foreign.adoption import AdoptionContext, AdoptionRun, Problem
 from icecore.engine.foreign.foreign_commits import next_version_file, take_in_versions
-from icecore.engine.foreign.foreign_differences import true_differences, true_namespaces
+from icecore.engine.foreign.foreign_differences import differences_trusted, true_namespaces
 from icecore.engine.foreign.foreign_names import take_in_names
 from icecore.engine.foreign.foreign_namespaces import take_in_gone, take_in_made
 from icecore.engine.foreign.foreign_rows import ForeignRows
@@ -69,7 +69,7 @@ class Adopter:
 
     # Looking
 
-    def sync(self) -> tuple[Problem, ...]:
+    def adopt_all(self) -> tuple[Problem, ...]:
         """Takes in everything; warns of what can't be, and returns it. Raises WarehouseLockedError, StorageError."""
         version = self.rows.data_version()
         suspects = tuple(self._suspects())
@@ -80,39 +80,39 @@ class Adopter:
         self._warn(problems)
         return problems
 
-    def sync_if_changed(self) -> None:
-        """As `sync`, where anybody wrote to the file since; to be called before names are looked at."""
+    def adopt_all_if_changed(self) -> None:
+        """As `adopt_all`, where anybody wrote to the file since; to be called before names are looked at."""
         if getattr(self._seen, "version", None) != self.rows.data_version():
-            self.sync()
+            self.adopt_all()
 
-    def look(self, stream: str) -> None:
+    def adopt_or_warn(self, stream: str) -> None:
         """Takes in what happened to one table or view before it is read; warns where it can't be."""
         try:
-            self.settle(stream)
+            self.adopt_stream(stream)
         except ForeignCommitError as e:
             self._warn([Problem((), stream, str(e))])
 
     def stream_of(self, identifier: Identifier, find: Callable[[Identifier], str]) -> str:
         """The stream of a name by one of the read models' look-ups, after what happened to it was taken in."""
-        self.look_for(identifier)
+        self.adopt_name(identifier)
         return find(identifier)
 
-    def look_for(self, identifier: Identifier) -> None:
+    def adopt_name(self, identifier: Identifier) -> None:
         """Takes in what stands under a name, or did, before the name is looked up; warns where it can't be."""
         found = self.context.models.find(identifier)
         if found is not None:
-            self.look(found[1])
+            self.adopt_or_warn(found[1])
         elif self.rows.of_name(identifier) is not None:
-            self.sync()
+            self.adopt_all()
 
-    def settle(self, stream: str) -> None:
+    def adopt_stream(self, stream: str) -> None:
         """Takes in what happened to one table or view, or in the catalog, before it is changed.
 
         Raises ForeignCommitError where it can't be: a commit that does not follow the log, a file that can't be read.
         """
         if stream == CATALOG_STREAM:
             if self.rows.namespaces():
-                self.sync()
+                self.adopt_all()
             return
         if not self._differs(stream):
             return
@@ -123,7 +123,7 @@ class Adopter:
                 raise ForeignCommitError(problem.text)
 
     def check(self, state: TableState | ViewState) -> None:
-        """Raises ForeignCommitError where another engine did something since `settle`.
+        """Raises ForeignCommitError where another engine did something since `adopt_stream`.
 
         Outside of the write lock, as a dry run asks, a version that a commit of ours is about to make is none.
         """
@@ -142,8 +142,8 @@ class Adopter:
         """Raises ForeignCommitError where another engine moved or took the row of a table or view meanwhile."""
         if (found := self.rows.of_stream(stream)) is not None:
             raise ForeignCommitError(
-                f"{dotted(found.identifier)}: another engine committed {found.shared} through iceberg_tables; "
-                f"the log ends at {found.known}"
+                f"{dotted(found.identifier)}: another engine committed {found.row_location} through iceberg_tables; "
+                f"the log ends at {found.logged_location}"
             )
 
     def check_namespaces(self) -> None:
@@ -164,7 +164,7 @@ class Adopter:
     def _suspects(self) -> Iterable[str]:
         """File system tables whose folder holds a version after the published one; may be commits under way."""
         for head in self.rows.numbered_heads():
-            folder, name = head.known.rsplit("/", 1)
+            folder, name = head.logged_location.rsplit("/", 1)
             after = metadata_version(name) + 1
             try:
                 if any(self.context.storage.exists(f"{folder}/{n}") for n in version_names(after)):
@@ -179,7 +179,7 @@ class Adopter:
         """One transaction takes in all that can be; what fails is left out, and the rest is tried again."""
         failed: list[Problem] = []
         for _ in range(MAX_ROUNDS):
-            adoption = Adoption(self.context)
+            adoption = AdoptionRun(self.context)
             try:
                 with self.context.store.write() as transaction:
                     adoption.begin(transaction)
@@ -196,8 +196,8 @@ class Adopter:
     def _read_only(self) -> tuple[Problem, ...]:
         out = []
         for d in self.rows.differences():
-            what = f"committed {d.shared} through" if d.shared else "took it out of"
-            what = what if d.stream else f"made it ({d.shared}) in"
+            what = f"committed {d.row_location} through" if d.row_location else "took it out of"
+            what = what if d.stream else f"made it ({d.row_location}) in"
             text = f"{dotted(d.identifier)}: another engine {what} iceberg_tables; the log, opened read-only, is behind"
             out.append(Problem(d.identifier, d.stream, text))
         return tuple(out)
@@ -209,7 +209,7 @@ class Adopter:
                 warnings.warn(problem.text, ForeignCommitWarning, stacklevel=5)
 
 
-def _take_in(adoption: Adoption, suspects: Iterable[str], left_out: Collection[Identifier]) -> None:
+def _take_in(adoption: AdoptionRun, suspects: Iterable[str], left_out: Collection[Identifier]) -> None:
     """Appends the events, in an order in which each is possible, and moves what follows from them.
 
     `suspects` are streams of file system tables whose folder may hold a new version. Raises what stands in the way of
@@ -218,7 +218,7 @@ def _take_in(adoption: Adoption, suspects: Iterable[str], left_out: Collection[I
     namespaces = true_namespaces(adoption)
     for namespace in namespaces:
         take_in_made(adoption, namespace)
-    take_in_names(adoption, true_differences(adoption, left_out))
+    take_in_names(adoption, differences_trusted(adoption, left_out))
     for namespace in namespaces:
         take_in_gone(adoption, namespace)
     for stream in suspects:

@@ -54,7 +54,7 @@ class Problem:
 
 
 @define
-class Adoption:
+class AdoptionRun:
     """One run: the events, the states of tables after them, and the problems.
 
     `current` is what was being taken in when an error was raised.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.foreign.adoption import Adoption
+from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_metadata import ForeignFile, chain_from, is_same_file, read_foreign
 from icecore.engine.foreign.foreign_rows import Difference
 from icecore.engine.metadata.fold import TableState, metadata_folder, version_names
@@ -15,24 +15,24 @@ from icecore.engine.storage.file_io import Storage
 RESOLVE = "resolve() with keep='log' or keep='foreign' says which of the two goes on"
 
 
-def take_in_commit(adoption: Adoption, d: Difference) -> None:
+def take_in_commit(adoption: AdoptionRun, d: Difference) -> None:
     """The metadata files from the log's last published one to that of the row, where they follow it."""
-    assert d.stream is not None and d.shared is not None, "the caller checked"
+    assert d.stream is not None and d.row_location is not None, "the caller checked"
     state = adoption.latest(d.stream)
-    if state.metadata_location == d.shared and not state.pending:
+    if state.metadata_location == d.row_location and not state.pending:
         adoption.note(state)
         return
     storage = adoption.context.storage_of(state)
-    file = read_foreign(d.shared, storage)
-    if (why := _why_not(state, d.known, file)) is not None:
+    file = read_foreign(d.row_location, storage)
+    if (why := _why_not(state, d.logged_location, file)) is not None:
         adoption.problem(d.identifier, d.stream, why)
         return
-    assert d.known is not None, "what was never published is a reason not to"
-    chain = chain_from(d.known, file, d.previous, storage)
+    assert d.logged_location is not None, "what was never published is a reason not to"
+    chain = chain_from(d.logged_location, file, d.previous, storage)
     if chain is None:
         text = (
-            f"another engine committed {d.shared} through iceberg_tables, which does not follow {d.known}, where "
-            f"the log ends; {RESOLVE}"
+            f"another engine committed {d.row_location} through iceberg_tables, which does not follow "
+            f"{d.logged_location}, where the log ends; {RESOLVE}"
         )
         adoption.problem(d.identifier, d.stream, text)
         return
@@ -43,7 +43,7 @@ def take_in_commit(adoption: Adoption, d: Difference) -> None:
         state = adoption.adopt(state, each, chain.skipped if index == 0 else ())
 
 
-def take_in_versions(adoption: Adoption, stream: str, left_out: Collection[Identifier]) -> None:
+def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Identifier]) -> None:
     """Versions that another writer made in the folder of a file system table, one after another."""
     state = adoption.latest(stream)
     if state.dropped or state.identifier in left_out:

@@ -9,12 +9,12 @@ from collections.abc import Collection
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
-from icecore.engine.foreign.adoption import Adoption
+from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_rows import Difference, NamespaceDifference
 from icecore.engine.log.namespaces import fold_namespaces
 
 
-def true_namespaces(adoption: Adoption) -> list[NamespaceDifference]:
+def true_namespaces(adoption: AdoptionRun) -> list[NamespaceDifference]:
     """The namespaces that differ and whose read model is what the log says."""
     found = adoption.context.rows.namespaces()
     if not found:
@@ -24,14 +24,14 @@ def true_namespaces(adoption: Adoption) -> list[NamespaceDifference]:
         fold_namespaces(logged, event.kind, event.payload)
     out = []
     for each in found:
-        if logged.get(each.namespace) == each.known:
+        if logged.get(each.namespace) == each.logged_properties:
             out.append(each)
         else:
             adoption.damaged(each.namespace, None)
     return out
 
 
-def true_differences(adoption: Adoption, left_out: Collection[Identifier]) -> list[Difference]:
+def differences_trusted(adoption: AdoptionRun, left_out: Collection[Identifier]) -> list[Difference]:
     """The names that differ and whose read model is what the log says, without some."""
     out = []
     for d in adoption.context.rows.differences():
@@ -42,9 +42,9 @@ def true_differences(adoption: Adoption, left_out: Collection[Identifier]) -> li
     return out
 
 
-def _is_true(adoption: Adoption, d: Difference) -> bool:
+def _is_true(adoption: AdoptionRun, d: Difference) -> bool:
     if d.stream is None:
-        others = (s for s in adoption.context.rows.streams_at(d.shared) if not _has_name(adoption, s))
+        others = (s for s in adoption.context.rows.streams_at(d.row_location) if not _has_name(adoption, s))
         if (lost := next(others, None)) is not None:
             adoption.damaged(d.identifier, lost)
         return lost is None
@@ -54,12 +54,12 @@ def _is_true(adoption: Adoption, d: Difference) -> bool:
     return False
 
 
-def _has_name(adoption: Adoption, stream: str) -> bool:
+def _has_name(adoption: AdoptionRun, stream: str) -> bool:
     """Whether the read models know the name that a stream has in the log."""
     return _name_in_log(adoption, stream) == adoption.context.models.identifier_of(stream)
 
 
-def _name_in_log(adoption: Adoption, stream: str) -> Identifier | None:
+def _name_in_log(adoption: AdoptionRun, stream: str) -> Identifier | None:
     if is_view_stream(stream):
         view = adoption.context.views.state_at(stream)
         return None if view is None or view.dropped else view.identifier

@@ -9,7 +9,7 @@ from attrs import evolve
 from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
-from icecore.engine.foreign.adoption import Adoption
+from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_commits import is_same_table, take_in_commit
 from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, is_same_file, read_foreign
 from icecore.engine.foreign.foreign_rows import Difference
@@ -18,25 +18,25 @@ from icecore.engine.foreign.register import registration_payload
 from icecore.engine.log.read_models import dotted
 
 
-def take_in_names(adoption: Adoption, differences: Sequence[Difference]) -> None:
+def take_in_names(adoption: AdoptionRun, differences: Sequence[Difference]) -> None:
     """Takes in what happened under each name: what left it first, then what came to it, then commits to what stayed."""
-    gone = [d for d in differences if d.shared is None and d.stream is not None]
-    new = [d for d in differences if d.stream is None and d.shared is not None]
+    gone = [d for d in differences if d.row_location is None and d.stream is not None]
+    new = [d for d in differences if d.stream is None and d.row_location is not None]
     moved: list[Difference] = []
     for d in differences:
-        if d.stream is None or d.shared is None:
+        if d.stream is None or d.row_location is None:
             continue
         adoption.at(d.identifier, d.stream)
-        if d.known is not None and _is_another(adoption, d):
-            gone.append(evolve(d, shared=None))
-            new.append(evolve(d, stream=None, known=None))
+        if d.logged_location is not None and _is_another(adoption, d):
+            gone.append(evolve(d, row_location=None))
+            new.append(evolve(d, stream=None, logged_location=None))
         else:
             moved.append(d)
     for old, now in _renames(adoption, gone, new):
         gone.remove(old)
         new.remove(now)
-        if now.shared != old.known:
-            moved.append(evolve(now, stream=old.stream, known=old.known))
+        if now.row_location != old.logged_location:
+            moved.append(evolve(now, stream=old.stream, logged_location=old.logged_location))
     for d in gone:
         _dropped(adoption, d)
     for d in new:
@@ -47,21 +47,21 @@ def take_in_names(adoption: Adoption, differences: Sequence[Difference]) -> None
         (take_in_view_commit if ev.is_view_stream(d.stream) else take_in_commit)(adoption, d)
 
 
-def _is_another(adoption: Adoption, d: Difference) -> bool:
+def _is_another(adoption: AdoptionRun, d: Difference) -> bool:
     """Whether a name holds another table than it did: dropped and made again, or two that changed names."""
-    assert d.stream is not None and d.shared is not None, "the caller checked"
+    assert d.stream is not None and d.row_location is not None, "the caller checked"
     if ev.is_view_stream(d.stream):
-        return not is_same_view(adoption, d.stream, d.shared)
+        return not is_same_view(adoption, d.stream, d.row_location)
     state = adoption.latest(d.stream)
-    file = read_foreign(d.shared, adoption.context.storage_of(state))
+    file = read_foreign(d.row_location, adoption.context.storage_of(state))
     if is_same_table(state.metadata, file.metadata):
         return False
     named = {e.metadata_file for e in file.metadata.metadata_log}
-    return not any(is_same_file(d.known, n) for n in named)
+    return not any(is_same_file(d.logged_location, n) for n in named)
 
 
 def _renames(
-    adoption: Adoption, gone: Sequence[Difference], new: Sequence[Difference]
+    adoption: AdoptionRun, gone: Sequence[Difference], new: Sequence[Difference]
 ) -> list[tuple[Difference, Difference]]:
     """Tables that left one name and stand under another; their events are appended, taken names last."""
     pairs: list[tuple[Difference, Difference]] = []
@@ -78,17 +78,17 @@ def _renames(
     return done
 
 
-def _is_renamed(adoption: Adoption, old: Difference, now: Difference) -> bool:
+def _is_renamed(adoption: AdoptionRun, old: Difference, now: Difference) -> bool:
     """Whether what left one name is what stands under the other."""
-    assert old.stream is not None and now.shared is not None, "the caller checked"
+    assert old.stream is not None and now.row_location is not None, "the caller checked"
     adoption.at(now.identifier, None)
     if ev.is_view_stream(old.stream) or now.is_view:
-        return ev.is_view_stream(old.stream) and now.is_view and is_same_view(adoption, old.stream, now.shared)
+        return ev.is_view_stream(old.stream) and now.is_view and is_same_view(adoption, old.stream, now.row_location)
     state = adoption.latest(old.stream)
-    return is_same_table(state.metadata, read_foreign(now.shared, adoption.context.storage_of(state)).metadata)
+    return is_same_table(state.metadata, read_foreign(now.row_location, adoption.context.storage_of(state)).metadata)
 
 
-def _renamed(adoption: Adoption, old: Difference, now: Difference) -> None:
+def _renamed(adoption: AdoptionRun, old: Difference, now: Difference) -> None:
     assert old.stream is not None, "the caller checked"
     adoption.at(now.identifier, old.stream)
     identifier_tuple(now.identifier)
@@ -99,25 +99,25 @@ def _renamed(adoption: Adoption, old: Difference, now: Difference) -> None:
     adoption.append(old.stream, kind, payload, who)
 
 
-def _dropped(adoption: Adoption, d: Difference) -> None:
+def _dropped(adoption: AdoptionRun, d: Difference) -> None:
     assert d.stream is not None, "the caller checked"
     adoption.at(d.identifier, d.stream)
     kind = ev.VIEW_DROPPED if ev.is_view_stream(d.stream) else ev.TABLE_DROPPED
-    who = Provenance(None, UNKNOWN_ENGINE, f"dropped from iceberg_tables, where it was {d.known}")
+    who = Provenance(None, UNKNOWN_ENGINE, f"dropped from iceberg_tables, where it was {d.logged_location}")
     adoption.append(d.stream, kind, {"identifier": list(d.identifier)}, who)
 
 
-def _made(adoption: Adoption, d: Difference) -> None:
+def _made(adoption: AdoptionRun, d: Difference) -> None:
     """A row under a name that is free in the log: the table is registered as it is."""
-    assert d.shared is not None, "the caller checked"
+    assert d.row_location is not None, "the caller checked"
     adoption.at(d.identifier, None)
     if d.is_view:
-        take_in_view(adoption, d.identifier, d.shared)
+        take_in_view(adoption, d.identifier, d.row_location)
         return
     identifier_tuple(d.identifier)
-    payload, table_uuid = registration_payload(d.identifier, d.shared, None, adoption.context.storage)
-    payload["metadata-location"] = d.shared
+    payload, table_uuid = registration_payload(d.identifier, d.row_location, None, adoption.context.storage)
+    payload["metadata-location"] = d.row_location
     adoption.need_namespace(d.identifier)
     stream = adoption.context.models.unused_stream(ev.table_stream(table_uuid))
-    who = Provenance(None, UNKNOWN_ENGINE, f"made in iceberg_tables: {d.shared}")
+    who = Provenance(None, UNKNOWN_ENGINE, f"made in iceberg_tables: {d.row_location}")
     adoption.append(stream, ev.TABLE_REGISTERED, payload, who)

@@ -17,14 +17,14 @@ VIEW_TYPE = "VIEW"
 class Difference:
     """One table or view that the log and `iceberg_tables` tell differently.
 
-    `known` is what the log published last, `shared` what the row says: None where it is gone. `stream` is None where
-    the log knows no such name. `previous` is what the row's writer says to have replaced.
+    `logged_location` is what the log published last, `row_location` what the row says: None where it is gone. `stream`
+    is None where the log knows no such name. `previous` is what the row's writer says to have replaced.
     """
 
     identifier: Identifier
     stream: str | None
-    known: str | None
-    shared: str | None
+    logged_location: str | None
+    row_location: str | None
     previous: str | None
     is_view: bool
 
@@ -34,8 +34,8 @@ class NamespaceDifference:
     """A namespace that the log and `iceberg_namespace_properties` tell differently; None where there is none."""
 
     namespace: Identifier
-    known: dict[str, str] | None
-    shared: dict[str, str] | None
+    logged_properties: dict[str, str] | None
+    row_properties: dict[str, str] | None
 
 
 @frozen
@@ -44,7 +44,7 @@ class NumberedHead:
 
     identifier: Identifier
     stream: str
-    known: str
+    logged_location: str
 
 
 class ForeignRows:

@@ -8,7 +8,7 @@ from typing import Any
 from icecore.engine.common.identifiers import Identifier, identifier_tuple
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
-from icecore.engine.foreign.adoption import Adoption
+from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_metadata import (
     UNKNOWN_ENGINE,
     is_same_file,
@@ -22,7 +22,7 @@ from icecore.projections.files.materialize_view import write_view
 from icecore.projections.files.pointers import move_pointers
 
 
-def take_in_view(adoption: Adoption, identifier: Identifier, location: str) -> None:
+def take_in_view(adoption: AdoptionRun, identifier: Identifier, location: str) -> None:
     """A row under a name that is free in the log: the view is registered as it is."""
     identifier_tuple(identifier)
     payload, view_uuid = view_registration_payload(identifier, location, adoption.context.storage)
@@ -32,28 +32,31 @@ def take_in_view(adoption: Adoption, identifier: Identifier, location: str) -> N
     _append(adoption, stream, ev.VIEW_REGISTERED, payload)
 
 
-def take_in_view_commit(adoption: Adoption, d: Difference) -> None:
+def take_in_view_commit(adoption: AdoptionRun, d: Difference) -> None:
     """Views have no metadata log: the same view, made from the version that the log ends at, follows it (V1)."""
-    assert d.stream is not None and d.shared is not None, "the caller checked"
+    assert d.stream is not None and d.row_location is not None, "the caller checked"
     state = adoption.context.views.state_at(d.stream)
     assert state is not None, "a view with a name has events"
-    data, metadata = read_foreign_view(d.shared, adoption.context.storage)
-    follows = is_same_file(d.known, d.previous) and state.metadata_location == d.known
+    data, metadata = read_foreign_view(d.row_location, adoption.context.storage)
+    follows = is_same_file(d.logged_location, d.previous) and state.metadata_location == d.logged_location
     if metadata.view_uuid.lower() != state.metadata.view_uuid.lower() or not follows:
-        text = f"another engine committed {d.shared} to a view, which does not follow {d.known}, where the log ends"
+        text = (
+            f"another engine committed {d.row_location} to a view, which does not follow {d.logged_location}, where "
+            f"the log ends"
+        )
         adoption.problem(d.identifier, d.stream, text)
         return
-    _append(adoption, d.stream, ev.VIEW_ADOPTED, view_adoption_payload(state, d.shared, data, metadata))
+    _append(adoption, d.stream, ev.VIEW_ADOPTED, view_adoption_payload(state, d.row_location, data, metadata))
 
 
-def is_same_view(adoption: Adoption, stream: str, location: str) -> bool:
+def is_same_view(adoption: AdoptionRun, stream: str, location: str) -> bool:
     """Whether a metadata file is of the view that a stream is about."""
     state = adoption.context.views.state_at(stream)
     _, metadata = read_foreign_view(location, adoption.context.storage)
     return state is not None and metadata.view_uuid.lower() == state.metadata.view_uuid.lower()
 
 
-def _append(adoption: Adoption, stream: str, kind: str, payload: Mapping[str, Any]) -> None:
+def _append(adoption: AdoptionRun, stream: str, kind: str, payload: Mapping[str, Any]) -> None:
     adoption.append(stream, kind, payload, Provenance(None, UNKNOWN_ENGINE))
     store = adoption.context.store
     head = store.row(MODELS, "get_head", stream=stream)

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from icecore.engine.errors import ForeignCommitError, IcecoreError, StorageError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.forget.forgettable_bounds import Bounds, forgettable_bounds
+from icecore.engine.forget.forgettable_bounds import ForgettableBounds, forgettable_bounds
 from icecore.engine.forget.forgettable_text import LEFT, changed_streams, check_not_in_force, kind_of, text_replacements
 from icecore.engine.forget.redact_events import REDACTION, ToTidy, remove_unfinished_archives, replace_parts, tidy
 from icecore.engine.forget.rewritten_metadata import rewrite_metadata
@@ -95,7 +95,7 @@ class Forgetter:
         if any(text in (t or "") for t in (provenance.message, provenance.actor)):
             raise ValidationError("who forgets a text, and why, would be in the log with that very text")
         store = self.repository.store
-        self.repository.foreign.sync_if_changed()
+        self.repository.foreign.adopt_all_if_changed()
         with store.write() as transaction:
             events = store.events() if positions is None else [self._event(p) for p in sorted(set(positions))]
             replacements = text_replacements(events, text)
@@ -137,7 +137,7 @@ class Forgetter:
         """A write transaction in which no other engine's commit to the table is still to be taken in."""
         for left in reversed(range(FOREIGN_ATTEMPTS)):
             if not self.repository.state(stream).dropped:
-                self.repository.foreign.settle(stream)
+                self.repository.foreign.adopt_stream(stream)
             with contextlib.ExitStack() as stack:
                 transaction = stack.enter_context(self.repository.store.write())
                 try:
@@ -161,7 +161,7 @@ class Forgetter:
             if written is not None:
                 yield written
 
-    def _left(self, state: TableState, found: Bounds) -> Iterator[str]:
+    def _left(self, state: TableState, found: ForgettableBounds) -> Iterator[str]:
         """Files in storage that have what is forgotten: content files, and manifests that no snapshot has."""
         if not found.files:
             return

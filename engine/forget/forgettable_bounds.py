@@ -32,7 +32,7 @@ Ids = frozenset[int] | None
 
 
 @frozen
-class Bounds:
+class ForgettableBounds:
     """What of a table's bounds goes, by event, and what stays because snapshots hold it.
 
     `files` are the paths of the content files whose bounds go. `held` counts by snapshot the files that were deleted
@@ -47,7 +47,7 @@ class Bounds:
 
 def forgettable_bounds(
     repository: Repository, states: Sequence[TableState], columns: Collection[str] | None, files: Collection[str] | None
-) -> Bounds:
+) -> ForgettableBounds:
     """The bounds of a table that can be forgotten: of all columns or some, of all files that are gone or some.
 
     `states` are the latest state, first, and others whose snapshots are read too. Raises ValidationError for a column
@@ -76,7 +76,7 @@ def forgettable_bounds(
             replacements.append(Replacement(position, content=encode_content(redacted, new_salt())))
     if wanted is not None and (unknown := sorted(wanted - seen)):
         raise ValidationError(f"{dotted(states[0].identifier)}: its log has no file {unknown[0]}")
-    return Bounds(tuple(replacements), frozenset(gone), held.by_snapshot(deleted), frozenset(held.listed))
+    return ForgettableBounds(tuple(replacements), frozenset(gone), held.by_snapshot(deleted), frozenset(held.listed))
 
 
 def column_ids(state: TableState, columns: Collection[str]) -> frozenset[int]:

@@ -24,7 +24,7 @@ from icecore.engine.repository.view_repository import UpdatesAt, ViewRepository
 
 
 @frozen
-class Desk:
+class CommitTargets:
     """Where a part is made: the tables and views of the log, or for a dry run copies of them that write no file."""
 
     repository: Repository
@@ -38,18 +38,18 @@ class Part(Protocol):
     def name(self) -> Identifier:
         """What it changes."""
 
-    def prepare(self, desk: Desk) -> None:
+    def prepare(self, desk: CommitTargets) -> None:
         """What can be done before the write lock is taken, such as writing data files."""
 
-    def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         """Appends its events, none where there is nothing to change; inside of the lock."""
 
-    def follow(self, desk: Desk) -> None:
+    def follow(self, desk: CommitTargets) -> None:
         """Lets caches and files follow, after the commit."""
 
 
 def commit_jointly(
-    desk: Desk, parts: Sequence[Part], provenance: Provenance, made: Callable[[], object] = lambda: None
+    desk: CommitTargets, parts: Sequence[Part], provenance: Provenance, made: Callable[[], object] = lambda: None
 ) -> bool:
     """Makes all changes, in their order; the first event carries the idempotency key.
 
@@ -59,7 +59,7 @@ def commit_jointly(
     tables = [desk.repository.state(p.stream).metadata for p in parts if isinstance(p, TableChange)]
     foreign: ForeignCommitError | None = None
     for _ in RetryPolicy.of(*(m.properties for m in tables)).attempts():
-        desk.repository.foreign.sync_if_changed()
+        desk.repository.foreign.adopt_all_if_changed()
         for part in parts:
             part.prepare(desk)
         try:
@@ -80,7 +80,7 @@ def commit_jointly(
     raise CommitConflictError(f"the branches of {names} kept moving until no retry was left")
 
 
-def _try(desk: Desk, parts: Sequence[Part], provenance: Provenance) -> bool:
+def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> bool:
     try:
         with desk.repository.store.write() as transaction:
             if desk.repository.already(provenance) is not None:
@@ -101,15 +101,15 @@ class _RolledBack(Exception):
     """Ends a dry run's transaction."""
 
 
-def dry_run_jointly(desk: Desk, parts: Sequence[Part], provenance: Provenance) -> CatalogDryRun:
+def dry_run_jointly(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> CatalogDryRun:
     """What the changes would be: made in a transaction that is rolled back, on copies that claim and write nothing.
 
     What others would refuse them for is among the outcomes' conflicts; such a part is left out. Raises as a commit
     does for all else.
     """
-    desk.repository.foreign.sync_if_changed()
+    desk.repository.foreign.adopt_all_if_changed()
     repository = without_files(desk.repository)
-    dry = Desk(repository, ViewRepository(repository))
+    dry = CommitTargets(repository, ViewRepository(repository))
     outcomes: list[PartDryRun] = []
     prepared: list[Part] = []
     for part in parts:
@@ -145,23 +145,23 @@ class TableChange:
     _requirements: tuple[Requirement, ...] = ()
     _result: CommitResult | None = None
 
-    def prepare(self, desk: Desk) -> None:
+    def prepare(self, desk: CommitTargets) -> None:
         self._result = None
         part = self.part()
         if part is not None:
-            desk.repository.foreign.settle(self.stream)
+            desk.repository.foreign.adopt_stream(self.stream)
         self._base = None if part is None else desk.repository.state(self.stream)
         if part is not None and self._base is not None:
             self._commands, self._requirements = part.prepare(self._base), part.requirements
 
-    def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         if self._base is None:
             return ()
         result = desk.repository.commit_inside(transaction, self._base, self._commands, provenance, self._requirements)
         self._result = result
         return () if result.event is None else (result.event,)
 
-    def follow(self, desk: Desk) -> None:
+    def follow(self, desk: CommitTargets) -> None:
         if self._base is not None:
             state = desk.repository.state(self.stream)
             desk.repository.files.follow(state)
@@ -181,12 +181,12 @@ class NewTable:
     _commands: Sequence[Command] = ()
     _requirements: tuple[Requirement, ...] = ()
 
-    def prepare(self, desk: Desk) -> None:
+    def prepare(self, desk: CommitTargets) -> None:
         part = self.part()
         if part is not None:
             self._commands, self._requirements = part.prepare(self.provisional), part.requirements
 
-    def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         event, first = desk.repository.create_inside(
             transaction, self.provisional.stream, self.kind, self.payload, self.name, provenance
         )
@@ -196,7 +196,7 @@ class NewTable:
         result = desk.repository.commit_inside(transaction, first, self._commands, later, self._requirements)
         return (event,) if result.event is None else (event, result.event)
 
-    def follow(self, desk: Desk) -> None:
+    def follow(self, desk: CommitTargets) -> None:
         desk.repository.states.drop(self.provisional.stream)
         with contextlib.suppress(IcecoreError):
             state = desk.repository.state(self.provisional.stream)
@@ -212,16 +212,16 @@ class ViewChange:
     stream: str
     changes: list[UpdatesAt] = field(factory=list)
 
-    def prepare(self, desk: Desk) -> None: ...
+    def prepare(self, desk: CommitTargets) -> None: ...
 
-    def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         event = desk.views.commit_inside(transaction, self.stream, self._updates, provenance)
         return () if event is None else (event,)
 
     def _updates(self, at: int) -> list[Mapping[str, Any]]:
         return [update for change in self.changes for update in change(at)]
 
-    def follow(self, desk: Desk) -> None:
+    def follow(self, desk: CommitTargets) -> None:
         desk.views.follow(self.stream)
 
 
@@ -233,12 +233,12 @@ class NewView:
     stream: str
     updates: UpdatesAt
 
-    def prepare(self, desk: Desk) -> None: ...
+    def prepare(self, desk: CommitTargets) -> None: ...
 
-    def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         return (desk.views.create_inside(transaction, self.stream, self.name, self.updates, provenance),)
 
-    def follow(self, desk: Desk) -> None:
+    def follow(self, desk: CommitTargets) -> None:
         desk.views.follow(self.stream)
 
 
@@ -254,16 +254,16 @@ class NameChange:
     is_view: bool = False
     _stream: str = ""
 
-    def prepare(self, desk: Desk) -> None: ...
+    def prepare(self, desk: CommitTargets) -> None: ...
 
-    def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         self._stream = self.find(desk.repository)
         desk.repository.foreign.check_row(self._stream)
         if self.to is not None:
             desk.repository.models.check_new_name(self.to)
         return (desk.repository.append_inside(transaction, self._stream, self.kind, self.payload, provenance),)
 
-    def follow(self, desk: Desk) -> None:
+    def follow(self, desk: CommitTargets) -> None:
         if not self._stream:
             return
         if self.is_view:

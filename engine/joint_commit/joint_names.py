@@ -10,7 +10,7 @@ from attrs import define
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.joint_commit.joint_commit import Desk
+from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.log.namespaces import check_namespace_change
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.revert.undrop import dropped_at, undrop_inside
@@ -24,15 +24,15 @@ class NamespaceChange:
     kind: str
     payload: Mapping[str, Any]
 
-    def prepare(self, desk: Desk) -> None: ...
+    def prepare(self, desk: CommitTargets) -> None: ...
 
-    def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         # The row of a namespace that another engine changed meanwhile would be lost: it is taken in first.
         desk.repository.foreign.check_namespaces()
         check_namespace_change(desk.repository.models, self.kind, self.payload)
         return (desk.repository.append_inside(transaction, ev.CATALOG_STREAM, self.kind, self.payload, provenance),)
 
-    def follow(self, desk: Desk) -> None: ...
+    def follow(self, desk: CommitTargets) -> None: ...
 
 
 @define
@@ -44,14 +44,14 @@ class NameGivenBack:
     position: int | None
     _stream: str = ""
 
-    def prepare(self, desk: Desk) -> None: ...
+    def prepare(self, desk: CommitTargets) -> None: ...
 
-    def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         drop = dropped_at(desk.repository, self.kind, self.name, self.position)
         self._stream = drop.stream
         return (undrop_inside(desk.repository, transaction, self.kind, drop, provenance),)
 
-    def follow(self, desk: Desk) -> None:
+    def follow(self, desk: CommitTargets) -> None:
         if not self._stream:
             return
         if self.kind == "view":
@@ -68,11 +68,11 @@ class RegisteredView:
     stream: str
     payload: Mapping[str, Any]
 
-    def prepare(self, desk: Desk) -> None: ...
+    def prepare(self, desk: CommitTargets) -> None: ...
 
-    def append(self, desk: Desk, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         desk.repository.models.check_new_name(self.name)
         return (desk.repository.append_inside(transaction, self.stream, ev.VIEW_REGISTERED, self.payload, provenance),)
 
-    def follow(self, desk: Desk) -> None:
+    def follow(self, desk: CommitTargets) -> None:
         desk.views.follow(self.stream)

@@ -22,7 +22,7 @@ from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.materialize import Advance, Materializer
 
 
-def try_out(
+def run_rolled_back(
     repository: Repository, act: Callable[[Repository, ViewRepository], object], about: object
 ) -> CatalogDryRun:
     """What a commit would be: `act` makes it on copies that store nothing, and ends where it would be stored.
@@ -31,7 +31,7 @@ def try_out(
     for is among the outcome's conflicts, under the name of what it is `about`: that name, or the position of an event.
     Raises as the commit does for all else.
     """
-    repository.foreign.sync_if_changed()
+    repository.foreign.adopt_all_if_changed()
     trial = without_files(repository, _TrialStore(repository))
     trial.foreign = _taking_in_for_real(trial, repository.foreign)
     try:

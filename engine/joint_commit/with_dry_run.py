@@ -22,7 +22,7 @@ class Tries(Protocol):
     def _tried(self, commit: Callable[[Any], object], about: object) -> CatalogDryRun: ...
 
 
-def tryable(method: Callable[P, R]) -> Callable[P, R]:
+def with_dry_run(method: Callable[P, R]) -> Callable[P, R]:
     """A method that has a `dry_run`, and makes one commit: where it is true, gives the CatalogDryRun of the call.
 
     The method itself is never called with it, so that it can't do anything else then. Its first parameter says what it

@@ -12,7 +12,7 @@ from icecore.engine.deletion.orphan_files import OrphanFiles, OrphanSearch, remo
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.provenance import provenance
-from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.retention import Expiry
 from icecore.engine.repository.repository import Repository
@@ -39,7 +39,7 @@ class Maintenance:
 
     def remove_orphan_files(
         self,
-        older_than: Moment | None = None,
+        older_than: TimestampLike | None = None,
         *,
         location: str | None = None,
         equal_schemes: Mapping[str, str] | None = None,
@@ -91,10 +91,10 @@ class ExpireSnapshots(UsedOnce):
         self._expiry = evolve(self._expiry, snapshot_ids=self._expiry.snapshot_ids | set(snapshot_ids))
         return self
 
-    def older_than(self, when: Moment) -> ExpireSnapshots:
+    def older_than(self, when: TimestampLike) -> ExpireSnapshots:
         """Expires snapshots from before a time (see `moments`). Raises ValidationError."""
         self._check_open()
-        self._expiry = evolve(self._expiry, older_than_ms=milliseconds_of(when, "older_than"))
+        self._expiry = evolve(self._expiry, older_than_ms=to_epoch_ms(when, "older_than"))
         return self
 
     def retain_last(self, count: int) -> ExpireSnapshots:

@@ -25,7 +25,7 @@ from icecore.engine.maintenance.compaction_groups import CompactionOptions, File
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.copy_on_write import lineage_schema
-from icecore.engine.operations.delete_by_filter import Effects, Target, produce
+from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, produce
 from icecore.engine.operations.reusable_files import FileKey, table_shape
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.repository.repository import Repository
@@ -86,7 +86,7 @@ class _Written:
 class Compaction:
     """Groups to be written again in one commit; `result` is that of the latest planning, so final after the commit."""
 
-    target: Target
+    target: SnapshotTarget
     options: CompactionOptions
     order: SortOrder | None
     groups: list[_Written]
@@ -96,7 +96,7 @@ class Compaction:
 
     @classmethod
     def of(
-        cls, target: Target, options: CompactionOptions, order: SortOrder | None, groups: Sequence[FileGroup]
+        cls, target: SnapshotTarget, options: CompactionOptions, order: SortOrder | None, groups: Sequence[FileGroup]
     ) -> Compaction:
         return cls(target, options, order, [_Written(g) for g in groups])
 
@@ -168,7 +168,7 @@ def _command(
     if not by_path:
         compaction.result = RewriteResult()
         return None
-    effects = Effects(False, gone=sorted(by_path), added=added)
+    effects = FileChanges(False, gone=sorted(by_path), added=added)
     command = produce(repository, state, metadata, compaction.target, (), effects, Operation.REPLACE)
     deletes = sum(len(r.removed) for r in command.removals) - len(by_path)
     size = sum(g.size for g in compaction.groups)

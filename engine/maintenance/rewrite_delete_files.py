@@ -15,7 +15,7 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.maintenance.rewrite_data_files import RewriteResult
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.operations.delete_by_filter import Effects, Target, discarding_on_error, produce
+from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, discarding_on_error, produce
 from icecore.engine.operations.reusable_files import FileKey
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
@@ -29,7 +29,7 @@ from icecore.projections.plan.planner import Planner
 class DeleteRewrite:
     """A rewrite of delete files on a branch; `result` is that of the latest planning, so final after the commit."""
 
-    target: Target
+    target: SnapshotTarget
     result: RewriteResult = RewriteResult()
 
 
@@ -54,7 +54,7 @@ def plan_delete_rewrite(
     chosen = [t for t in tasks if _is_worth_it(t, metadata.format_version)]
     if not chosen:
         return None
-    effects, deletes = Effects(True), DeleteCache()
+    effects, deletes = FileChanges(True), DeleteCache()
     with discarding_on_error(effects, storage):
         for task in chosen:
             positions = deletes.deleted_positions(storage, task.file.file_path, task.delete_files)
@@ -94,7 +94,7 @@ def plan_dangling_removal(
             dangling += [key for key in keys if key not in needed]
     if not dangling:
         return None
-    effects = Effects(False, dropped=dangling)
+    effects = FileChanges(False, dropped=dangling)
     rewrite.result = RewriteResult(removed_delete_files=len(dangling))
     return produce(repository, state, metadata, rewrite.target, (), effects, Operation.REPLACE)
 

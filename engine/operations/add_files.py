@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.common.location import local_path, path_fault, to_uri
-from icecore.engine.common.text import some_of
+from icecore.engine.common.text import abbreviated
 from icecore.engine.data.read.apply_deletes import same_file
 from icecore.engine.data.write.describe_files import describe_files
 from icecore.engine.errors import ValidationError
@@ -42,12 +42,12 @@ def describe_existing_files(
     places = [_place(storage, p) for p in file_paths]
     repeated = sorted(p for p, n in Counter(places).items() if n > 1)
     if repeated:
-        raise ValidationError(f"files are given twice: {some_of(repeated, 5)}")
+        raise ValidationError(f"files are given twice: {abbreviated(repeated, 5)}")
     if check_duplicate_files:
         spelled = [s for p in file_paths for s in _spellings(storage, p)]
         known = _in_snapshot(repository, state, metadata.snapshot_by_ref(branch), spelled)
         if known:
-            raise ValidationError(f"files are in the table already: {some_of(known, 5)}")
+            raise ValidationError(f"files are in the table already: {abbreviated(known, 5)}")
     return describe_files(
         # A path that the table's location mapping knows is one of the table's own.
         [to_uri(p) if storage.resolve(p) == p else p for p in file_paths],

@@ -17,7 +17,7 @@ from icecore.engine.evolution.manage_snapshots import CherryPick, move_main
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.write_audit_publish import PUBLISHED_WAP_ID, check_unpublished
-from icecore.engine.operations.delete_by_filter import Effects, removals_of
+from icecore.engine.operations.delete_by_filter import FileChanges, removals_of
 from icecore.engine.operations.replace_partitions import REPLACE_PARTITIONS
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
@@ -54,7 +54,7 @@ def plan_cherry_pick(repository: Repository, state: TableState, pick: CherryPick
     if is_replace:
         _check_partitions(repository, state, source, added)
     gone = removed.filter(pc.equal(removed["content"], int(DataFileContent.DATA)))["file_path"].to_pylist()
-    effects = Effects(by_position=False, gone=gone)
+    effects = FileChanges(by_position=False, gone=gone)
     summary = {SOURCE_SNAPSHOT_ID: str(source.snapshot_id)} | ({PUBLISHED_WAP_ID: wap_id} if wap_id else {})
     return ProduceSnapshot(
         Operation.APPEND if is_append else Operation.OVERWRITE,

@@ -50,7 +50,7 @@ class IsolationLevel(enum.StrEnum):
 
 
 @frozen
-class Pin:
+class CommitBase:
     """The base that a decision was made on, None for a branch without a snapshot, and what may not have changed.
 
     `conflict_filter` says which rows were read; None stands for those of the operation itself.
@@ -80,7 +80,7 @@ class Check:
     planner: Planner
     state: TableState
     metadata: TableMetadata
-    pin: Pin
+    pin: CommitBase
     changes: ChangesSince
 
     @classmethod
@@ -90,7 +90,7 @@ class Check:
         planner: Planner,
         state: TableState,
         metadata: TableMetadata,
-        pin: Pin,
+        pin: CommitBase,
         branch: str,
     ) -> Check:
         """Raises CommitConflictError, NoSuchSnapshotError for a base that never was."""

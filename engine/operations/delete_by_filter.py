@@ -21,10 +21,10 @@ from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
-from icecore.engine.operations.conflict_validation import Check, Pin
+from icecore.engine.operations.conflict_validation import Check, CommitBase
 from icecore.engine.operations.copy_on_write import lineage_schema, survivors, write_again
 from icecore.engine.operations.merge_on_read import Positions, merges_on_read, select_rows, write_deletes
-from icecore.engine.operations.reusable_files import FileKey, WrittenBefore, task_key
+from icecore.engine.operations.reusable_files import FileKey, ReusableFiles, task_key
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
 from icecore.engine.spec.metadata import TableMetadata
@@ -36,7 +36,7 @@ from icecore.projections.plan.planner import Planner
 
 
 @frozen
-class FilterRemoval:
+class DeleteByFilter:
     """A delete or overwrite by filter on a branch, with the files that take the rows' place."""
 
     row_filter: str | Expression
@@ -44,16 +44,16 @@ class FilterRemoval:
     snapshot_id: int
     added: tuple[ContentFile, ...]
     summary: Mapping[str, str]
-    pin: Pin | None = None
-    before: WrittenBefore = field(factory=WrittenBefore)
+    pin: CommitBase | None = None
+    before: ReusableFiles = field(factory=ReusableFiles)
 
 
-def plan_removal(
+def plan_delete_by_filter(
     repository: Repository,
     planner: Planner,
     state: TableState,
     metadata: TableMetadata,
-    removal: FilterRemoval,
+    removal: DeleteByFilter,
     storage: Storage,
 ) -> ProduceSnapshot:
     """The command for the head of the branch as it is now; where the branch moves, this is called again.
@@ -63,7 +63,7 @@ def plan_removal(
     the state's, or what the transaction made of it: the filter is over its schema, which new files have. A pinned
     removal is of the rows that its base has; ConflictingCommitsError is raised where they are not the same any more.
     """
-    effects = Effects(merges_on_read(metadata))
+    effects = FileChanges(merges_on_read(metadata))
     check = removal.pin and Check.of(repository, planner, state, metadata, removal.pin, removal.branch)
     snapshot = read_snapshot(state, removal.branch, removal.pin)
     if check:
@@ -75,11 +75,11 @@ def plan_removal(
             _remove_selected(tasks, effects, metadata, storage, removal.before)
         if check:
             check.touched(effects.touched, vectors=effects.by_position)
-        target = Target(removal.branch, removal.snapshot_id, removal.summary)
+        target = SnapshotTarget(removal.branch, removal.snapshot_id, removal.summary)
         return produce(repository, state, metadata, target, removal.added, effects)
 
 
-def read_snapshot(state: TableState, branch: str, pin: Pin | None) -> Snapshot | None:
+def read_snapshot(state: TableState, branch: str, pin: CommitBase | None) -> Snapshot | None:
     """The snapshot whose rows a change of rows is about: its base where it is pinned, else the branch's head."""
     if pin is None:
         return state.metadata.snapshot_by_ref(branch)
@@ -87,7 +87,7 @@ def read_snapshot(state: TableState, branch: str, pin: Pin | None) -> Snapshot |
 
 
 @contextlib.contextmanager
-def discarding_on_error(effects: Effects, storage: Storage, before: WrittenBefore | None = None) -> Iterator[None]:
+def discarding_on_error(effects: FileChanges, storage: Storage, before: ReusableFiles | None = None) -> Iterator[None]:
     """Deletes the files that were written for effects which come to nothing."""
     try:
         yield
@@ -101,14 +101,14 @@ def discarding_on_error(effects: Effects, storage: Storage, before: WrittenBefor
 
 
 @frozen
-class Target:
+class SnapshotTarget:
     """Where a snapshot is to be made, and the properties that it is given."""
 
     branch: str
     snapshot_id: int
     summary: Mapping[str, str] = field(factory=dict)
 
-    def with_summary(self, properties: Mapping[str, str]) -> Target:
+    def with_summary(self, properties: Mapping[str, str]) -> SnapshotTarget:
         """The target with more properties."""
         return evolve(self, summary={**self.summary, **properties})
 
@@ -117,9 +117,9 @@ def produce(
     repository: Repository,
     state: TableState,
     metadata: TableMetadata,
-    target: Target,
+    target: SnapshotTarget,
     added: Sequence[ContentFile],
-    effects: Effects,
+    effects: FileChanges,
     operation: Operation | None = None,
 ) -> ProduceSnapshot:
     """The command that makes a snapshot of the effects on the branch's head and of files that come beside them."""
@@ -138,7 +138,7 @@ def produce(
 
 
 @define
-class Effects:
+class FileChanges:
     """Data files that go, data files whose position deletes are replaced by a vector, and files that come.
 
     `by_position` says that rows of a file that stays are deleted by position; else the file is written again.
@@ -194,12 +194,12 @@ class Effects:
             self.added += write_again(rows.filter(pa.array(~mask)).drop_columns([POS.name]), metadata, storage)
 
     def write(
-        self, metadata: TableMetadata, storage: Storage, deletes: DeleteCache, before: WrittenBefore | None = None
+        self, metadata: TableMetadata, storage: Storage, deletes: DeleteCache, before: ReusableFiles | None = None
     ) -> None:
         """Writes the delete files of all rows that are deleted by position, but for those written before."""
         if not self.selected:
             return
-        before = before or WrittenBefore()
+        before = before or ReusableFiles()
         known = [f for task, _ in self.selected if (f := before.deletes.get(task_key(task))) is not None]
         new = [(task, positions) for task, positions in self.selected if task_key(task) not in before.deletes]
         written = write_deletes(new, metadata, storage, deletes) if new else []
@@ -214,10 +214,10 @@ class Effects:
 
 def _remove_selected(
     tasks: Iterable[FileScanTask],
-    effects: Effects,
+    effects: FileChanges,
     metadata: TableMetadata,
     storage: Storage,
-    before: WrittenBefore,
+    before: ReusableFiles,
 ) -> None:
     deletes = DeleteCache()
     for task in tasks:
@@ -244,7 +244,7 @@ def _remove_selected(
     effects.write(metadata, storage, deletes, before)
 
 
-def _operation(effects: Effects, adds_data: bool) -> Operation:
+def _operation(effects: FileChanges, adds_data: bool) -> Operation:
     """What the snapshot does (L4): an append only adds data, a delete only removes files or adds deletes."""
     if not adds_data:
         return Operation.DELETE
@@ -253,7 +253,7 @@ def _operation(effects: Effects, adds_data: bool) -> Operation:
 
 
 def removals_of(
-    repository: Repository, state: TableState, snapshot: Snapshot | None, effects: Effects
+    repository: Repository, state: TableState, snapshot: Snapshot | None, effects: FileChanges
 ) -> tuple[ManifestRemoval, ...]:
     """For each manifest that holds a file to be removed: its live entries, split.
 

@@ -19,8 +19,8 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.operations.conflict_validation import Check, Pin
-from icecore.engine.operations.delete_by_filter import Effects, Target, produce
+from icecore.engine.operations.conflict_validation import Check, CommitBase
+from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, produce
 from icecore.engine.operations.reusable_files import FileKey
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
@@ -38,8 +38,8 @@ class FileChange:
     `data_sequence_number` is that of the new files, where it is not to be the commit's.
     """
 
-    target: Target
-    pin: Pin
+    target: SnapshotTarget
+    pin: CommitBase
     removed: tuple[str, ...]
     added: tuple[ContentFile, ...]
     dropped: tuple[FileKey, ...] = ()
@@ -49,8 +49,8 @@ class FileChange:
     @classmethod
     def of(
         cls,
-        target: Target,
-        pin: Pin,
+        target: SnapshotTarget,
+        pin: CommitBase,
         removed: Iterable[str | ContentFile],
         added: Iterable[ContentFile],
         *,
@@ -96,7 +96,7 @@ def plan_file_change(
         check.read(TRUE)
     keeps_number = change.data_sequence_number is not None
     check.touched(change.removed, ignore_equality_deletes=keeps_number, vectors=False)
-    effects = Effects(False, gone=list(change.removed), dropped=list(change.dropped))
+    effects = FileChanges(False, gone=list(change.removed), dropped=list(change.dropped))
     operation = Operation.REPLACE if change.is_rewrite else None
     command = produce(repository, state, metadata, change.target, change.added, effects, operation)
     if change.data_sequence_number is None:
@@ -112,7 +112,9 @@ def with_sequence_number(entries: pa.Table, number: int) -> pa.Table:
     return entries.set_column(_SEQUENCE_NUMBER, ENTRY_SCHEMA.field(_SEQUENCE_NUMBER), numbers)
 
 
-def _check_number(state: TableState, metadata: TableMetadata, pin: Pin, number: int, command: ProduceSnapshot) -> None:
+def _check_number(
+    state: TableState, metadata: TableMetadata, pin: CommitBase, number: int, command: ProduceSnapshot
+) -> None:
     """An older number would let deletes apply that don't, a newer one keep deletes off that came since the base."""
     if metadata.format_version < 2:
         raise ValidationError("a v1 table has no sequence numbers")

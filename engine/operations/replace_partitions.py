@@ -20,8 +20,8 @@ from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.operations.conflict_validation import Check, IsolationLevel, Pin
-from icecore.engine.operations.delete_by_filter import Effects, Target, discarding_on_error, produce
+from icecore.engine.operations.conflict_validation import Check, CommitBase, IsolationLevel
+from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec import single_value
@@ -44,12 +44,12 @@ Key = tuple[bytes | None, ...]
 
 
 @frozen
-class PartitionOverwrite:
+class ReplacePartitions:
     """Replaces the partitions of `added`, data files of the default spec, by these files."""
 
-    target: Target
+    target: SnapshotTarget
     added: tuple[ContentFile, ...]
-    pin: Pin | None = None
+    pin: CommitBase | None = None
 
 
 def plan_dynamic_overwrite(
@@ -57,7 +57,7 @@ def plan_dynamic_overwrite(
     planner: Planner,
     state: TableState,
     metadata: TableMetadata,
-    overwrite: PartitionOverwrite,
+    overwrite: ReplacePartitions,
     storage: Storage,
 ) -> ProduceSnapshot:
     """The command for the head of the branch as it is now; where the branch moves, this is called again.
@@ -66,7 +66,7 @@ def plan_dynamic_overwrite(
     removed or got deletes since the base and, where it is serializable, where one came.
     """
     snapshot = state.metadata.snapshot_by_ref(overwrite.target.branch)
-    effects = Effects(merges_on_read(metadata))
+    effects = FileChanges(merges_on_read(metadata))
     spec, fields = metadata.spec(), metadata.all_fields
     partitions = {partition_key(spec, fields, f.partition): f.partition for f in overwrite.added}
     if overwrite.pin is not None and partitions:
@@ -90,7 +90,7 @@ def _take_partitions(
     state: TableState,
     metadata: TableMetadata,
     snapshot: Snapshot | None,
-    effects: Effects,
+    effects: FileChanges,
     partitions: Mapping[Key, tuple[Any, ...]],
     storage: Storage,
 ) -> None:

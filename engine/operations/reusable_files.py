@@ -41,7 +41,7 @@ def table_shape(metadata: TableMetadata) -> tuple[Any, ...]:
 
 
 @define
-class WrittenBefore:
+class ReusableFiles:
     """Of each source file: the rows selected, the files that take its place (None where no row goes), its deletes."""
 
     selected: dict[TaskKey, Selected] = field(factory=dict)

@@ -21,10 +21,10 @@ from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.operations.conflict_validation import Check, Pin
-from icecore.engine.operations.delete_by_filter import Effects, Target, produce
+from icecore.engine.operations.conflict_validation import Check, CommitBase
+from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, produce
 from icecore.engine.operations.replace_partitions import partition_key
-from icecore.engine.operations.reusable_files import WrittenBefore, task_key
+from icecore.engine.operations.reusable_files import ReusableFiles, task_key
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
@@ -38,11 +38,11 @@ from icecore.projections.plan.planner import Planner
 class RowDelta:
     """Data files and delete files that come together; a delete applies to what was there, and by position to both."""
 
-    target: Target
-    pin: Pin
+    target: SnapshotTarget
+    pin: CommitBase
     data_files: tuple[ContentFile, ...]
     delete_files: tuple[ContentFile, ...]
-    before: WrittenBefore
+    before: ReusableFiles
 
 
 def check_delete_files(files: Iterable[ContentFile], metadata: TableMetadata) -> None:
@@ -103,7 +103,7 @@ def plan_row_delta(
     if missing := names.wanted - by_name.keys():
         raise ValidationError(f"deletes name {there[min(missing)]}, which is not in the snapshot any more")
     names.check_partitions(metadata, {**{n: t.file for n, t in by_name.items()}, **names.added})
-    effects = Effects(True)
+    effects = FileChanges(True)
     merged: list[ContentFile] = []
     try:
         for f in delta.delete_files:
@@ -183,7 +183,7 @@ def _complete(
     vector: ContentFile,
     metadata: TableMetadata,
     storage: Storage,
-    written: WrittenBefore,
+    written: ReusableFiles,
     merged: list[ContentFile],
 ) -> ContentFile:
     """The vector, or one that has what was deleted before too; such a one is put to `merged`."""

@@ -28,9 +28,15 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.operations.conflict_validation import Check, Pin
+from icecore.engine.operations.conflict_validation import Check, CommitBase
 from icecore.engine.operations.copy_on_write import write_again
-from icecore.engine.operations.delete_by_filter import Effects, Target, discarding_on_error, produce, read_snapshot
+from icecore.engine.operations.delete_by_filter import (
+    FileChanges,
+    SnapshotTarget,
+    discarding_on_error,
+    produce,
+    read_snapshot,
+)
 from icecore.engine.operations.merge_on_read import UPDATE_MODE, merges_on_read
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
@@ -63,10 +69,10 @@ class Upsert:
 
     rows: pa.Table
     keys: tuple[str, ...]
-    target: Target
+    target: SnapshotTarget
     updates: bool
     inserts: bool
-    pin: Pin | None = None
+    pin: CommitBase | None = None
     result: UpsertResult = UpsertResult()
 
     @classmethod
@@ -75,10 +81,10 @@ class Upsert:
         data: Any,
         join_cols: Sequence[str] | None,
         schema: Schema,
-        target: Target,
+        target: SnapshotTarget,
         updates: bool,
         inserts: bool,
-        pin: Pin | None = None,
+        pin: CommitBase | None = None,
     ) -> Upsert:
         """Raises ValidationError where the keys can't be told, or one comes twice."""
         if not updates and not inserts:
@@ -120,7 +126,7 @@ def plan_upsert(
     A pinned upsert finds the keys in its base; ConflictingCommitsError is raised where that does not hold any more.
     """
     source = conform(upsert.rows, metadata.schema())
-    effects = Effects(merges_on_read(metadata, UPDATE_MODE))
+    effects = FileChanges(merges_on_read(metadata, UPDATE_MODE))
     schema, branch = metadata.schema(), upsert.target.branch
     check = upsert.pin and Check.of(repository, planner, state, metadata, upsert.pin, branch)
     snapshot = read_snapshot(state, branch, upsert.pin)
@@ -186,7 +192,7 @@ class _Matching:
     """Finds rows of the table among the source's keys, file by file."""
 
     def __init__(
-        self, upsert: Upsert, source: pa.Table, metadata: TableMetadata, storage: Storage, effects: Effects
+        self, upsert: Upsert, source: pa.Table, metadata: TableMetadata, storage: Storage, effects: FileChanges
     ) -> None:
         self.upsert = upsert
         self.source = source

@@ -50,7 +50,7 @@ class Whole:
 
 
 @frozen
-class Metrics:
+class MetricsModeProperty:
     """How much is recorded of a column."""
 
     expected: str = "none, counts, truncate(<length>) or full"
@@ -96,7 +96,7 @@ class Unsupported:
         return self.expected
 
 
-Values = Choice | Whole | Metrics | Folder | NameMappingJson | Unsupported
+Values = Choice | Whole | MetricsModeProperty | Folder | NameMappingJson | Unsupported
 
 
 @frozen
@@ -180,8 +180,10 @@ PROPERTIES: tuple[KnownProperty, ...] = (
         "false",
         "Whether metadata files that the log let go are deleted.",
     ),
-    KnownProperty("write.metadata.metrics.default", Metrics(), "truncate(16)", "How much is recorded of columns."),
-    KnownProperty("write.metadata.metrics.column.", Metrics(), None, "How much is recorded of one column."),
+    KnownProperty(
+        "write.metadata.metrics.default", MetricsModeProperty(), "truncate(16)", "How much is recorded of columns."
+    ),
+    KnownProperty("write.metadata.metrics.column.", MetricsModeProperty(), None, "How much is recorded of one column."),
     KnownProperty(
         "write.metadata.metrics.max-inferred-column-defaults",
         Whole(),

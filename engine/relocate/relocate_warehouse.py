@@ -114,7 +114,7 @@ class Relocating:
         Raises CommitConflictError where somebody else did so meanwhile, ForeignCommitError where another engine's
         commit can't be taken in, StorageError; the warehouse is as it was then.
         """
-        if problems := [p for p in self._repository.foreign.sync() if not p.is_damage]:
+        if problems := [p for p in self._repository.foreign.adopt_all() if not p.is_damage]:
             raise ForeignCommitError(problems[0].text)
         head, step = self.store.head(), self.step
         tables, views = self._states()

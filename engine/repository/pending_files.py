@@ -16,7 +16,7 @@ def materialize_pending(repository: Repository, stream: str, provenance: Provena
 
     Raises StorageError, UnwritableCommitError.
     """
-    repository.foreign.settle(stream)
+    repository.foreign.adopt_stream(stream)
     state = repository.states.state(stream)
     if state.pending and (lost := repository.files.unwritable_snapshots(state)):
         repository.commit(stream, lambda _: (leaving_out(lost),), Provenance(provenance.actor, message=LEFT_OUT))

@@ -170,7 +170,7 @@ class Repository:
     ) -> Event:
         """Appends an event that needs no decision beyond a check made inside of the lock."""
         for left in reversed(range(FOREIGN_ATTEMPTS)):
-            self.foreign.settle(stream)
+            self.foreign.adopt_stream(stream)
             try:
                 with self.store.write() as transaction:
                     done = self.already(provenance)
@@ -210,7 +210,7 @@ class Repository:
 
         attempt, policy = 0, RetryPolicy.of(self.state(stream).metadata.properties)
         for attempt in policy.attempts():  # noqa: B007 - how many there were is said where none did it
-            self.foreign.settle(stream)
+            self.foreign.adopt_stream(stream)
             state = self.state(stream)
             commands = prepare(state)
             try:
@@ -235,7 +235,7 @@ class Repository:
         from icecore.engine.metadata.requirements import failures
 
         with contextlib.suppress(ForeignCommitError):
-            self.foreign.settle(stream)
+            self.foreign.adopt_stream(stream)
         state = self.live_state(stream)
         conflicts = [failure(self.store, state, r, text) for r, text in failures(state.metadata, requirements)]
         try:

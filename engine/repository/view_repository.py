@@ -119,7 +119,7 @@ class ViewRepository:
 
         Raises NoSuchViewError, ValidationError, CommitFailedError, CommitConflictError; nothing is stored then.
         """
-        self.repository.foreign.settle(stream)
+        self.repository.foreign.adopt_stream(stream)
         with self.repository.store.write() as transaction:
             event = self.repository.already(provenance)
             if event is None:

@@ -26,7 +26,7 @@ def undrop(
     NoSuchViewError where there is none, TableAlreadyExistsError where the name is taken, NoSuchNamespaceError.
     """
     repository.check_writable()
-    repository.foreign.sync_if_changed()
+    repository.foreign.adopt_all_if_changed()
     drop = dropped_at(repository, kind, identifier, position)
     payload = {"identifier": list(identifier)}
     check = partial(_check, repository, kind, drop)

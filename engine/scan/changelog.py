@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, frozen
 
-from icecore.engine.common.lazy_property import lazily
+from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.equality import Longs
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
 from icecore.engine.data.read.read_tasks import DeleteCache, read_task
-from icecore.engine.data.read.row_diff import RowChanges
+from icecore.engine.data.read.row_diff import RowDiff
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
@@ -99,7 +99,7 @@ class IncrementalChangelogScan:
         scan.projection  # noqa: B018 - an unknown column is an error now, not when rows are read
         return scan
 
-    @lazily
+    @lazy_property
     def projection(self) -> Schema:
         """The selected columns, then those of the changelog."""
         return with_columns(select(self.schema, self.selected_fields, self.case_sensitive), *CHANGELOG)
@@ -165,7 +165,7 @@ class IncrementalChangelogScan:
             return
         empty = schema_to_arrow(self._read_schema, with_ids=False).empty_table()
         deleted, inserted = (pa.concat_tables([empty, *self._each(parts, deletes)]) for parts in (gone, come))
-        changes = RowChanges(deleted, inserted).without_carried_over([f.name for f in self.schema.fields])
+        changes = RowDiff(deleted, inserted).without_carried_over([f.name for f in self.schema.fields])
         if self.compute_updates:
             changes = changes.with_updates(self.identifier_columns)
         before_places, after_places = changes.updates
@@ -224,7 +224,7 @@ class IncrementalChangelogScan:
             for future in waiting:
                 yield future.result()
 
-    @lazily
+    @lazy_property
     def _read_schema(self) -> Schema:
         """All columns, since a row is carried over only where none changed, and the reserved ones that are needed."""
         selected = [METADATA_COLUMNS[n] for n in self.selected_fields if n in METADATA_COLUMNS]
@@ -295,7 +295,7 @@ def _without(rows: pa.Table, places: Any) -> pa.Table:
     return rows.filter(pa.array(kept))
 
 
-def _interleaved(changes: RowChanges) -> tuple[pa.Array, pa.Table]:
+def _interleaved(changes: RowDiff) -> tuple[pa.Array, pa.Table]:
     """Updated rows, each as it was and right after it as it became."""
     before, after = changes.updates
     both = pa.concat_tables([changes.deleted.take(pa.array(before)), changes.inserted.take(pa.array(after))])

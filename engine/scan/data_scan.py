@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define
 
-from icecore.engine.common.lazy_property import lazily
+from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
@@ -19,7 +19,7 @@ from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.sql.parse import parse_filter
-from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.reserved import select
@@ -62,7 +62,7 @@ class DataScan:
         selected_fields: tuple[str, ...],
         snapshot_id: int | None,
         ref: str | None,
-        as_of: Moment | None,
+        as_of: TimestampLike | None,
         case_sensitive: bool,
         limit: int | None,
         parameters: Mapping[str, Any] | Sequence[Any] | None,
@@ -80,12 +80,12 @@ class DataScan:
         scan.projection  # noqa: B018 - an unknown column is an error now, not when rows are read
         return scan
 
-    @lazily
+    @lazy_property
     def projection(self) -> Schema:
         """The schema of the rows, in the order that they were asked for; `_row_id` and its like can be among them."""
         return select(self.schema, self.selected_fields, self.case_sensitive)
 
-    @lazily
+    @lazy_property
     def planned(self) -> PlannedFiles:
         listed, entries = self._manifests()
         return self._planner.plan_manifests(self._state, listed, self.row_filter, self.schema, entries)
@@ -261,7 +261,7 @@ class DataScan:
 
 
 def _snapshot_and_schema(
-    state: TableState, snapshot_id: int | None, ref: str | None, as_of: Moment | None
+    state: TableState, snapshot_id: int | None, ref: str | None, as_of: TimestampLike | None
 ) -> tuple[Snapshot | None, Schema]:
     """The snapshot of a scan, and the schema to read it by.
 
@@ -271,7 +271,7 @@ def _snapshot_and_schema(
     if snapshot_id is not None:
         snapshot: Snapshot | None = metadata.find_snapshot(snapshot_id)
     elif as_of is not None:
-        snapshot = metadata.snapshot_as_of(milliseconds_of(as_of, "as_of"))
+        snapshot = metadata.snapshot_as_of(to_epoch_ms(as_of, "as_of"))
     else:
         name = ref or MAIN_BRANCH
         snapshot = metadata.snapshot_by_ref(name)

@@ -12,7 +12,7 @@ from typing import Any
 from attrs import define, evolve, field
 
 from icecore.engine.common.json_reader import get, get_ints, get_list, unknown
-from icecore.engine.common.text import some_of
+from icecore.engine.common.text import abbreviated
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec import single_value
 from icecore.engine.spec.types import (
@@ -124,7 +124,7 @@ class Schema:
             field_id = names.get(name_or_id if case_sensitive else name_or_id.lower())
             found = None if field_id is None else self._by_id[field_id]
         if found is None:
-            known = some_of(f.name for f in self.fields)
+            known = abbreviated(f.name for f in self.fields)
             raise ValidationError(f"no column {name_or_id!r} in the schema; there are: {known}")
         return found
 

@@ -36,7 +36,7 @@ class Place:
 
 
 @frozen
-class Places:
+class LocationIndex:
     """Tells places of locations; schemes and authorities that stand for each other are made one."""
 
     storage: Storage

@@ -95,7 +95,7 @@ class TableHandle:
 
     def refresh(self) -> Self:
         """Takes in what was committed since. Raises NoSuchTableError where the table was dropped."""
-        self._repository.foreign.look(self._state.stream)
+        self._repository.foreign.adopt_or_warn(self._state.stream)
         self._state = self._repository.live_state(self._state.stream)
         return self
 

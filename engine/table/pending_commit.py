@@ -23,8 +23,8 @@ from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.metadata_builder import MetadataBuilder, Update
 from icecore.engine.metadata.requirements import Requirement, requirements_for
 from icecore.engine.metadata.write_audit_publish import branch_for
-from icecore.engine.operations.conflict_validation import Pin, isolation_level
-from icecore.engine.operations.reusable_files import WrittenBefore
+from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
+from icecore.engine.operations.reusable_files import ReusableFiles
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.repository.repository import Repository
@@ -41,7 +41,7 @@ RESHAPING = frozenset(
 )
 
 
-class Gathering(UsedOnce):
+class PendingCommit(UsedOnce):
     """The commands of a transaction in the making, on the table's latest state."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Gathering(UsedOnce):
         # Files that planning wrote, in all its attempts, and what the next attempt may take of them.
         self._planned: set[str] = set()
         self._written_at_once: set[str] = set()
-        self._before = WrittenBefore()
+        self._before = ReusableFiles()
         # Branches that were not there, to be made from main by this transaction.
         self._audited: set[str] = set()
         self._outcome: DryRun | None = None
@@ -103,7 +103,7 @@ class Gathering(UsedOnce):
         level: str | None,
         key: str,
         conflict_filter: str | Expression | None = None,
-    ) -> Pin:
+    ) -> CommitBase:
         """What a decision rests on: the snapshot that is named, else the one that the caller's table showed."""
         base = base_snapshot_id
         if base is None:
@@ -111,9 +111,11 @@ class Gathering(UsedOnce):
             base = None if seen is None else seen.snapshot_id
         else:
             self._metadata.find_snapshot(base)
-        return Pin(base, isolation_level(self._metadata.properties, key, level), conflict_filter)
+        return CommitBase(base, isolation_level(self._metadata.properties, key, level), conflict_filter)
 
-    def _pin_if_asked(self, branch: str, base_snapshot_id: int | None, level: str | None, key: str) -> Pin | None:
+    def _pin_if_asked(
+        self, branch: str, base_snapshot_id: int | None, level: str | None, key: str
+    ) -> CommitBase | None:
         """No pin unless the caller names a base or a level: then a change is of the rows that are there by then."""
         if base_snapshot_id is None and level is None:
             return None

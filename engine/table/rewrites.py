@@ -14,7 +14,7 @@ from icecore.engine.maintenance.compaction_groups import CompactionOptions, File
 from icecore.engine.maintenance.rewrite_data_files import Compaction, plan_compaction
 from icecore.engine.maintenance.rewrite_delete_files import DeleteRewrite, plan_dangling_removal, plan_delete_rewrite
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SORT, SortTerms
-from icecore.engine.operations.delete_by_filter import Target
+from icecore.engine.operations.delete_by_filter import SnapshotTarget
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.spec.sort import SortOrder
@@ -53,7 +53,7 @@ class Rewrites(RowChanges):
         found = CompactionOptions.of(options or {}, self._metadata)
         order = order_for(strategy, sort_order, self._metadata)
         chosen = self.file_groups(row_filter, found, branch) if groups is None else groups
-        target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        target = SnapshotTarget(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
         compaction = Compaction.of(target, found, order, chosen)
         if chosen:
             self._plan(
@@ -88,7 +88,7 @@ class Rewrites(RowChanges):
     def _delete_rewrite(self, branch: str, snapshot_properties: Mapping[str, str] | None) -> DeleteRewrite:
         self._check_first_change()
         branch = self._branch(branch, snapshot_properties)
-        return DeleteRewrite(Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {})))
+        return DeleteRewrite(SnapshotTarget(branch, self._new_snapshot_id(), dict(snapshot_properties or {})))
 
 
 def order_for(strategy: str, terms: SortTerms | None, metadata: TableMetadata) -> SortOrder | None:

@@ -12,21 +12,26 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.metadata_commands import changed_properties
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.operations.add_files import describe_existing_files
-from icecore.engine.operations.conflict_validation import DELETE_ISOLATION, MERGE_ISOLATION, UPDATE_ISOLATION, Pin
-from icecore.engine.operations.delete_by_filter import FilterRemoval, Target, plan_removal
+from icecore.engine.operations.conflict_validation import (
+    DELETE_ISOLATION,
+    MERGE_ISOLATION,
+    UPDATE_ISOLATION,
+    CommitBase,
+)
+from icecore.engine.operations.delete_by_filter import DeleteByFilter, SnapshotTarget, plan_delete_by_filter
 from icecore.engine.operations.equality_deletes import write_key_deletes
 from icecore.engine.operations.replace_files import FileChange, plan_file_change
-from icecore.engine.operations.replace_partitions import PartitionOverwrite, plan_dynamic_overwrite
+from icecore.engine.operations.replace_partitions import ReplacePartitions, plan_dynamic_overwrite
 from icecore.engine.operations.rewrite_manifests import plan_rewrite
 from icecore.engine.operations.row_delta import RowDelta, check_delete_files, plan_row_delta
 from icecore.engine.operations.upsert import Upsert, plan_upsert, result_of
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.name_mapping import DEFAULT_NAME_MAPPING, NameMapping
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
-from icecore.engine.table.pending_commit import Gathering
+from icecore.engine.table.pending_commit import PendingCommit
 
 
-class RowChanges(Gathering):
+class RowChanges(PendingCommit):
     """Gathers changes of rows. Data files are written when the call is made."""
 
     def append(
@@ -112,7 +117,7 @@ class RowChanges(Gathering):
             self._check_first_change()
             key = UPDATE_ISOLATION if added else DELETE_ISOLATION
             pin = self._pin(branch, base_snapshot_id, isolation_level, key, conflict_filter)
-            target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+            target = SnapshotTarget(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
             delta = RowDelta(target, pin, added, deletes, self._before)
             self._plan(
                 lambda state, metadata: plan_row_delta(
@@ -150,7 +155,7 @@ class RowChanges(Gathering):
         branch = self._branch(branch, snapshot_properties)
         self._check_first_change()
         pin = self._pin(branch, base_snapshot_id, isolation_level, UPDATE_ISOLATION, conflict_filter)
-        target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        target = SnapshotTarget(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
         self._change_files(FileChange.of(target, pin, delete, add))
 
     def rewrite_files(
@@ -172,7 +177,7 @@ class RowChanges(Gathering):
         branch = self._branch(branch, snapshot_properties)
         self._check_first_change()
         pin = self._pin(branch, base_snapshot_id, None, UPDATE_ISOLATION)
-        target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        target = SnapshotTarget(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
         change = FileChange.of(
             target, pin, delete_files, add_files, is_rewrite=True, data_sequence_number=data_sequence_number
         )
@@ -255,8 +260,8 @@ class RowChanges(Gathering):
         self._check_first_change()
         added = tuple(self._write(data))
         pin = self._pin_if_asked(branch, base_snapshot_id, isolation_level, UPDATE_ISOLATION)
-        target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
-        overwrite = PartitionOverwrite(target, added, pin)
+        target = SnapshotTarget(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        overwrite = ReplacePartitions(target, added, pin)
         self._plan(
             lambda state, metadata: plan_dynamic_overwrite(
                 self._repository, self._planner, state, metadata, overwrite, self._storage
@@ -283,7 +288,7 @@ class RowChanges(Gathering):
         """
         branch = self._branch(branch, snapshot_properties)
         self._check_first_change()
-        target = Target(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        target = SnapshotTarget(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
         upsert = Upsert.of(
             data,
             join_cols,
@@ -306,13 +311,13 @@ class RowChanges(Gathering):
         added: Sequence[ContentFile],
         branch: str,
         snapshot_properties: Mapping[str, str] | None,
-        pin: Pin | None,
+        pin: CommitBase | None,
     ) -> None:
         self._check_first_change()
         summary = dict(snapshot_properties or {})
-        removal = FilterRemoval(row_filter, branch, self._new_snapshot_id(), tuple(added), summary, pin, self._before)
+        removal = DeleteByFilter(row_filter, branch, self._new_snapshot_id(), tuple(added), summary, pin, self._before)
         self._plan(
-            lambda state, metadata: plan_removal(
+            lambda state, metadata: plan_delete_by_filter(
                 self._repository, self._planner, state, metadata, removal, self._storage
             )
         )

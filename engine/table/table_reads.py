@@ -11,7 +11,7 @@ from icecore.engine.common.identifiers import names_of
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.sql.parse import parse_filter
-from icecore.engine.expression.timestamps import Moment
+from icecore.engine.expression.timestamps import TimestampLike
 from icecore.engine.table.loaded_table import TableHandle
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class TableReads(TableHandle):
         selected_fields: Sequence[str] = ("*",),
         snapshot_id: int | None = None,
         ref: str | None = None,
-        as_of: Moment | None = None,
+        as_of: TimestampLike | None = None,
         case_sensitive: bool = True,
         limit: int | None = None,
         parameters: Mapping[str, Any] | Sequence[Any] | None = None,

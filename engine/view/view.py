@@ -107,7 +107,7 @@ class View:
 
     def refresh(self) -> View:
         """Takes in what was committed since. Raises NoSuchViewError where the view was dropped."""
-        self._views.repository.foreign.look(self._state.stream)
+        self._views.repository.foreign.adopt_or_warn(self._state.stream)
         self._state = self._views.live_state(self._state.stream)
         return self
 

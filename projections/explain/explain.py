@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from attrs import define, field
 
-from icecore.engine.common.lazy_property import lazily
+from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.sql.sql_text import expression_text
@@ -78,7 +78,7 @@ class Explanation:
     statements: tuple[Statement, ...]
     _explained: ExplainedFiles | None = field(repr=False)
 
-    @lazily
+    @lazy_property
     def files(self) -> pa.Table:
         if self._explained is None:
             return EXPLAIN_SCHEMA.empty_table()
@@ -87,7 +87,7 @@ class Explanation:
     def to_arrow(self) -> pa.Table:
         return self.files
 
-    @lazily
+    @lazy_property
     def summary(self) -> pa.Table:
         """Files and records by reason, predicate and field (see SUMMARY_SCHEMA), in the order of planning."""
         sums = [] if self._explained is None else self._explained.sums()

@@ -32,7 +32,7 @@ from icecore.engine.metadata.fold import METADATA_COMPRESSION, TableState, is_fi
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
-from icecore.projections.files.metadata_cleanup import Forgotten
+from icecore.projections.files.metadata_cleanup import DroppedMetadata
 from icecore.projections.files.pointers import WrittenFile
 
 REMOVE_SNAPSHOTS = "remove-snapshots"
@@ -95,7 +95,7 @@ class EventFiles:
         state: TableState,
         storage: Storage,
         expiring: Expiring | None = None,
-        forgotten: Forgotten | None = None,
+        forgotten: DroppedMetadata | None = None,
         damaged: Collection[str] = (),
     ) -> list[WrittenFile]:
         """Writes the files of one event, which leads from one state to the next. Writing them again is harmless.

@@ -20,7 +20,7 @@ from icecore.engine.metadata.fold import TableFold, TableState, fold, is_file_sy
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
 from icecore.projections.files.event_files import FOREIGN_METADATA, EventFiles, Expiring, metadata_bytes
-from icecore.projections.files.metadata_cleanup import Forgotten, note_forgotten, sweep
+from icecore.projections.files.metadata_cleanup import DroppedMetadata, note_forgotten, sweep
 from icecore.projections.files.pointers import WrittenFile, move_pointers
 from icecore.projections.files.version_claims import VersionClaims
 from icecore.projections.files.version_hint import write_hint
@@ -36,7 +36,7 @@ class Advance:
     base: TableState | None
     state: TableState | None
     written: tuple[WrittenFile, ...]
-    forgotten: Forgotten = Forgotten()
+    forgotten: DroppedMetadata = DroppedMetadata()
 
     @property
     def moves(self) -> bool:
@@ -94,7 +94,7 @@ class Materializer:
             # No file of it is to be there any more.
             return Advance(stream, base, fold(base, events), ())
         expired = Expiring.of(events, self.models)
-        forgotten = Forgotten.of(self._store, base, events)
+        forgotten = DroppedMetadata.of(self._store, base, events)
         for event in events:
             folding.apply(event)
             before, latest = latest, folding.state()

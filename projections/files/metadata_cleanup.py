@@ -31,14 +31,14 @@ DELETED = "metadata-deleted"
 
 
 @frozen
-class Forgotten:
+class DroppedMetadata:
     """Metadata files that a batch of events takes out of the metadata log; `own` are those that it made itself."""
 
     locations: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, store: EventStore, base: TableState | None, events: Sequence[Event]) -> Forgotten:
+    def of(cls, store: EventStore, base: TableState | None, events: Sequence[Event]) -> DroppedMetadata:
         """Nothing where another table is at the same location: it may have been registered from one of them."""
         asked = base is not None and DELETE_AFTER_COMMIT in base.metadata.properties
         if not asked and not any(DELETE_AFTER_COMMIT in e.payload_text for e in events):
@@ -94,7 +94,7 @@ def _is_shared(store: EventStore, stream: str, location: str) -> bool:
     return store.row(MODELS, "other_head_at", location=location, stream=stream) is not None
 
 
-def note_forgotten(store: EventStore, stream: str, position: int, forgotten: Forgotten, storage: Storage) -> None:
+def note_forgotten(store: EventStore, stream: str, position: int, forgotten: DroppedMetadata, storage: Storage) -> None:
     """Notes what is to be deleted, and what is gone by now; in the transaction that moves the pointer."""
     for row in store.rows(MODELS, "files_of_kind", stream=stream, kind=FORGOTTEN):
         if not storage.exists(row["location"]):

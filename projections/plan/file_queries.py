@@ -18,7 +18,7 @@ from icecore.engine.queries.named_queries import query, quote
 from icecore.projections.plan.metrics_predicate import conjunction
 from icecore.projections.plan.predicate import PlanPredicate
 from icecore.projections.plan.wide_filters import bit_columns
-from icecore.projections.segments.manifest_selection import Scope, used_columns
+from icecore.projections.segments.manifest_selection import ManifestSelection, used_columns
 
 FILES = "plan/files.sql"
 DATA_COLUMNS = (
@@ -44,7 +44,7 @@ COUNTED_COLUMNS = ("status", "content", "snapshot_id", "spec_id", "record_count"
 
 def data_files(
     connection: duckdb.DuckDBPyConnection,
-    scope: Scope,
+    scope: ManifestSelection,
     predicate: PlanPredicate,
     entries: str,
     more: Collection[str] = (),
@@ -72,7 +72,7 @@ def data_files(
 
 
 def columns_of_files(
-    connection: duckdb.DuckDBPyConnection, scope: Scope, files: pa.Table, names: Collection[str]
+    connection: duckdb.DuckDBPyConnection, scope: ManifestSelection, files: pa.Table, names: Collection[str]
 ) -> pa.Table:
     """Columns of the wide entries of planned files, which have the places of their manifests, in the order of these."""
     places = arrays.numbers(range(files.num_rows))
@@ -85,7 +85,7 @@ def columns_of_files(
 
 
 def count_files(
-    connection: duckdb.DuckDBPyConnection, scope: Scope, by_partition: PlanPredicate, entries: str
+    connection: duckdb.DuckDBPyConnection, scope: ManifestSelection, by_partition: PlanPredicate, entries: str
 ) -> tuple[int, int, int]:
     """Live data files, their rows, and the files that a predicate over partition values leaves."""
     names = used_columns((by_partition.where_sql,), partition_columns(scope))
@@ -98,7 +98,7 @@ def count_files(
     return files, rows, left
 
 
-def partition_columns(scope: Scope) -> dict[str, str]:
+def partition_columns(scope: ManifestSelection) -> dict[str, str]:
     """The columns of a scope that hold partition values, with their DuckDB types."""
     return {n: t for n, t in scope.columns().items() if n.startswith("part_") or n == "spec_id"}
 

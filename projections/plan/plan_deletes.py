@@ -23,7 +23,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.plan.delete_pairs import DeletePairs, numbered
 from icecore.projections.plan.lost_values import alike_partitions
 from icecore.projections.segments.entry_typing import METRIC_PREFIXES, PATH_FIELD_ID
-from icecore.projections.segments.manifest_selection import Scope
+from icecore.projections.segments.manifest_selection import ManifestSelection
 
 DELETES = "plan/deletes.sql"
 ENTRIES = "delete_entries"
@@ -97,7 +97,9 @@ class DeleteEntries:
     columns: Mapping[str, str]
 
     @classmethod
-    def of(cls, connection: duckdb.DuckDBPyConnection, deletes: Scope, data: Scope) -> DeleteEntries:
+    def of(
+        cls, connection: duckdb.DuckDBPyConnection, deletes: ManifestSelection, data: ManifestSelection
+    ) -> DeleteEntries:
         """Those of `deletes`, in the order of its manifests, for the data files of another scope."""
         kinds = DeleteKinds.of_query(connection, deletes.relation(_OF_DELETES))
         known = {**deletes.columns(), **data.columns()}

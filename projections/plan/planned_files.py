@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
-from icecore.engine.common.bulk_attrs import many, uncollected
-from icecore.engine.common.lazy_property import lazily
+from icecore.engine.common.bulk_attrs import build_attrs, gc_paused
+from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import AlwaysTrue, Expression
 from icecore.engine.formats import arrays
@@ -91,7 +91,7 @@ class PlannedFiles:
     seconds: float
     _count: Callable[[PlannedFiles], PlanCounts] = field(repr=False)
 
-    @lazily
+    @lazy_property
     def counts(self) -> PlanCounts:
         """What the plan left out, and why. Counted when it is asked for: a plan needs none of it."""
         return self._count(self)
@@ -101,7 +101,7 @@ class PlannedFiles:
         codes, distinct = self.coded_residuals
         return [distinct[c] for c in codes.tolist()]
 
-    @lazily
+    @lazy_property
     def coded_residuals(self) -> tuple[Codes, list[Expression]]:
         """What is left of the filter for each file, as a place among the different ones."""
         count = self.files.num_rows
@@ -144,20 +144,20 @@ class PlannedFiles:
         if files.num_rows == 0:
             return []
         specs, schema = self.state.metadata.specs, self.state.metadata.all_fields
-        with uncollected():
+        with gc_paused():
             columns: dict[str, Iterable[Any]] = {n: _values(files, n) for n in TASK_COLUMNS}
             columns["content"] = repeat(DataFileContent.DATA)
             columns["file_format"] = _formats(files["file_format"])
             columns["partition"] = self._partitions(specs, schema)
             made = {
-                "file": many(ContentFile, files.num_rows, columns),
+                "file": build_attrs(ContentFile, files.num_rows, columns),
                 "delete_files": self._deletes(specs, schema),
                 "residual": self.residuals(),
                 "start": repeat(0),
                 "length": columns["file_size_in_bytes"],
                 "data_sequence_number": [n or 0 for n in _values(files, "sequence_number")],
             }
-            return many(FileScanTask, files.num_rows, made)
+            return build_attrs(FileScanTask, files.num_rows, made)
 
     def _partitions(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> list[tuple[Any, ...]]:
         """The partition tuple of each file; each tuple is decoded once, however many files have it."""

@@ -9,7 +9,7 @@ from attrs import define
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.projections.segments.entry_table import EntryTable, Loaded
-from icecore.projections.segments.manifest_selection import Scope
+from icecore.projections.segments.manifest_selection import ManifestSelection
 
 
 @define
@@ -19,7 +19,7 @@ class PlannedManifests:
     listed: Sequence[ListedManifest]
     data: tuple[ListedManifest, ...]
     deletes: tuple[ListedManifest, ...]
-    scopes: tuple[Loaded, Scope, Scope] | None = None
+    scopes: tuple[Loaded, ManifestSelection, ManifestSelection] | None = None
 
     @classmethod
     def of(cls, listed: Sequence[ListedManifest]) -> PlannedManifests:
@@ -28,7 +28,7 @@ class PlannedManifests:
         data = tuple(m for m in live if m.manifest.content is ManifestContent.DATA)
         return cls(listed, data, tuple(m for m in live if m.manifest.content is ManifestContent.DELETES))
 
-    def scopes_in(self, table: EntryTable) -> tuple[Scope, Scope]:
+    def scopes_in(self, table: EntryTable) -> tuple[ManifestSelection, ManifestSelection]:
         """Where the entries of both kinds are in a table, as far as they are loaded."""
         known = self.scopes
         if known is None or known[0] is not table.loaded:

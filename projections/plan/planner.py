@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
 
-from icecore.engine.common.identity_cache import Recent
+from icecore.engine.common.identity_cache import IdentityCache
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import IcecoreError, StorageError
 from icecore.engine.events.manifest_changes import ListedManifest
@@ -45,7 +45,7 @@ from icecore.projections.plan.planned_manifests import PlannedManifests
 from icecore.projections.plan.predicate import RECORD_COUNT, plan_predicate
 from icecore.projections.segments.entry_table import EntryTable, ScannedEntries
 from icecore.projections.segments.entry_tables import EntryTables
-from icecore.projections.segments.manifest_selection import Scope, StrayEntriesError
+from icecore.projections.segments.manifest_selection import ManifestSelection, StrayEntriesError
 
 KEPT_DELETES = 16_384
 """Of so many delete files at most what plans look at is kept from plan to plan."""
@@ -75,8 +75,10 @@ class Planner:
     _lists: OrderedDict[tuple[str, int], tuple[Snapshot, tuple[ListedManifest, ...]]] = field(
         init=False, factory=OrderedDict, repr=False
     )
-    _manifests: Recent[Sequence[ListedManifest], PlannedManifests] = field(init=False, factory=Recent, repr=False)
-    _deletes: Recent[Scope, DeleteEntries] = field(init=False, factory=Recent, repr=False)
+    _manifests: IdentityCache[Sequence[ListedManifest], PlannedManifests] = field(
+        init=False, factory=IdentityCache, repr=False
+    )
+    _deletes: IdentityCache[ManifestSelection, DeleteEntries] = field(init=False, factory=IdentityCache, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._tables = EntryTables(self.repository.entries, self.cache, self.memory, self.forgotten)
@@ -212,7 +214,9 @@ class Planner:
             if found:
                 view = query("plan/scan.sql", "entries_view")
                 columns = [c for c in found if c != "m"]
-                entries = (scope if scope.parts else Scope.nothing(table.segments, table.typing)).relation(columns)
+                entries = (scope if scope.parts else ManifestSelection.nothing(table.segments, table.typing)).relation(
+                    columns
+                )
                 duck.rows(connection, view.format(name=table.name, entries=entries))
             return run(connection, ScannedEntries(table.name, found, scope))
 
@@ -249,7 +253,7 @@ class Planner:
         entries: str = "TRUE",
         *,
         without_rows: bool = False,
-    ) -> tuple[PlannedFiles, Scope]:
+    ) -> tuple[PlannedFiles, ManifestSelection]:
         """The plan, and the scope of its data files: `m` of these is the place of their manifest there."""
         started = time.perf_counter()
         table = self._table(state)
@@ -274,7 +278,7 @@ class Planner:
         seconds = time.perf_counter() - started
         return PlannedFiles(state, schema, bound, files, deleting, pairs, seconds, count), data
 
-    def _delete_entries(self, deletes: Scope, data: Scope) -> DeleteEntries:
+    def _delete_entries(self, deletes: ManifestSelection, data: ManifestSelection) -> DeleteEntries:
         made = self._deletes.of(deletes, lambda _: DeleteEntries.of(self._tables.connection, deletes, data))
         if made.entries.num_rows > KEPT_DELETES:
             self._deletes.clear()
@@ -285,7 +289,7 @@ class Planner:
 
     def _scopes(
         self, state: TableState, table: EntryTable, manifests: PlannedManifests, bound: Expression, schema: Schema
-    ) -> tuple[Scope, Scope]:
+    ) -> tuple[ManifestSelection, ManifestSelection]:
         """Where to look for data files and for delete files: in all manifests that are loaded, else in the wanted ones.
 
         What is loaded is not left out by the summaries of manifests: the entries themselves say as much at less cost.
@@ -340,7 +344,7 @@ class Planner:
             seconds=planned.seconds,
         )
 
-    def _count(self, scope: Scope, planned: PlannedFiles, entries: str) -> tuple[int, int, int]:
+    def _count(self, scope: ManifestSelection, planned: PlannedFiles, entries: str) -> tuple[int, int, int]:
         """Live data files in the manifests looked into, their rows, and the files that partition values leave."""
         if not scope.parts:
             return 0, 0, 0

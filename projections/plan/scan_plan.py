@@ -8,8 +8,8 @@ import orjson
 import pyarrow as pa
 from attrs import define
 
-from icecore.engine.common.bulk_attrs import uncollected
-from icecore.engine.common.lazy_property import lazily
+from icecore.engine.common.bulk_attrs import gc_paused
+from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.json.expression_json import to_json
 from icecore.engine.formats import arrays
@@ -53,7 +53,7 @@ class ScanPlan:
         """How many files there are, were left out by what, and are planned."""
         return self.planned.counts
 
-    @lazily
+    @lazy_property
     def tasks(self) -> list[FileScanTask]:
         """One task for each file, whole."""
         return self.planned.tasks()
@@ -83,7 +83,7 @@ class ScanPlan:
     def splits(self) -> list[CombinedTask]:
         """The tasks cut at `read.split.target-size` and packed into bins of about that size, in order."""
         splitting = splitting_of(self._properties)
-        with uncollected():
+        with gc_paused():
             return combine(split_tasks(self.tasks, splitting), splitting)
 
 

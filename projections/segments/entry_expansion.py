@@ -10,7 +10,7 @@ import pyarrow as pa
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.projections.entries.wide_entries import inherit_sequence_numbers, widen_all
 from icecore.projections.segments.entry_table import manifest_key
-from icecore.projections.segments.entry_typing import EntryTyping, Typed
+from icecore.projections.segments.entry_typing import EntryTyping, StoredTypes
 from icecore.projections.segments.segment_files import Growing
 
 ROWS_PER_INSERT = 65_536
@@ -70,7 +70,7 @@ def _add(growing: Growing, typing: EntryTyping, batch: Sequence[pa.Table], manif
     columns = [c for c in wide.table.column_names if c not in left_out]
     rows = wide.table.select(columns).append_column("m", pa.array(numbers))
     spec_ids = {m.partition_spec_id for m in records}
-    typed = Typed(
+    typed = StoredTypes(
         {n: t for n, t in wide.types.items() if n not in left_out},
         wide.unreadable - left_out,
         wide.unknown,

@@ -9,7 +9,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.spec.schema import Schema
 from icecore.projections.segments.entry_typing import EntryTyping
-from icecore.projections.segments.manifest_selection import Scope
+from icecore.projections.segments.manifest_selection import ManifestSelection
 from icecore.projections.segments.segment_files import NUMBER_BITS, Segment, SegmentFolder, SegmentInfo
 
 
@@ -95,10 +95,12 @@ class EntryTable:
         found = {key: m for m in manifests if (key := manifest_key(m)) not in self.loaded.where}
         return list(found.values())
 
-    def scope(self, manifests: Sequence[ListedManifest]) -> Scope:
+    def scope(self, manifests: Sequence[ListedManifest]) -> ManifestSelection:
         """Where these manifests are; those that are not loaded are not in it. Raises StrayEntriesError."""
         where = self.loaded.where
-        scope = Scope.of(self.segments, self.typing, manifests, [where.get(manifest_key(m)) for m in manifests])
+        scope = ManifestSelection.of(
+            self.segments, self.typing, manifests, [where.get(manifest_key(m)) for m in manifests]
+        )
         for segment in self.segments:
             inside = scope.numbers[(scope.numbers >> NUMBER_BITS) == segment.number] - segment.offset
             segment.looked_for.update(inside.tolist())
@@ -114,7 +116,7 @@ class ScannedEntries:
 
     name: str
     columns: Mapping[str, str]
-    scope: Scope
+    scope: ManifestSelection
 
     @property
     def schema(self) -> Schema:

@@ -87,7 +87,7 @@ def planning_schema(metadata: TableMetadata, latest: TableMetadata) -> Schema:
 
 
 @frozen
-class Typed:
+class StoredTypes:
     """How stored entries were typed. `specs` has what `EntryTyping.fields_of` said; see `WideEntries` for the rest."""
 
     types: Mapping[str, str]

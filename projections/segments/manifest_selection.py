@@ -25,7 +25,7 @@ class StrayEntriesError(StorageError):
 
 
 @frozen(eq=False)
-class Scope:
+class ManifestSelection:
     """Manifests by number: in each segment those that a scan looks into, as a condition on `m`; empty means all.
 
     `manifests` are all that were asked for; `numbers` has what `m` is in the entries of those that are loaded,
@@ -46,7 +46,7 @@ class Scope:
         typing: EntryTyping,
         manifests: Sequence[ListedManifest],
         numbers: Sequence[int | None],
-    ) -> Scope:
+    ) -> ManifestSelection:
         """`numbers` has that of each manifest, None where it is not loaded.
 
         Raises StrayEntriesError where a number is of none of the segments.
@@ -68,7 +68,7 @@ class Scope:
         return cls(tuple(parts), typing, manifests, ordered, places)
 
     @classmethod
-    def nothing(cls, segments: Sequence[Segment], typing: EntryTyping) -> Scope:
+    def nothing(cls, segments: Sequence[Segment], typing: EntryTyping) -> ManifestSelection:
         """No manifests at all, with the columns of some segment, which must be."""
         none = np.array([], np.int64)
         some = next(s for s in segments if s.info.columns)

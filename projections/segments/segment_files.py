@@ -22,7 +22,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.queries import duckdb_statements as duck
 from icecore.engine.queries.named_queries import query, quote
-from icecore.projections.segments.entry_typing import EntryTyping, Typed, duckdb_type
+from icecore.projections.segments.entry_typing import EntryTyping, StoredTypes, duckdb_type
 
 FILE = "plan/segments.sql"
 # Part of each file's name: to be raised when what a segment holds changes.
@@ -45,7 +45,7 @@ class SegmentInfo:
     """
 
     columns: Mapping[str, str]
-    typed: Typed
+    typed: StoredTypes
     manifests: tuple[str, ...]
     idle: tuple[int, ...]
     rows: int
@@ -70,7 +70,7 @@ class SegmentInfo:
         """Raises CorruptFileError."""
         try:
             found = orjson.loads(text)
-            typed = Typed(
+            typed = StoredTypes(
                 found["types"],
                 frozenset(found["unreadable"]),
                 frozenset(found["unknown"]),
@@ -81,7 +81,7 @@ class SegmentInfo:
             raise CorruptFileError(f"{where} is not a segment that can be read: {e}") from e
 
 
-NOTHING = SegmentInfo({}, Typed({}, frozenset(), frozenset(), {}), (), (), 0)
+NOTHING = SegmentInfo({}, StoredTypes({}, frozenset(), frozenset(), {}), (), (), 0)
 
 
 @frozen(eq=False)
@@ -140,7 +140,9 @@ class Growing:
     entries: str
     info: SegmentInfo = NOTHING
 
-    def add(self, rows: pa.Table, typed: Typed, manifests: Sequence[str], idle: Sequence[int] | None = None) -> None:
+    def add(
+        self, rows: pa.Table, typed: StoredTypes, manifests: Sequence[str], idle: Sequence[int] | None = None
+    ) -> None:
         """Appends rows whose manifests, numbered in `m`, follow on those that are there."""
         # Found by its name in this frame: a registered table would be held until the transaction ends, as all are.
         incoming = rows
@@ -150,7 +152,7 @@ class Growing:
         self._added(typed, manifests, idle or [0] * len(manifests), count)
         del incoming
 
-    def add_query(self, source: str, typed: Typed, manifests: Sequence[str], idle: Sequence[int]) -> None:
+    def add_query(self, source: str, typed: StoredTypes, manifests: Sequence[str], idle: Sequence[int]) -> None:
         """As `add`, for the rows of a query."""
         described = duck.rows(self.connection, query(FILE, "describe").format(source=source))
         ((count,),) = duck.rows(self.connection, self._insert(source, {name: kind for name, kind, *_ in described}))
@@ -185,11 +187,11 @@ class Growing:
         duck.rows(self.connection, query(FILE, "drop_entries").format(entries=self.entries))
         duck.rows(self.connection, query(FILE, "rename_entries").format(entries=wider, name=name))
 
-    def _added(self, typed: Typed, manifests: Sequence[str], idle: Sequence[int], rows: int) -> None:
+    def _added(self, typed: StoredTypes, manifests: Sequence[str], idle: Sequence[int], rows: int) -> None:
         had = self.info.typed
         self.info = SegmentInfo(
             self.info.columns,
-            Typed(
+            StoredTypes(
                 {**had.types, **typed.types},
                 had.unreadable | typed.unreadable,
                 had.unknown | typed.unknown,

@@ -29,7 +29,7 @@ def rebuild(store: EventStore, repository: Repository, views: ViewRepository) ->
     published of them.
     """
     _check_chain(store)
-    damaged = repository.foreign.sync()
+    damaged = repository.foreign.adopt_all()
     if found := [p for p in damaged if not p.is_damage]:
         raise ForeignCommitError(found[0].text)
     rebuilding = _Rebuilding(store, repository, views)
@@ -49,7 +49,7 @@ def rebuild_one(store: EventStore, repository: Repository, views: ViewRepository
     """Writes all files of one table or view again, with the same bytes; the read models stay. Raises as `rebuild`."""
     _check_chain(store)
     if not is_view_stream(stream):
-        repository.foreign.settle(stream)
+        repository.foreign.adopt_stream(stream)
     repository.forget()
     views.forget()
     state = None

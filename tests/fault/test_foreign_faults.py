@@ -162,7 +162,7 @@ def test_a_dry_run_takes_no_version_of_a_commit_under_way_back(
         repository = repository_of(other)
         with monkeypatch.context() as patch:
             # What is settled before waits for the lock; the check comes after, when others may have it again.
-            patch.setattr(type(repository.foreign), "settle", lambda *_: None)
+            patch.setattr(type(repository.foreign), "adopt_stream", lambda *_: None)
             found.append(other.load_table("ns.t").append(rows(3), dry_run=True).conflicts)  # type: ignore[union-attr]
 
     def published(self: FileFollower, *args: Any) -> None:

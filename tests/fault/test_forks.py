@@ -16,13 +16,13 @@ from core_tables import ids_of, make_table, rows
 from harness.children import FAILED, Child, Say
 
 import icecore
-from icecore.engine.common.bulk_attrs import uncollected
+from icecore.engine.common.bulk_attrs import gc_paused
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.data.arrow.row_filter import connection
 from icecore.engine.events.event import Event
 from icecore.engine.log.reader import EventReader
 from icecore.projections.plan.planner import PlannedFiles, Planner
-from icecore.projections.segments.manifest_selection import Scope
+from icecore.projections.segments.manifest_selection import ManifestSelection
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,7 +100,7 @@ def test_a_fork_while_a_thread_plans(tmp_path: Path, monkeypatch: pytest.MonkeyP
     real = Planner._plan
     held, done = threading.Event(), threading.Event()
 
-    def plan(*args: Any) -> tuple[PlannedFiles, Scope]:
+    def plan(*args: Any) -> tuple[PlannedFiles, ManifestSelection]:
         if threading.current_thread() is thread:
             held.set()
             done.wait(60)
@@ -146,12 +146,12 @@ def test_a_fork_while_a_thread_holds_the_collector_off(tmp_path: Path) -> None:
     held, done = threading.Event(), threading.Event()
 
     def pause() -> None:
-        with uncollected():
+        with gc_paused():
             held.set()
             done.wait(60)
 
     assert in_a_child(gc.isenabled, threading.Thread(target=pause), held, done) == (True, None)
-    with uncollected():
+    with gc_paused():
         outcome = Child(lambda say: say("found", gc.isenabled())).wait(timeout_s=60)
     assert outcome.get("found") is False and gc.isenabled()
 

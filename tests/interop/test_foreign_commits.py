@@ -586,7 +586,7 @@ def test_a_commit_that_comes_while_a_rebuild_begins_is_not_dropped(
 ) -> None:
     """The row of `iceberg_tables` is all that there is of it: the rebuild is refused, the next one takes it in."""
     make_table(catalog).append(rows(1))
-    sync = Adopter.sync
+    sync = Adopter.adopt_all
 
     def late(self: Adopter) -> Any:
         problems = sync(self)
@@ -594,7 +594,7 @@ def test_a_commit_that_comes_while_a_rebuild_begins_is_not_dropped(
         return problems
 
     with monkeypatch.context() as patch, pytest.raises(ForeignCommitError, match="just now"):
-        patch.setattr(Adopter, "sync", late)
+        patch.setattr(Adopter, "adopt_all", late)
         catalog.rebuild()
     catalog.rebuild()
     assert ids_of(catalog.load_table("ns.t")) == peer_ids(catalog.path) == [1, 2]

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from attrs import define, field, frozen
 
-from icecore.engine.common.bulk_attrs import many, uncollected
+from icecore.engine.common.bulk_attrs import build_attrs, gc_paused
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
@@ -22,7 +22,7 @@ def one(i: int) -> ContentFile:
 
 def test_values_are_those_of_the_class() -> None:
     """Equal, as hashable, as frozen, and as they are pickled; what has no column has its default."""
-    files = many(
+    files = build_attrs(
         ContentFile,
         3,
         {
@@ -41,7 +41,7 @@ def test_values_are_those_of_the_class() -> None:
     assert pickle.loads(pickle.dumps(files)) == files and repr(files[0]) == repr(one(0))
     with pytest.raises(AttributeError):
         files[0].file_path = "g"  # type: ignore[misc]
-    assert many(FileScanTask, 0, {n: [] for n in attrs.fields_dict(FileScanTask)}) == []
+    assert build_attrs(FileScanTask, 0, {n: [] for n in attrs.fields_dict(FileScanTask)}) == []
 
 
 def test_what_cannot_be_made_from_columns_is_refused() -> None:
@@ -62,14 +62,14 @@ def test_what_cannot_be_made_from_columns_is_refused() -> None:
 
     for cls in (Checked, Filled, Hooked):
         with pytest.raises(TypeError, match=cls.__name__):
-            many(cls, 1, {"x": [1]})
+            build_attrs(cls, 1, {"x": [1]})
     with pytest.raises(TypeError, match="needs a column 'file'"):
-        many(FileScanTask, 1, {"residual": [TRUE]})
+        build_attrs(FileScanTask, 1, {"residual": [TRUE]})
     whole: dict[str, list[object]] = {n: [0, 0] for n in attrs.fields_dict(FileScanTask)}
     with pytest.raises(ValueError, match="length"):
-        many(FileScanTask, 2, {**whole, "length": [1]})
+        build_attrs(FileScanTask, 2, {**whole, "length": [1]})
     with pytest.raises(TypeError, match="nothing"):
-        many(FileScanTask, 1, {"nothing": [1]})
+        build_attrs(FileScanTask, 1, {"nothing": [1]})
 
 
 def test_the_collector_is_on_again_after_the_last() -> None:
@@ -78,12 +78,12 @@ def test_the_collector_is_on_again_after_the_last() -> None:
     inside, out = threading.Event(), threading.Event()
 
     def other() -> None:
-        with uncollected():
+        with gc_paused():
             inside.set()
             out.wait(5)
 
     thread = threading.Thread(target=other)
-    with pytest.raises(ZeroDivisionError), uncollected():
+    with pytest.raises(ZeroDivisionError), gc_paused():
         thread.start()
         inside.wait(5)
         1 / 0  # noqa: B018
@@ -93,7 +93,7 @@ def test_the_collector_is_on_again_after_the_last() -> None:
     assert gc.isenabled()
     gc.disable()
     try:
-        with uncollected():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     finally:

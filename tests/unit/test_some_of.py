@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 
 import icecore
-from icecore.engine.common.text import some_of
+from icecore.engine.common.text import abbreviated
 from icecore.engine.errors import ValidationError
 
 
 def test_what_is_left_out_is_counted() -> None:
-    assert [some_of("abc", most) for most in (4, 3, 2)] == ["a, b, c", "a, b, c", "a, b and 1 more"]
-    assert some_of([]) == "none" and some_of(range(22)).endswith("18, 19 and 2 more")
+    assert [abbreviated("abc", most) for most in (4, 3, 2)] == ["a, b, c", "a, b, c", "a, b and 1 more"]
+    assert abbreviated([]) == "none" and abbreviated(range(22)).endswith("18, 19 and 2 more")
 
 
 def test_columns_of_a_wide_table_are_not_denied(catalog: icecore.Catalog) -> None:

@@ -23,14 +23,14 @@ Mask = npt.NDArray[np.bool_]
 
 
 @frozen(eq=False)
-class RowChanges:
+class RowDiff:
     """Rows that went and rows that came. `updates` are places in both, of rows that are two forms of one."""
 
     deleted: pa.Table
     inserted: pa.Table
     updates: tuple[Longs, Longs] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
-    def without_carried_over(self, columns: Sequence[str]) -> RowChanges:
+    def without_carried_over(self, columns: Sequence[str]) -> RowDiff:
         """Without the rows that are on both sides, as often as they are on both, by `columns` and by row id."""
         if not self.deleted.num_rows or not self.inserted.num_rows:
             return self
@@ -43,9 +43,9 @@ class RowChanges:
         _cancel(with_id_d, with_id_i, kept_d, kept_i, has_d, has_i)
         # A row without an id, from before the table had any, gets one when it is written again.
         _cancel(codes_d, codes_i, kept_d, kept_i, ~has_d, np.ones(len(codes_i), bool))
-        return RowChanges(self.deleted.filter(pa.array(kept_d)), self.inserted.filter(pa.array(kept_i)))
+        return RowDiff(self.deleted.filter(pa.array(kept_d)), self.inserted.filter(pa.array(kept_i)))
 
-    def with_updates(self, identifiers: Sequence[str]) -> RowChanges:
+    def with_updates(self, identifiers: Sequence[str]) -> RowDiff:
         """With the rows paired that have the same identifier, without identifiers those of the same row id.
 
         Raises ValidationError where several rows on a side have the identifier of one on the other.
@@ -64,7 +64,7 @@ class RowChanges:
                 raise ValidationError(
                     f"updates can't be told: several {side} rows have the same value of {', '.join(names)}"
                 )
-        return RowChanges(self.deleted, self.inserted, (at_d.astype(np.int64), at_i.astype(np.int64)))
+        return RowDiff(self.deleted, self.inserted, (at_d.astype(np.int64), at_i.astype(np.int64)))
 
     def _both(self, name: str) -> pa.ChunkedArray:
         d, i = self.deleted[name], self.inserted[name]

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.expression.depth import check_depth, operands
-from icecore.engine.expression.foreign_values import plain
+from icecore.engine.expression.literal_values import plain
 from icecore.engine.expression.nodes import (
     FALSE,
     TRUE,

@@ -14,7 +14,7 @@ from attrs import frozen
 from sqlglot import exp
 
 from icecore.engine.errors import ExpressionError, ValidationError
-from icecore.engine.expression.foreign_values import elements, plain
+from icecore.engine.expression.literal_values import elements, plain
 from icecore.engine.expression.literals import NS_PER_DAY, nanoseconds
 from icecore.engine.expression.nodes import TypedValue
 from icecore.engine.expression.temporal import parse_time_text, parse_timestamp_text, time_of

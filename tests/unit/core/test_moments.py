@@ -17,7 +17,7 @@ from core_tables import ids_of, local, make_table, rows, store_of
 
 import icecore
 from icecore.engine.errors import ValidationError
-from icecore.engine.expression.timestamps import Moment, milliseconds_of
+from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 
 AT = dt.datetime(2024, 1, 2, 3, 4, 5, 678900, dt.UTC)
 MS = 1704164645678
@@ -35,7 +35,7 @@ MS = 1704164645678
 )
 def test_all_spellings_are_the_same_moment(moment: Any) -> None:
     """Fractions of a millisecond are cut off."""
-    assert milliseconds_of(moment, "as_of") == MS
+    assert to_epoch_ms(moment, "as_of") == MS
 
 
 @pytest.fixture(params=["America/New_York", "Asia/Tokyo"])
@@ -53,8 +53,8 @@ def test_a_time_without_a_zone_is_local(zone: str) -> None:
     local = dt.datetime.fromtimestamp(MS / 1000)
     assert local.hour == {"America/New_York": 22, "Asia/Tokyo": 12}[zone]
     for spelled in (local, local.isoformat(), str(local), pd.Timestamp(local)):
-        assert milliseconds_of(spelled, "as_of") == MS
-    assert milliseconds_of(pd.Timestamp(AT), "as_of") == MS
+        assert to_epoch_ms(spelled, "as_of") == MS
+    assert to_epoch_ms(pd.Timestamp(AT), "as_of") == MS
 
 
 def test_an_hour_that_comes_twice_is_the_one_that_it_says() -> None:
@@ -62,26 +62,26 @@ def test_an_hour_that_comes_twice_is_the_one_that_it_says() -> None:
     zone = ZoneInfo("America/New_York")
     for fold in (0, 1):
         moment = dt.datetime(2024, 11, 3, 1, 30, tzinfo=zone, fold=fold)
-        assert milliseconds_of(moment, "as_of") == moment.timestamp() * 1000
-        assert milliseconds_of(pd.Timestamp(moment), "as_of") == moment.timestamp() * 1000
+        assert to_epoch_ms(moment, "as_of") == moment.timestamp() * 1000
+        assert to_epoch_ms(pd.Timestamp(moment), "as_of") == moment.timestamp() * 1000
 
 
-def _expired(table: icecore.Table, moment: Moment) -> int:
+def _expired(table: icecore.Table, moment: TimestampLike) -> int:
     table.maintenance.expire_snapshots().older_than(moment).commit()
     return len(table.refresh().snapshots())
 
 
-def _rolled_back(table: icecore.Table, moment: Moment) -> list[int]:
+def _rolled_back(table: icecore.Table, moment: TimestampLike) -> list[int]:
     table.manage_snapshots().rollback_to_timestamp(moment).commit()
     return ids_of(table)
 
 
-def _archived(catalog: icecore.Catalog, moment: Moment) -> int:
+def _archived(catalog: icecore.Catalog, moment: TimestampLike) -> int:
     catalog.archive(before_timestamp=moment)
     return store_of(catalog).archives.last_position
 
 
-TAKERS: dict[str, tuple[Callable[[icecore.Catalog, icecore.Table, Moment], object], object]] = {
+TAKERS: dict[str, tuple[Callable[[icecore.Catalog, icecore.Table, TimestampLike], object], object]] = {
     "scan": (lambda _, t, m: ids_of(t, as_of=m), [1]),
     "at": (lambda c, _, m: c.at(timestamp=m).position, 3),
     "since": (lambda c, _, m: c.log(since=m)["position"].to_pylist(), [4]),

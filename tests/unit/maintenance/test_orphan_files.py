@@ -22,7 +22,7 @@ from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.deletion.orphan_files import OrphanFiles
 from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.storage.file_io import Storage
-from icecore.engine.storage.listing import Places
+from icecore.engine.storage.listing import LocationIndex
 
 
 def age_all(folder: Path) -> None:
@@ -224,16 +224,16 @@ def test_spellings_of_a_local_location_are_one(catalog: icecore.Catalog, spellin
 
 
 def test_places() -> None:
-    def same(one: str, other: str, places: Places | None = None) -> bool:
-        places = places or Places(Storage())
+    def same(one: str, other: str, places: LocationIndex | None = None) -> bool:
+        places = places or LocationIndex(Storage())
         return bool(places.of(one) & places.of(other))
 
     assert same("/a/b", "file:/a/b") and same("/a//b", "file:///a/./b")
     assert same("/a/x y", f"file:///a/{quote('x y')}") and same("/a/Ü", "/a/" + unicodedata.normalize("NFD", "Ü"))
     assert same("s3://b/k/x", "s3a://b/k//x") and same("s3n://b/k", "s3://b/k")
     assert not same("s3://b/k", "s3://c/k") and not same("/a/b", "/a/c") and not same("gs://b/k", "s3://b/k")
-    assert same("s3://b/k", "s3://c/k", Places(Storage(), authorities={"c": "b"}))
-    assert same("s3://old/k", "/new/k", Places(Storage(LocationMapping.of({"s3://old": "/new"}))))
+    assert same("s3://b/k", "s3://c/k", LocationIndex(Storage(), authorities={"c": "b"}))
+    assert same("s3://old/k", "/new/k", LocationIndex(Storage(LocationMapping.of({"s3://old": "/new"}))))
 
 
 def test_symbolic_links(catalog: icecore.Catalog, tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_mismatched_prefixes(catalog: icecore.Catalog) -> None:
     stray = put(local(table.location()) / "data/stray.parquet")
     state = repository_of(catalog).state(table.state.stream)
     search = orphans.OrphanSearch.of(None, None, None, None, "ignore", False)
-    candidates = Candidates(orphans._list(repository_of(catalog), state, Storage(), search), Places(Storage()))
+    candidates = Candidates(orphans._list(repository_of(catalog), state, Storage(), search), LocationIndex(Storage()))
     candidates.keep(f"hdfs://node{stray}")
     with pytest.raises(ValidationError, match="equal_schemes"):
         candidates.rest(PrefixMismatchMode.ERROR)

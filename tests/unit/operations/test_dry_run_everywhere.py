@@ -31,7 +31,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
 from icecore.engine.forget.forget import Forgotten
-from icecore.engine.joint_commit.with_dry_run import tryable
+from icecore.engine.joint_commit.with_dry_run import with_dry_run
 from icecore.engine.log.store import EventStore
 from icecore.engine.maintenance.maintenance import ExpireSnapshots, Maintenance
 from icecore.engine.table.table import Table
@@ -475,7 +475,7 @@ def test_another_engine_in_the_middle_of_a_trial(lake: Catalog, monkeypatch: pyt
     peer = pyiceberg_catalog(lake.path)
     theirs = peer.load_table("ns.t")
     position = lake.position
-    taken_in = Adopter.sync_if_changed
+    taken_in = Adopter.adopt_all_if_changed
 
     def late(adopter: Adopter) -> None:
         taken_in(adopter)
@@ -484,7 +484,7 @@ def test_another_engine_in_the_middle_of_a_trial(lake: Catalog, monkeypatch: pyt
             theirs.append(rows(9))
 
     raced: list[int] = []
-    monkeypatch.setattr(Adopter, "sync_if_changed", late)
+    monkeypatch.setattr(Adopter, "adopt_all_if_changed", late)
     outcome = lake.rename_table("ns.t", "ns.u", dry_run=True)
     peer.close()
     assert isinstance(outcome, CatalogDryRun)
@@ -558,7 +558,7 @@ def test_a_call_that_is_about_nothing_can_not_be_tried() -> None:
     def vacuum(catalog: Catalog, message: str, dry_run: bool = False) -> None: ...
 
     with pytest.raises(TypeError, match=r"vacuum is to be about one of identifier, .*, found 'message' first"):
-        tryable(vacuum)
+        with_dry_run(vacuum)
 
 
 def test_what_is_cached_is_not_what_was_tried(lake: Catalog) -> None:

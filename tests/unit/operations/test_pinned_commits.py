@@ -13,7 +13,7 @@ from pinned_files import position_deletes, rewritten, storage_of, vector
 
 import icecore
 from icecore.engine.errors import CommitConflictError, ConflictingCommitsError, NoSuchSnapshotError, ValidationError
-from icecore.engine.operations.delete_by_filter import Effects, Target, produce
+from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, produce
 from icecore.engine.operations.equality_deletes import write_key_deletes
 
 Open = Callable[[], icecore.Catalog]
@@ -359,9 +359,9 @@ def test_deletes_that_were_taken_back(catalog: icecore.Catalog) -> None:
     base = base_of(table)
     [task] = table.scan().plan_files()
     gone, again = rewritten(table, "TRUE")
-    effects = Effects(False, dropped=[(d.file_path, d.content_offset) for d in task.delete_files])
+    effects = FileChanges(False, dropped=[(d.file_path, d.content_offset) for d in task.delete_files])
     with table.transaction() as transaction:
-        target = Target("main", transaction._new_snapshot_id())
+        target = SnapshotTarget("main", transaction._new_snapshot_id())
         transaction._plan(lambda state, metadata: produce(table._repository, state, metadata, target, (), effects))
     assert ids_of(table.refresh()) == [1, 2, 3]
     with pytest.raises(ConflictingCommitsError):
