@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
 from icecore.engine.data.file.column_metrics import MetricsCollector
-from icecore.engine.data.file.file_field import walk_file
+from icecore.engine.data.file.file_field import FileField, has_ids, walk_file
 from icecore.engine.data.file.hive_path import HivePath
 from icecore.engine.data.file.metrics_mode import metrics_modes
 from icecore.engine.data.parquet.parquet_row_groups import RowGroup, read_row_groups
@@ -57,12 +57,10 @@ def _describe(
     name_mapping: NameMapping,
 ) -> ContentFile:
     footer = _footer(path, storage)
-    unknown = sorted({n for n in footer.schema.to_arrow_schema().names if name_mapping.find(n) is None})
-    if unknown:
-        raise ValidationError(f"{path}: the table has no columns {unknown}")
-    _check_names(path, footer, schema, name_mapping)
     size = storage.size(path)
-    hive, present = HivePath.of(path, schema, spec), _present(path, schema, storage, name_mapping)
+    fields = open_source(storage, path, FileFormat.PARQUET).fields
+    _check_columns(path, fields, schema, name_mapping)
+    hive, present = HivePath.of(path, schema, spec), _present(path, fields, schema, name_mapping)
     hive.check_absent(present)
     given, values = hive.given(present)
     found = _file(path, given.spec_id, values, footer.num_rows, size)
@@ -108,27 +106,46 @@ def _describe(
     )
 
 
-def _check_names(path: str, footer: pq.FileMetaData, schema: Schema, name_mapping: NameMapping) -> None:
+def _check_columns(path: str, fields: tuple[FileField, ...], schema: Schema, name_mapping: NameMapping) -> None:
+    """Raises ValidationError where it is not sure which column of the table one of the file is."""
+    unknown = sorted({f.name for f in fields if name_mapping.find(f.name) is None and not schema.has_name(f.name)})
+    if unknown:
+        raise ValidationError(f"{path}: the table has no columns {unknown}")
+    check = _check_id if has_ids(fields) else _check_name
+    for f in fields:
+        check(path, f, schema, name_mapping)
+
+
+def _check_id(path: str, column: FileField, schema: Schema, name_mapping: NameMapping) -> None:
+    """An id that another table gave out would be another column here."""
+    current = schema.find_field(column.name).field_id if schema.has_name(column.name) else None
+    mapped = name_mapping.find(column.name)
+    if column.field_id is None or column.field_id not in (current, mapped and mapped.field_id):
+        raise ValidationError(
+            f"{path}: column {column.name!r} has the field id {column.field_id}, and the table's has {current}; was "
+            f"the file written for another table?"
+        )
+
+
+def _check_name(path: str, column: FileField, schema: Schema, name_mapping: NameMapping) -> None:
     """A name that the mapping gives to one field and the schema to another could mean either."""
-    for name in footer.schema.to_arrow_schema().names:
-        mapped = name_mapping.find(name)
-        current = schema.find_field(name).field_id if schema.has_name(name) else None
-        if mapped is not None and current is not None and mapped.field_id != current:
-            raise ValidationError(
-                f"{path}: column {name!r} could be field {current}, as it is called now, or {mapped.field_id}, as "
-                f"the name mapping says for older files; write the file with field ids"
-            )
+    mapped = name_mapping.find(column.name)
+    current = schema.find_field(column.name).field_id if schema.has_name(column.name) else None
+    if mapped is not None and current is not None and mapped.field_id != current:
+        raise ValidationError(
+            f"{path}: column {column.name!r} could be field {current}, as it is called now, or {mapped.field_id}, as "
+            f"the name mapping says for older files; write the file with field ids"
+        )
 
 
 def _file(path: str, spec_id: int, partition: tuple[object, ...], rows: int, size: int) -> ContentFile:
     return ContentFile(DataFileContent.DATA, path, FileFormat.PARQUET, spec_id, partition, rows, size)
 
 
-def _present(path: str, schema: Schema, storage: Storage, name_mapping: NameMapping) -> frozenset[int]:
+def _present(path: str, fields: tuple[FileField, ...], schema: Schema, name_mapping: NameMapping) -> frozenset[int]:
     """The ids of the columns that the file itself has, at any depth."""
-    source = open_source(storage, path, FileFormat.PARQUET)
-    fields = Identification(schema, name_mapping).identified(source.fields, _file(path, 0, (), 0, 0))
-    return frozenset(f.field_id for f in walk_file(fields) if f.field_id is not None)
+    identified = Identification(schema, name_mapping).identified(fields, _file(path, 0, (), 0, 0))
+    return frozenset(f.field_id for f in walk_file(identified) if f.field_id is not None)
 
 
 def _footer(path: str, storage: Storage) -> pq.FileMetaData:

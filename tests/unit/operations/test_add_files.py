@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from core_tables import ids_of, make_table, rows
@@ -80,3 +81,34 @@ def test_a_branch_that_is_not_there_is_made_from_main(catalog: icecore.Catalog, 
     table.add_files([str(file)])
     with pytest.raises(ValidationError, match="in the table already"):
         table.add_files([str(file)], branch="newer")
+
+
+def with_ids(path: Path, columns: dict[str, tuple[int | None, list[int | str]]]) -> str:
+    """A Parquet file whose columns have field ids."""
+    fields = [
+        pa.field(n, pa.array(v).type, metadata=None if i is None else {"PARQUET:field_id": str(i)})
+        for n, (i, v) in columns.items()
+    ]
+    arrays = [pa.array(v).cast(f.type) for f, (_, v) in zip(fields, columns.values(), strict=True)]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), path)
+    return str(path)
+
+
+def test_ids_say_which_column_it_is_where_names_were_swapped(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """The name mapping knows both names of both columns by then."""
+    table = catalog.create_table("ns.t", pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    table.add_files([with_ids(tmp_path / "old.parquet", {"a": (1, [10]), "b": (2, [20])})])
+    table.update_schema().rename_column("a", "b").rename_column("b", "a").commit()
+    table.add_files([with_ids(tmp_path / "new.parquet", {"b": (1, [11]), "a": (2, [21])})])
+    assert sorted(table.scan().to_arrow().to_pylist(), key=str) == [{"b": 10, "a": 20}, {"b": 11, "a": 21}]
+
+
+@pytest.mark.parametrize("ids", [(2, 1), (7, 2), (None, 2)])
+def test_ids_that_the_table_did_not_give_out_are_refused(
+    catalog: icecore.Catalog, tmp_path: Path, ids: tuple[int | None, int]
+) -> None:
+    """They were another table's: read by them, one column would be another, or empty."""
+    table = catalog.create_table("ns.t", pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    path = with_ids(tmp_path / "theirs.parquet", {"a": (ids[0], [10]), "b": (ids[1], [20])})
+    with pytest.raises(ValidationError, match=f"column 'a' has the field id {ids[0]}, and the table's has 1"):
+        table.add_files([path])
