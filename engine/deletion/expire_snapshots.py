@@ -3,7 +3,7 @@
 What goes is worked out before the write lock is taken, since that reads the lists of what expires; where the table
 moved on meanwhile it is worked out again. Files stay that any other table of the warehouse leads to at one of its
 snapshots, a dropped one too that can be given back; what others committed in between is looked at inside of the lock,
-where the event is made. What comes after that is told in `deletion.py`.
+where the event is made. What comes after that is told in `delete_files.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 
 from icecore.engine.commit.decide import ChangeMetadata, Command, StaleRemovals
 from icecore.engine.common.ids import now_ms
-from icecore.engine.deletion import delete_files as deletion
+from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.deletion_candidates import Candidates
 from icecore.engine.deletion.needed_files import Marking
@@ -72,14 +72,15 @@ def expire(
     Raises ValidationError, NoSuchSnapshotError, NoSuchTableError, CommitConflictError; nothing was changed then.
     """
     repository.check_writable()
-    deletion.finish_due(repository, stream)
+    delete_files.finish_due(repository, stream)
     plan = _Plan(repository, expiry, now_ms(), provenance, clean)
     result = repository.commit(stream, plan.prepare, provenance, with_it=plan.append_deletion)
     if result.event is None:
         return result.state, Expired()
     updates = result.event.payload.get("updates", ())
     if plan.is_made:
-        return result.state, Expired.of(updates, () if plan.event is None else deletion.finish(repository, plan.event))
+        done = () if plan.event is None else delete_files.finish(repository, plan.event)
+        return result.state, Expired.of(updates, done)
     return result.state, Expired.of(updates, _answered(repository, result.event))
 
 

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from icecore.engine.common.ids import now_ms
 from icecore.engine.common.location import to_uri
-from icecore.engine.deletion import delete_files as deletion
+from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismatchMode, is_within
 from icecore.engine.deletion.file_names import hidden_in, is_table_file
@@ -96,7 +96,7 @@ def remove_orphan_files(
     can't be found out; nothing was deleted then.
     """
     if not dry_run:
-        deletion.finish_due(repository, stream)
+        delete_files.finish_due(repository, stream)
         if (done := repository.already(provenance)) is not None:
             return _answer(repository, done)
     state = repository.live_state(stream)
@@ -121,7 +121,7 @@ def remove_orphan_files(
             transaction.at_end.append(lambda: repository.files.publish(after, made, before))
     if event is not None:
         repository.files.follow(repository.state(stream))
-    deleted = () if event is None else deletion.finish(repository, event)
+    deleted = () if event is None else delete_files.finish(repository, event)
     return _result(planned.files, deleted, passed_over)
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.deletion import delete_files as deletion
+from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.deletion_candidates import Candidates
 from icecore.engine.deletion.needed_files import METADATA_ENDINGS, Marking
@@ -74,7 +74,7 @@ def purge_dropped(
         return _answer(repository, done)
     drop = drop_to_purge(repository, identifier, position)
     if not dry_run:
-        deletion.finish_due(repository, drop.stream)
+        delete_files.finish_due(repository, drop.stream)
     plan = _Plan.of(repository, repository.state(drop.stream))
     if dry_run:
         return plan.outcome(None, ())
@@ -92,7 +92,7 @@ def drop_and_purge(repository: Repository, planner: Planner, identifier: Identif
     repository.check_writable()
     repository.foreign.adopt_name(identifier)
     stream = repository.models.table_stream(identifier)
-    deletion.finish_due(repository, stream)
+    delete_files.finish_due(repository, stream)
     plan = _Plan.of(repository, repository.live_state(stream))
 
     def drop(transaction: WriteTransaction) -> TableState:
@@ -112,7 +112,7 @@ def _answer(repository: Repository, event: Event) -> Purged:
     """What the call with the same idempotency key did."""
     if event.kind != ev.TABLE_PURGED:
         raise CommitConflictError(f"the idempotency key was used for the {event.kind} at position {event.position}")
-    deletion.finish_due(repository, event.stream)
+    delete_files.finish_due(repository, event.stream)
     files = deleted_files(repository.store, event)
     locations = tuple(f.location for f in files)
     return Purged(event.position, locations, locations, sum(f.size_in_bytes or 0 for f in files))
@@ -163,7 +163,7 @@ class _Plan:
         if event is None:
             return self.outcome(None, ())
         repository.files.follow(repository.state(self.stream))
-        return self.outcome(event, deletion.finish(repository, event))
+        return self.outcome(event, delete_files.finish(repository, event))
 
     def outcome(self, event: Event | None, deleted: tuple[str, ...]) -> Purged:
         """What is told of it."""

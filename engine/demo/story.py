@@ -23,7 +23,7 @@ from icecore.engine.demo.tools import headline, print_commit, progress_bar, shor
 from icecore.engine.display.output import print_arrow, print_rows, print_text, waiting
 from icecore.engine.display.plan_text import plan_steps
 from icecore.engine.errors import IcecoreError, ValidationError
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.spec.types import DoubleType

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from icecore.engine.common import fork_safety as forks
+from icecore.engine.common import fork_safety
 from icecore.engine.errors import (
     CommitFailedError,
     CorruptLogError,
@@ -54,7 +54,7 @@ class SqliteFile:
         """This thread's connection; a forked child gets its own."""
         local = self._local
         if getattr(local, "pid", None) != os.getpid():
-            forks.abandon(getattr(local, "connection", None))
+            fork_safety.abandon(getattr(local, "connection", None))
             local.connection = self._connect()
             local.file_id = self._file_id()
             local.pid = os.getpid()
@@ -108,7 +108,7 @@ class SqliteFile:
             self._local.connection.close()
             self._local.connection = self._local.pid = None
         else:
-            forks.abandon(getattr(self._local, "connection", None))
+            fork_safety.abandon(getattr(self._local, "connection", None))
 
     # Queries
 

@@ -9,7 +9,7 @@ import duckdb
 from attrs import frozen
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.plan.delete_pairs import numbered

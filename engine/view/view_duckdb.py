@@ -16,7 +16,7 @@ from attrs import define, field
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, schema_to_arrow
 from icecore.engine.errors import ValidationError
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB

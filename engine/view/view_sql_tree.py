@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.view.view_names import shortened
 

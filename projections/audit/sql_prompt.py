@@ -26,7 +26,7 @@ from sqlglot import exp
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ExpressionError, ValidationError
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 from icecore.projections.inspect.live_files import LIVE_FILES

@@ -12,8 +12,8 @@ from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.sql.sql_text import expression_text
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.queries import duckdb_statements as duck
-from icecore.engine.queries.duckdb_statements import Statement
+from icecore.engine.queries import duck
+from icecore.engine.queries.duck import Statement
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.schema import Schema
 from icecore.projections.explain.explain_text import plain_count

@@ -29,7 +29,7 @@ from icecore.engine.expression.project import project_inclusive
 from icecore.engine.expression.sql.sql_text import expression_text
 from icecore.engine.expression.walk import predicates
 from icecore.engine.formats import arrays
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema

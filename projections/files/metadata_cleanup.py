@@ -1,7 +1,7 @@
 """Metadata files that fell out of the metadata log and are deleted after a commit, where the table asks for it (MD2).
 
-Which ones the commit says, so a rebuild doesn't write them again and `verify` doesn't miss them; of events of schema
-version 1 it follows from the metadata log. A note in
+Which ones the commit says, so a rebuild doesn't write them again and `verify` doesn't miss them; of another engine's
+commit, which deletes them itself, and of events of schema version 1 it follows from the metadata log. A note in
 `written_file` comes with the pointer that no longer leads to the file; the file is deleted after that, at once or,
 after a crash, at the next open or commit. Only files that this log wrote are ever deleted.
 """
@@ -48,7 +48,7 @@ class DroppedMetadata:
         for event in events:
             folding.apply(event)
             after = folding.metadata_log
-            if event.schema_version >= NAMING_VERSION:
+            if event.schema_version >= NAMING_VERSION and event.kind != TABLE_ADOPTED:
                 gone |= set(event.payload.get(DELETED_METADATA, ()))
             elif flag(folding.properties, DELETE_AFTER_COMMIT):
                 gone |= set(before) - set(after)

@@ -18,7 +18,7 @@ from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.schema import Schema

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.content_file import DataFileContent
 from icecore.engine.spec.metadata import TableMetadata

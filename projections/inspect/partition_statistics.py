@@ -24,7 +24,7 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.metadata.fold import TableState, metadata_folder
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.metadata import TableMetadata

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from icecore.engine.formats import arrays
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.projections.plan.metrics_predicate import conjunction
 from icecore.projections.plan.predicate import PlanPredicate

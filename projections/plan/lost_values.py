@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 from attrs import evolve
 
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionField, PartitionSpec

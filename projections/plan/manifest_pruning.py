@@ -13,7 +13,7 @@ from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate
 from icecore.engine.formats import arrays
 from icecore.engine.formats.typed_values import typed_values
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.content_file import FieldSummary
 from icecore.engine.spec.partition import PartitionSpec

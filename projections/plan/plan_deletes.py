@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.errors import CorruptFileError
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.plan.delete_pairs import DeletePairs, numbered

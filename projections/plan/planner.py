@@ -27,7 +27,7 @@ from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.formats import arrays
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata

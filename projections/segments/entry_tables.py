@@ -17,11 +17,11 @@ from pathlib import Path
 import duckdb
 from attrs import define, evolve, field
 
-from icecore.engine.common import fork_safety as forks
+from icecore.engine.common import fork_safety
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.errors import IcecoreError, StorageError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
@@ -66,11 +66,11 @@ class EntryTables:
     _made: int = 0
 
     def __attrs_post_init__(self) -> None:
-        forks.watch(self)
+        fork_safety.watch(self)
 
     def forget_parent(self) -> None:
         """Leaves the connection to the parent process."""
-        forks.abandon(self._connection)
+        fork_safety.abandon(self._connection)
         self._connection = None
         self._tables.clear()
         self._typings.clear()
@@ -256,7 +256,10 @@ class EntryTables:
     ) -> bool:
         """Expands manifests into a new file. False where it can't be written, or somebody else removed it at once."""
         try:
-            with duck.one_thread(self.connection), folder.writing(self.connection, _alias(self._next())) as growing:
+            with (
+                duck.one_thread(self.connection),
+                folder.writing(self.connection, _alias(self._next())) as growing,
+            ):
                 self._fill(growing, table, missing, storage)
         except (OSError, duckdb.Error):
             # A cache that can't be written is no reason to fail a plan. What can't be read is found out once more.

@@ -20,7 +20,7 @@ import pyarrow as pa
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.errors import CorruptFileError
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.projections.segments.entry_typing import EntryTyping, StoredTypes, duckdb_type
 

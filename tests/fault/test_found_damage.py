@@ -200,9 +200,9 @@ def test_unfinished_files_are_swept_at_open(catalog: icecore.Catalog) -> None:
 
 def test_a_file_that_was_swept_too_early_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweeper that is quicker than our lock costs a second try, not the file."""
-    from icecore.engine.storage import atomic_write as module
+    from icecore.engine.storage import atomic_write
 
-    original = module._lock
+    original = atomic_write._lock
     swept: list[int] = []
 
     def late(f: object) -> None:
@@ -210,7 +210,7 @@ def test_a_file_that_was_swept_too_early_is_written_again(tmp_path: Path, monkey
             swept.append(sweep(str(tmp_path / "s")))
         original(f)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "_lock", late)
+    monkeypatch.setattr(atomic_write, "_lock", late)
     put_file(str(tmp_path / "f"), b"data", scratch=str(tmp_path / "s"), replace=True, durable=True)
     assert swept == [1]
     assert (tmp_path / "f").read_bytes() == b"data"

@@ -22,11 +22,11 @@ from core_tables import local, repository_of, store_of
 import icecore
 from icecore.engine.events.event import GENESIS_HASH, Event, canonical
 from icecore.engine.formats.event_content import decode_content
-from icecore.engine.log import store as store_module
+from icecore.engine.log import store
 from icecore.engine.metadata.fold import fold
-from icecore.engine.repository import repository as repository_module
+from icecore.engine.repository import repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
-from icecore.engine.table import pending_commit as gathering
+from icecore.engine.table import pending_commit
 
 HERE = Path(__file__).parent
 UPDATE = os.environ.get("ICECORE_UPDATE_GOLDEN") == "1"
@@ -42,9 +42,9 @@ def pin(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers, events, snapshots = itertools.count(1), itertools.count(1), itertools.count(1)
     times = itertools.count(1_700_000_000_000, 1000)
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers), version=4))
-    monkeypatch.setattr(repository_module, "new_event_id", lambda: f"event-{next(events)}")
-    monkeypatch.setattr(gathering, "new_snapshot_id", lambda taken: next(snapshots))
-    monkeypatch.setattr(store_module, "now_ms", lambda: next(times))
+    monkeypatch.setattr(repository, "new_event_id", lambda: f"event-{next(events)}")
+    monkeypatch.setattr(pending_commit, "new_snapshot_id", lambda taken: next(snapshots))
+    monkeypatch.setattr(store, "now_ms", lambda: next(times))
 
 
 def data_file(number: int, bucket: int | None) -> ContentFile:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import field, frozen
 
-from icecore.engine.common import fork_safety as forks
+from icecore.engine.common import fork_safety
 from icecore.engine.data.arrow.arrow_partitions import nested_column, transformed_column
 from icecore.engine.expression.bind import is_comparable, references
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
@@ -27,7 +27,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     """This thread's in-memory DuckDB; a forked process has one of its own."""
     found: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
     if found is None or _local.pid != os.getpid():
-        forks.abandon(found)
+        fork_safety.abandon(found)
         found, _local.pid = duckdb.connect(":memory:"), os.getpid()
         found.execute("SET TimeZone = 'UTC'")
         _local.connection = found

@@ -12,7 +12,7 @@ from core_tables import adopted_copy, ids_of, local, make_table, metadata_files,
 
 import icecore
 from icecore.engine.errors import CommitConflictError, StorageError, TableAlreadyExistsError, ValidationError
-from icecore.engine.table import pending_commit as gathering
+from icecore.engine.table import pending_commit
 
 FILE_SYSTEM = {"icecore.commit-scheme": "filesystem"}
 
@@ -317,7 +317,7 @@ def test_snapshots_of_one_event_follow_each_other_whatever_their_ids(
     """Several snapshots of one transaction build on each other in order, however their ids sort."""
     table = make_table(catalog)
     numbers = iter(ids)
-    monkeypatch.setattr(gathering, "new_snapshot_id", lambda taken: next(numbers))
+    monkeypatch.setattr(pending_commit, "new_snapshot_id", lambda taken: next(numbers))
     with table.transaction() as transaction:
         for i in range(3):
             transaction.append(rows(i))

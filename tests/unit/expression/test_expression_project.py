@@ -12,8 +12,7 @@ from pyiceberg.partitioning import PartitionSpec as PeerSpec
 from pyiceberg.schema import Schema as PeerSchema
 from pyiceberg.typedef import Record
 
-from icecore.engine.expression import Expression, parse_filter
-from icecore.engine.expression import build as mine
+from icecore.engine.expression import Expression, build, parse_filter
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Operation, Or, Predicate, TypedValue
 from icecore.engine.expression.project import evaluate, project_inclusive, project_strict
@@ -83,7 +82,7 @@ def test_partitions_are_selected_as_pyiceberg_selects_them(kind: str, transform:
         names += [(name, v) for name in ("StartsWith", "NotStartsWith") for v in values if v]
     for name, value in names:
         plain = [TypedValue(source, v) for v in value] if isinstance(value, tuple) else TypedValue(source, value)
-        ours = bind(getattr(mine, name)("c", plain), schema)
+        ours = bind(getattr(build, name)("c", plain), schema)
         theirs = getattr(pe, name)("c", value)
         pairs = ((project_inclusive, inclusive_projection), (project_strict, strict_projection))
         for index, (ours_of, theirs_of) in enumerate(pairs):
@@ -170,7 +169,7 @@ def test_the_least_numbers_may_be_in_a_high_partition(kind: str, transform: str,
     source = TYPES[kind]
     schema, spec = Schema((NestedField(1, "c", source),)), spec_of(transform)
     for name, other in itertools.product(COMPARISONS, (value, value + 1, -21, 0, 11, 2**31 - 1)):
-        bound = bind(getattr(mine, name)("c", TypedValue(source, other)), schema)
+        bound = bind(getattr(build, name)("c", TypedValue(source, other)), schema)
         inclusive, strict = project_inclusive(bound, spec, schema), project_strict(bound, spec, schema)
         if evaluate(bound, lambda _: value):
             assert evaluate(inclusive, lambda _: partition), (name, other)

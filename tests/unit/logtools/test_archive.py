@@ -16,7 +16,7 @@ import pytest
 from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
 
 import icecore
-from icecore.engine.archive import write_archive as archive_write
+from icecore.engine.archive import write_archive
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
@@ -232,15 +232,15 @@ def test_of_two_that_archive_one_is_refused(
     catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = busy(catalog)
-    peer, moving = open_again(), archive_write._write_file
+    peer, moving = open_again(), write_archive._write_file
 
     def late(*arguments: object) -> object:
         written = moving(*arguments)  # type: ignore[arg-type]
-        monkeypatch.setattr(archive_write, "_write_file", moving)
+        monkeypatch.setattr(write_archive, "_write_file", moving)
         peer.archive(cut - 1)
         return written
 
-    monkeypatch.setattr(archive_write, "_write_file", late)
+    monkeypatch.setattr(write_archive, "_write_file", late)
     with pytest.raises(CommitConflictError, match="another process archived"):
         catalog.archive(cut)
     assert [a.last_position for a in catalog.archives()] == [cut - 2] and catalog.verify().ok
@@ -249,22 +249,23 @@ def test_of_two_that_archive_one_is_refused(
 CRASH = """
 import os, sys
 import icecore
-from icecore.engine.log import archive_write, store
+from icecore.engine.archive import write_archive
+from icecore.engine.log import store
 catalog = icecore.open(sys.argv[1])
 step = sys.argv[3]
 def die(*_, **__): os._exit(9)
-if step == "filling": archive_write.fsync = die
-if step == "before the name": archive_write.os.replace = die
-if step == "before the move": archive_write._move = die
+if step == "filling": write_archive.fsync = die
+if step == "before the name": write_archive.os.replace = die
+if step == "before the move": write_archive._move = die
 if step == "in the move":
-    moving = archive_write._move
+    moving = write_archive._move
     def half(*a):
         moving(*a)
         die()
-    archive_write._move = half
+    write_archive._move = half
 if step == "before the vacuum":
-    archive_write.Archived = die
-    archive_write.contextlib.suppress = die
+    write_archive.Archived = die
+    write_archive.contextlib.suppress = die
 catalog.archive(int(sys.argv[2]))
 """
 

@@ -54,6 +54,22 @@ def test_MD2_files_that_fall_out_of_the_log_are_deleted(
     assert found.ok, found
 
 
+def test_what_another_engine_deletes_with_its_commit_is_not_missed(catalog: icecore.Catalog, warehouse: Path) -> None:
+    """PyIceberg deletes what falls out of the metadata log itself, files of ours among it."""
+    table = make_table(catalog, properties=KEEP_TWO)
+    for number in range(3):
+        table.append(rows(number))
+    before = files_of(table)
+    pyiceberg_catalog(warehouse).load_table("ns.t").append(rows(9))
+    assert len(before - files_of(table)) == 1
+    table.refresh()
+    assert catalog.verify().problems == ()
+    table.append(rows(10))
+    left = files_of(table)
+    catalog.rebuild()
+    assert files_of(table) == left and catalog.verify().problems == ()
+
+
 def test_what_a_restored_state_lets_go_is_named_and_deleted(catalog: icecore.Catalog, warehouse: Path) -> None:
     """The log's state goes on over another engine's: the file that falls out of the metadata log goes with it."""
     limit = {"write.metadata.previous-versions-max": "2"}
@@ -197,7 +213,7 @@ CRASH = """
 import os, sys
 import icecore
 from icecore.engine.storage.file_io import Storage
-from icecore.projections import materialize
+from icecore.projections.files import materialize
 where = sys.argv[2]
 catalog = icecore.open(sys.argv[1])
 table = catalog.load_table("ns.t")

@@ -10,7 +10,7 @@ import pytest
 from core_tables import age, ids_of, local, make_table, put, repository_of, rows, store_of
 
 import icecore
-from icecore.engine.deletion import delete_files as deletion
+from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import UnfinishedDeletionWarning
 from icecore.engine.deletion.file_names import is_table_file
 from icecore.engine.errors import CommitConflictError, StorageError, ValidationError
@@ -258,7 +258,7 @@ def test_what_can_not_be_found_out_now_is_a_warning(catalog: icecore.Catalog, mo
         raise StorageError("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(deletion._Turns, "_delete", fail)
+        patch.setattr(delete_files._Turns, "_delete", fail)
         with pytest.warns(UnfinishedDeletionWarning, match="the disk is gone"):
             assert expire(table).deleted_files == ()  # type: ignore[attr-defined]
     assert expire(table).snapshot_ids == () and due(catalog) == []  # type: ignore[attr-defined]

@@ -11,8 +11,7 @@ from attrs import evolve
 from core_tables import ids_of, local, make_table, repository_of, rows, store_of
 
 import icecore
-from icecore.engine.deletion import delete_files as deletion
-from icecore.engine.deletion import neighbours
+from icecore.engine.deletion import delete_files, neighbours
 from icecore.engine.deletion.needed_files import Marking
 from icecore.projections.inspect.reachable_files import needed_files
 
@@ -135,8 +134,8 @@ def test_a_file_that_is_taken_in_meanwhile_stays(
             mark = Marking.mark_others
             patch.setattr(Marking, "mark_others", lambda self: (mark(self), take())[0])
         else:
-            finish = deletion.finish
-            patch.setattr(deletion, "finish", lambda *a: (take(), finish(*a))[1])
+            finish = delete_files.finish
+            patch.setattr(delete_files, "finish", lambda *a: (take(), finish(*a))[1])
         assert expire(table) == ()
     assert ids_of(peer.load_table("ns.u")) == [1]
     named = [e for e in store_of(catalog).events() if e.kind == "table.files-deleted"]

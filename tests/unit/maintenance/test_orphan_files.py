@@ -16,7 +16,7 @@ from core_tables import SCHEMA, age, ids_of, local, make_table, peer_ids, put, r
 
 import icecore
 from icecore.engine.common.location import LocationMapping
-from icecore.engine.deletion import orphan_files as orphans
+from icecore.engine.deletion import orphan_files
 from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismatchMode
 from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.deletion.orphan_files import OrphanFiles
@@ -44,7 +44,7 @@ def test_only_old_files_that_nothing_needs_go(catalog: icecore.Catalog, warehous
         table.append(rows(number))
     table.delete("id = 0")
     folder = local(table.location())
-    orphans = {
+    orphan_files = {
         put(folder / "data/name=n1/stray.parquet"),
         put(folder / "metadata/stray-m0.avro"),
         put(folder / "x.orc"),
@@ -53,11 +53,11 @@ def test_only_old_files_that_nothing_needs_go(catalog: icecore.Catalog, warehous
     age_all(folder)
     age(kept[0], days=2)
     found = table.maintenance.remove_orphan_files(dry_run=True)
-    assert {local(f) for f in found.orphan_file_locations} == orphans
+    assert {local(f) for f in found.orphan_file_locations} == orphan_files
     assert found.deleted_files == () and found.total_bytes == 12
-    assert all(p.exists() for p in orphans)
-    assert remove(table) == orphans
-    assert not any(p.exists() for p in orphans) and all(p.exists() for p in kept)
+    assert all(p.exists() for p in orphan_files)
+    assert remove(table) == orphan_files
+    assert not any(p.exists() for p in orphan_files) and all(p.exists() for p in kept)
     assert remove(table) == set()
     assert ids_of(table) == [1, 2] == peer_ids(warehouse)
     assert ids_of(table, snapshot_id=table.snapshots()[0].snapshot_id) == [0]
@@ -290,8 +290,8 @@ def test_a_commit_meanwhile_keeps_its_files(
         return peer.load_table("ns.other").add_files([str(taken[1])])
 
     if when == "after the listing":
-        listing = orphans._list
-        monkeypatch.setattr(orphans, "_list", lambda *a: (listing(*a), commit())[0])
+        listing = orphan_files._list
+        monkeypatch.setattr(orphan_files, "_list", lambda *a: (listing(*a), commit())[0])
     else:
         marking = Marking.mark_all
         monkeypatch.setattr(Marking, "mark_all", lambda self: (marking(self), commit())[0])
@@ -303,8 +303,8 @@ def test_a_commit_meanwhile_keeps_its_files(
 def test_a_file_written_again_meanwhile_stays(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table(catalog)
     stray = put(local(table.location()) / "data/stray.parquet")
-    listing = orphans._list
-    monkeypatch.setattr(orphans, "_list", lambda *a: (listing(*a), stray.write_bytes(b"new"))[0])
+    listing = orphan_files._list
+    monkeypatch.setattr(orphan_files, "_list", lambda *a: (listing(*a), stray.write_bytes(b"new"))[0])
     assert table.maintenance.remove_orphan_files().deleted_files == ()
     assert stray.exists()
 
@@ -346,8 +346,10 @@ def test_mismatched_prefixes(catalog: icecore.Catalog) -> None:
     age_all(local(table.location()))
     stray = put(local(table.location()) / "data/stray.parquet")
     state = repository_of(catalog).state(table.state.stream)
-    search = orphans.OrphanSearch.of(None, None, None, None, "ignore", False)
-    candidates = Candidates(orphans._list(repository_of(catalog), state, Storage(), search), LocationIndex(Storage()))
+    search = orphan_files.OrphanSearch.of(None, None, None, None, "ignore", False)
+    candidates = Candidates(
+        orphan_files._list(repository_of(catalog), state, Storage(), search), LocationIndex(Storage())
+    )
     candidates.keep(f"hdfs://node{stray}")
     with pytest.raises(ValidationError, match="equal_schemes"):
         candidates.rest(PrefixMismatchMode.ERROR)

@@ -11,8 +11,8 @@ from core_tables import ids_of, local, make_table, peer_ids, rows
 
 import icecore
 from icecore.engine.errors import CommitConflictError, CommitStateUnknownError, ValidationError
-from icecore.engine.maintenance import rewrite_data_files as rewrite_module
-from icecore.engine.operations import delete_by_filter as removal_module
+from icecore.engine.maintenance import rewrite_data_files
+from icecore.engine.operations import delete_by_filter
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.retry_policy import RetryPolicy
 
@@ -122,7 +122,7 @@ def test_files_that_nobody_touched_are_read_and_written_once(
     for start in (0, 10, 20, 30):
         table.append(rows(start, start + 1, start + 2))
     name = "survivors" if mode == "copy-on-write" else "select_rows"
-    reads = count_calls(monkeypatch, removal_module, name)
+    reads = count_calls(monkeypatch, delete_by_filter, name)
     other = open_again().load_table("ns.t")
 
     def race() -> None:
@@ -192,7 +192,7 @@ def test_groups_that_nobody_touched_are_compacted_once(
     for _ in range(2):
         table.append(rows(1, 2, 3))
     table.append(rows(1).set_column(0, "id", [[7]]))
-    written = count_calls(monkeypatch, rewrite_module, "write_group")
+    written = count_calls(monkeypatch, rewrite_data_files, "write_group")
     other = open_again().load_table("ns.t")
 
     def race() -> None:

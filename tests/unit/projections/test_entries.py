@@ -21,7 +21,7 @@ from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.manifest_avro import decode_manifest_fastavro
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.transform import IdentityTransform
-from icecore.projections.entries import decode_entries as entries
+from icecore.projections.entries import decode_entries
 from icecore.projections.entries.decode_entries import decode_manifest, decode_manifests
 
 SYNC = bytes(range(16))
@@ -75,7 +75,7 @@ def decode_by_polars(data: bytes, monkeypatch: pytest.MonkeyPatch) -> list[dict[
     """As `decode`, where falling back would be an error."""
     rows = decode(data)
     with monkeypatch.context() as patch:
-        patch.setattr(entries, "decode_manifest_fastavro", None)
+        patch.setattr(decode_entries, "decode_manifest_fastavro", None)
         decode_manifest(data, where="m-7", spec_id=4)
     return rows
 
@@ -451,18 +451,18 @@ def test_manifests_that_were_written_alike_are_decoded_at_once_and_stay_apart(mo
     several = [(f"m-{i}", data, 4) for i, data in enumerate(files)]
     wanted = [decode_manifest(data, where=where, spec_id=4) for where, data, _ in several]
     calls: list[int] = []
-    read = entries._decode
+    read = decode_entries._decode
 
     def counted(run: Any, *rest: Any) -> Any:
         calls.append(len(run))
         return read(run, *rest)
 
-    monkeypatch.setattr(entries, "_decode", counted)
+    monkeypatch.setattr(decode_entries, "_decode", counted)
     found = list(decode_manifests(several))
     assert found == wanted
     assert [t.num_rows for t in found] == [4, 0, 5, 1, 1]
     assert calls == [3, 1, 1]
-    monkeypatch.setattr(entries, "BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(decode_entries, "BYTES_AT_ONCE", 1)
     assert list(decode_manifests(several)) == wanted
     assert list(decode_manifests([])) == []
 

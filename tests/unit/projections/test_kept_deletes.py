@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 import icecore
-from icecore.engine.queries import duckdb_statements as duck
-from icecore.projections.plan import plan_deletes as deletes
-from icecore.projections.plan import planner
+from icecore.engine.queries import duck
+from icecore.projections.plan import plan_deletes, planner
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("part", pa.int32())])
 FILTERS = (None, "id = 7", "part = 1", "name > 'n3' AND part = 0", "id BETWEEN 3 AND 11 OR name = 'n1'")
@@ -58,7 +57,7 @@ def test_kept_or_read_each_time(table: icecore.Table, tmp_path: Path, monkeypatc
         with duck.recording() as again:
             assert plans(table) == read, "asked again"
         assert not [s for s in again if "plain_" in s.sql and " AS plain_" in s.sql], "bounds are kept"
-        assert [s for s in again if deletes.ENTRIES in s.sql]
+        assert [s for s in again if plan_deletes.ENTRIES in s.sql]
         if step == "first":
             table.delete("id = 10")
         else:

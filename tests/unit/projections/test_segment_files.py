@@ -16,7 +16,7 @@ import pytest
 
 import icecore
 from icecore.engine.errors import StorageError, ValidationError
-from icecore.engine.queries import duckdb_statements as duck
+from icecore.engine.queries import duck
 from icecore.projections.entries.manifest_entries import ManifestEntries
 from icecore.projections.segments import entry_expansion, entry_tables, segment_merging
 from icecore.projections.segments.entry_tables import EntryTables
@@ -297,7 +297,7 @@ def test_tables_that_were_not_planned_for_longest_are_let_go(
 
 WORKER = """
 import sys, pyarrow as pa, icecore
-from icecore.projections import segment_merging
+from icecore.projections.segments import segment_merging
 segment_merging.MANIFESTS_IN_MEMORY = 2
 with icecore.open(sys.argv[1], actor=sys.argv[2]) as catalog:
     table = catalog.load_table("ns.t")

@@ -20,7 +20,7 @@ from icecore.engine.errors import (
     UnsupportedFormatVersionError,
 )
 from icecore.engine.events.event import Event
-from icecore.engine.metadata import view_fold as view_state
+from icecore.engine.metadata import view_fold
 from icecore.engine.metadata.view_fold import ViewState
 
 
@@ -99,13 +99,13 @@ def test_a_view_of_many_versions_opens_from_a_checkpoint(
     assert catalog.verify().ok
     reader = open_again()
     folded: list[int] = []
-    evolving = view_state.evolve_view
+    evolving = view_fold.evolve_view
 
     def noting(state: ViewState | None, event: Event) -> ViewState:
         folded.append(event.position)
         return evolving(state, event)
 
-    monkeypatch.setattr(view_state, "evolve_view", noting)
+    monkeypatch.setattr(view_fold, "evolve_view", noting)
     started = time.perf_counter()
     assert reader.load_view("ns.v").state == view.state
     assert folded == [] and time.perf_counter() - started < 1
