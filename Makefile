@@ -21,7 +21,7 @@ help:
 	@echo "make check   formatting, lint, types, and which folder may import which"
 	@echo "make fault   kill, starve and damage warehouses for ten minutes, then a race of 16 writers"
 	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn)"
-	@echo "make bench   the figures of the README, PyIceberg beside us"
+	@echo "make bench   the figures of README.md and docs/figures.md, PyIceberg beside us"
 	@echo "make clean   remove what these made"
 
 demo: $(READY)

@@ -1,4 +1,4 @@
-"""Writes the figures of bench/results into README.md, between the two markers; nothing is typed in by hand."""
+"""Writes the figures of bench/results into docs/figures.md, and a table of them into README.md: none is typed in."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
-START, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+ROOT = HERE.parent
+FIGURES, SUMMARY = "figures", "summary"
 
 
 def load(name: str) -> Any:
@@ -91,7 +91,7 @@ def faults(found: dict[str, Any]) -> Iterator[str]:
 
 
 def figures() -> str:
-    """The section of the README as text."""
+    """The section of docs/figures.md as text."""
     made, planned, cases = load("commits"), load("plans"), load("planning")
     with_versions = ", ".join(f"{k} {v}" for k, v in planned["environment"]["packages"].items())
     lines = [
@@ -109,22 +109,60 @@ def figures() -> str:
         "",
         *plans(planned["results"]),
         "",
-        "![CPU of a plan by the number of files](bench/results/plans.svg)",
+        "![CPU of a plan by the number of files](../bench/results/plans.svg)",
         "",
         *planning(cases["results"]),
         "",
         "A run of `make fault`, which kills, starves and damages warehouses:",
         "",
-        *faults(json.loads((HERE / "results" / "faults.json").read_text())),
+        *faults(load("faults")),
     ]
     return "\n".join(lines) + "\n"
 
 
+def summary() -> str:
+    """The table of README.md as text: what is asked most, ours beside PyIceberg's."""
+    appends, planned = load("commits")["results"]["appends"], load("plans")["results"]
+    large, found = load("planning")["results"]["large"], load("faults")
+    lines = ["| CPU of | icecore | PyIceberg |", "|---|---|---|"]
+    peers = {row["history"]: row for row in appends["pyiceberg"]}
+    for row in appends["icecore"]:
+        if row["history"] in (10, 1_000, 10_000):
+            peer = peers.get(row["history"])
+            theirs = f"{peer['cpu_ms_per_commit']:.0f} ms" if peer else "not run"
+            ours = f"{row['cpu_ms_per_commit']:.0f} ms"
+            lines.append(f"| an append of one file, after up to {row['history']:,} | {ours} | {theirs} |")
+    for of in planned.values():
+        ours, theirs = (f"{of[who]['bounds']['cpu_ms']:,.1f} ms" for who in ("icecore", "pyiceberg"))
+        files = of["icecore"]["all"]["files"]
+        lines.append(f"| a warm plan by the bounds of a column, {files:,} files | {ours} | {theirs} |")
+    files = large["expand"]["files"]
+    lines += [
+        f"| the first plan, from manifests, {files:,} files | {large['expand']['cpu_s']:.1f} s | |",
+        f"| a fresh process and its plan from segments, {files:,} files | {large['start']['cpu_s']:.2f} s | |",
+        "",
+        f"`make fault` killed, starved and damaged warehouses {found['rounds']:,} times: "
+        f"{len(found['violations'])} violations.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def marks(section: str) -> tuple[str, str]:
+    """The lines before and after a section."""
+    return f"<!-- {section} -->\n", f"<!-- end of {section} -->\n"
+
+
+def replace(page: Path, section: str, text: str) -> None:
+    """Puts the text between the marks of a page."""
+    start, end = marks(section)
+    before, rest = page.read_text().split(start)
+    _, after = rest.split(end)
+    page.write_text(before + start + text + end + after)
+
+
 def main() -> None:
-    text = README.read_text()
-    before, rest = text.split(START)
-    _, after = rest.split(END)
-    README.write_text(before + START + figures() + END + after)
+    replace(ROOT / "docs" / "figures.md", FIGURES, figures())
+    replace(ROOT / "README.md", SUMMARY, summary())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The figures in the README are those of bench/results."""
+"""The figures in README.md and docs/figures.md are those of bench/results."""
 
 from __future__ import annotations
 
@@ -14,5 +14,10 @@ def test_figures_come_from_the_results() -> None:
     assert spec is not None and spec.loader is not None
     report = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(report)
-    shown = (ROOT / "README.md").read_text().split(report.START)[1].split(report.END)[0]
-    assert shown == report.figures()
+    pages = (
+        (ROOT / "docs" / "figures.md", report.FIGURES, report.figures),
+        (ROOT / "README.md", "summary", report.summary),
+    )
+    for page, section, text in pages:
+        start, end = report.marks(section)
+        assert page.read_text().split(start)[1].split(end)[0] == text()
