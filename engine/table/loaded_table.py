@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
+from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.errors import CommitConflictError
-from icecore.engine.events.provenance import provenance
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import Identifier, TableState
 from icecore.engine.repository.repository import Repository
@@ -15,6 +15,7 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
 from icecore.engine.spec.sort import SortOrder
+from icecore.engine.table.commit_options import CommitOptions, provenance_of
 from icecore.projections.plan.planner import Planner
 
 if TYPE_CHECKING:
@@ -107,33 +108,22 @@ class TableHandle:
 
     __hash__ = None  # type: ignore[assignment]  # a table changes with refresh()
 
-    def transaction(
-        self,
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        idempotency_key: str | None = None,
-        dry_run: bool = False,
-    ) -> Transaction:
+    @takes_options(CommitOptions)
+    def transaction(self, **options: Unpack[CommitOptions]) -> Transaction:
         """Several changes as one commit and one event: all or nothing, made when the `with` block ends well.
 
-        A dry run stores nothing, and says in `outcome` what the commit would be.
+        With `message` and `author` for the log; with an `idempotency_key` it is made once. With `dry_run` nothing is
+        stored, and `outcome` says what the commit would be. Raises ReadOnlyError, NoSuchTableError.
         """
-        return self._transaction(message, author, idempotency_key, dry_run)
-
-    def _transaction(
-        self, message: str | None, author: str | None, idempotency_key: str | None, dry_run: bool = False
-    ) -> Transaction:
         from icecore.engine.table.transaction import Transaction
 
         self._repository.check_writable()
-        who = provenance(self._actor, message=message, author=author, idempotency_key=idempotency_key)
+        who = provenance_of(self._actor, options)
+        dry_run = options.get("dry_run", False)
         return Transaction(self._repository, self._planner, self._state, who, self._committed, dry_run)
 
-    def _commit_with(
-        self, message: str | None, author: str | None, change: Callable[[Transaction], None], dry_run: bool = False
-    ) -> DryRun | None:
-        with self._transaction(message, author, None, dry_run) as transaction:
+    def _commit_with(self, change: Callable[[Transaction], object], **options: Unpack[CommitOptions]) -> DryRun | None:
+        with self.transaction(**options) as transaction:
             change(transaction)
         return transaction.outcome
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from attrs import evolve
@@ -24,6 +24,7 @@ from icecore.engine.metadata.metadata_builder import MetadataBuilder, Update
 from icecore.engine.metadata.requirements import Requirement, requirements_for
 from icecore.engine.metadata.write_audit_publish import branch_for
 from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
+from icecore.engine.operations.delete_by_filter import SnapshotTarget
 from icecore.engine.operations.reusable_files import ReusableFiles
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.string_properties import string_properties
@@ -32,6 +33,7 @@ from icecore.engine.spec.content_file import ContentFile, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
 from icecore.engine.storage.file_io import Storage
+from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
 from icecore.projections.plan.planner import Planner
 
 Prepared = Callable[[TableState], Command | None]
@@ -99,13 +101,12 @@ class PendingCommit(UsedOnce):
     def _pin(
         self,
         branch: str,
-        base_snapshot_id: int | None,
-        level: str | None,
+        options: PinnedChangeOptions,
         key: str,
         conflict_filter: str | Expression | None = None,
     ) -> CommitBase:
         """What a decision rests on: the snapshot that is named, else the one that the caller's table showed."""
-        base = base_snapshot_id
+        base, level = options.get("base_snapshot_id"), options.get("isolation_level")
         if base is None:
             seen = self._seen.refs.get(branch) or self._seen.refs.get(MAIN_BRANCH)
             base = None if seen is None else seen.snapshot_id
@@ -113,13 +114,13 @@ class PendingCommit(UsedOnce):
             self._metadata.find_snapshot(base)
         return CommitBase(base, isolation_level(self._metadata.properties, key, level), conflict_filter)
 
-    def _pin_if_asked(
-        self, branch: str, base_snapshot_id: int | None, level: str | None, key: str
-    ) -> CommitBase | None:
+    def _pin_if_asked(self, branch: str, options: PinnedChangeOptions, key: str) -> CommitBase | None:
         """No pin unless the caller names a base or a level: then a change is of the rows that are there by then."""
-        if base_snapshot_id is None and level is None:
-            return None
-        return self._pin(branch, base_snapshot_id, level, key)
+        return self._pin(branch, options, key) if is_pinned(options) else None
+
+    def _target(self, branch: str, options: RowChangeOptions) -> SnapshotTarget:
+        """A new snapshot on the branch."""
+        return SnapshotTarget(branch, self._new_snapshot_id(), dict(options.get("snapshot_properties") or {}))
 
     def _plan(
         self,
@@ -213,10 +214,11 @@ class PendingCommit(UsedOnce):
         self._snapshot_ids.add(snapshot_id)
         return snapshot_id
 
-    def _branch(self, branch: str, snapshot_properties: Mapping[str, str] | None) -> str:
+    def _branch(self, options: RowChangeOptions) -> str:
         """The branch that a change of rows goes to; one that is not there yet is made from main, as Java does."""
         self._check_open()
-        wanted = branch_for(self._metadata, branch, string_properties(snapshot_properties, "snapshot properties"))
+        properties = string_properties(options.get("snapshot_properties"), "snapshot properties")
+        wanted = branch_for(self._metadata, options.get("branch", MAIN_BRANCH), properties)
         if not isinstance(wanted, str) or not wanted:
             raise ValidationError(f"a branch is named by text that is not empty, found {wanted!r}")
         if wanted not in self._metadata.refs and MAIN_BRANCH in self._metadata.refs:

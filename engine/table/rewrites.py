@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
+from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.update_sort_order import evolve_sort_order
 from icecore.engine.expression.bind import bind
@@ -14,10 +15,10 @@ from icecore.engine.maintenance.compaction_groups import CompactionOptions, File
 from icecore.engine.maintenance.rewrite_data_files import Compaction, plan_compaction
 from icecore.engine.maintenance.rewrite_delete_files import DeleteRewrite, plan_dangling_removal, plan_delete_rewrite
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SORT, SortTerms
-from icecore.engine.operations.delete_by_filter import SnapshotTarget
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.spec.sort import SortOrder
+from icecore.engine.table.commit_options import RowChangeOptions
 from icecore.engine.table.row_changes import RowChanges
 
 
@@ -33,6 +34,7 @@ class Rewrites(RowChanges):
         bound = bind(parse_filter(row_filter), schema)
         return groups_of(self._planner.plan(self._state, snapshot, bound, schema), options)
 
+    @takes_options(RowChangeOptions)
     def rewrite_data_files(
         self,
         row_filter: str | Expression | None = None,
@@ -40,20 +42,19 @@ class Rewrites(RowChanges):
         strategy: str = BINPACK,
         sort_order: SortTerms | None = None,
         options: Mapping[str, Any] | None = None,
-        branch: str = MAIN_BRANCH,
-        snapshot_properties: Mapping[str, str] | None = None,
         groups: Sequence[FileGroup] | None = None,
+        **change: Unpack[RowChangeOptions],
     ) -> Compaction:
         """Writes data files again as larger ones, or sorted; the answer's `result` is set at commit.
 
         `groups` says which, else the options do: see `Table.rewrite_data_files`.
         """
         self._check_first_change()
-        branch = self._branch(branch, snapshot_properties)
+        branch = self._branch(change)
         found = CompactionOptions.of(options or {}, self._metadata)
         order = order_for(strategy, sort_order, self._metadata)
         chosen = self.file_groups(row_filter, found, branch) if groups is None else groups
-        target = SnapshotTarget(branch, self._new_snapshot_id(), dict(snapshot_properties or {}))
+        target = self._target(branch, change)
         compaction = Compaction.of(target, found, order, chosen)
         if chosen:
             self._plan(
@@ -63,11 +64,10 @@ class Rewrites(RowChanges):
             )
         return compaction
 
-    def rewrite_position_delete_files(
-        self, *, branch: str = MAIN_BRANCH, snapshot_properties: Mapping[str, str] | None = None
-    ) -> DeleteRewrite:
+    @takes_options(RowChangeOptions)
+    def rewrite_position_delete_files(self, **options: Unpack[RowChangeOptions]) -> DeleteRewrite:
         """Merges the position delete files of each data file: see `Table.rewrite_position_delete_files`."""
-        rewrite = self._delete_rewrite(branch, snapshot_properties)
+        rewrite = self._delete_rewrite(options)
         self._plan(
             lambda state, metadata: plan_delete_rewrite(
                 self._repository, self._planner, state, metadata, rewrite, self._storage
@@ -75,20 +75,18 @@ class Rewrites(RowChanges):
         )
         return rewrite
 
-    def remove_dangling_deletes(
-        self, *, branch: str = MAIN_BRANCH, snapshot_properties: Mapping[str, str] | None = None
-    ) -> DeleteRewrite:
+    @takes_options(RowChangeOptions)
+    def remove_dangling_deletes(self, **options: Unpack[RowChangeOptions]) -> DeleteRewrite:
         """Drops the delete files that apply to no live data file."""
-        rewrite = self._delete_rewrite(branch, snapshot_properties)
+        rewrite = self._delete_rewrite(options)
         self._plan(
             lambda state, metadata: plan_dangling_removal(self._repository, self._planner, state, metadata, rewrite)
         )
         return rewrite
 
-    def _delete_rewrite(self, branch: str, snapshot_properties: Mapping[str, str] | None) -> DeleteRewrite:
+    def _delete_rewrite(self, options: RowChangeOptions) -> DeleteRewrite:
         self._check_first_change()
-        branch = self._branch(branch, snapshot_properties)
-        return DeleteRewrite(SnapshotTarget(branch, self._new_snapshot_id(), dict(snapshot_properties or {})))
+        return DeleteRewrite(self._target(self._branch(options), options))
 
 
 def order_for(strategy: str, terms: SortTerms | None, metadata: TableMetadata) -> SortOrder | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
+from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.table.commit_options import MetadataOptions
 from icecore.engine.table.table_rewrites import TableRewrites
 from icecore.engine.table.table_rows import TableRows
 from icecore.engine.table.table_statistics import TableStatistics
@@ -22,47 +24,35 @@ if TYPE_CHECKING:
 class Table(TableRows, TableStatistics, TableRewrites):
     """One table at one version. It stays as it was loaded until `refresh()` or a commit through it."""
 
+    @takes_options(MetadataOptions)
     def update_schema(
-        self,
-        *,
-        allow_incompatible_changes: bool = False,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
+        self, *, allow_incompatible_changes: bool = False, **options: Unpack[MetadataOptions]
     ) -> UpdateSchema:
         from icecore.engine.evolution.update_schema import UpdateSchema
 
         return UpdateSchema(
             lambda ops: self._commit_with(
-                message,
-                author,
-                lambda t: t.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes),
-                dry_run,
+                lambda t: t.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes), **options
             )
         )
 
-    def update_spec(
-        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
-    ) -> UpdateSpec:
+    @takes_options(MetadataOptions)
+    def update_spec(self, **options: Unpack[MetadataOptions]) -> UpdateSpec:
         from icecore.engine.evolution.update_spec import UpdateSpec
 
-        return UpdateSpec(lambda ops: self._commit_with(message, author, lambda t: t.change_spec(ops), dry_run))
+        return UpdateSpec(lambda ops: self._commit_with(lambda t: t.change_spec(ops), **options))
 
-    def update_sort_order(
-        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
-    ) -> UpdateSortOrder:
+    @takes_options(MetadataOptions)
+    def update_sort_order(self, **options: Unpack[MetadataOptions]) -> UpdateSortOrder:
         from icecore.engine.evolution.update_sort_order import UpdateSortOrder
 
-        return UpdateSortOrder(
-            lambda terms: self._commit_with(message, author, lambda t: t.change_sort_order(terms), dry_run)
-        )
+        return UpdateSortOrder(lambda terms: self._commit_with(lambda t: t.change_sort_order(terms), **options))
 
-    def manage_snapshots(
-        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
-    ) -> ManageSnapshots:
+    @takes_options(MetadataOptions)
+    def manage_snapshots(self, **options: Unpack[MetadataOptions]) -> ManageSnapshots:
         from icecore.engine.evolution.manage_snapshots import ManageSnapshots
 
-        return ManageSnapshots(lambda ops: self._commit_with(message, author, lambda t: t.change_refs(ops), dry_run))
+        return ManageSnapshots(lambda ops: self._commit_with(lambda t: t.change_refs(ops), **options))
 
     @property
     def maintenance(self) -> Maintenance:
@@ -73,42 +63,33 @@ class Table(TableRows, TableStatistics, TableRewrites):
         self._repository.check_writable()
         return Maintenance(self._state.stream, self._repository, self._committed, self._actor)
 
-    def set_properties(
-        self,
-        updates: Mapping[str, str],
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> DryRun | None:
+    @takes_options(MetadataOptions)
+    def set_properties(self, updates: Mapping[str, str], **options: Unpack[MetadataOptions]) -> DryRun | None:
         from icecore.engine.evolution.metadata_commands import changed_properties
 
-        return self._commit_with(message, author, lambda t: t.add(changed_properties(updates, ())), dry_run)
+        return self._commit_with(lambda t: t.add(changed_properties(updates, ())), **options)
 
-    def remove_properties(
-        self, *keys: str, message: str | None = None, author: str | None = None, dry_run: bool = False
-    ) -> DryRun | None:
+    @takes_options(MetadataOptions)
+    def remove_properties(self, *keys: str, **options: Unpack[MetadataOptions]) -> DryRun | None:
         from icecore.engine.evolution.metadata_commands import changed_properties
 
-        return self._commit_with(message, author, lambda t: t.add(changed_properties({}, keys)), dry_run)
+        return self._commit_with(lambda t: t.add(changed_properties({}, keys)), **options)
 
-    def upgrade(
-        self, format_version: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
-    ) -> DryRun | None:
+    @takes_options(MetadataOptions)
+    def upgrade(self, format_version: int, **options: Unpack[MetadataOptions]) -> DryRun | None:
         """Raises the format version. Raises ValidationError for a lower one, or one above 3."""
 
         from icecore.engine.evolution.metadata_commands import upgraded
 
-        return self._commit_with(message, author, lambda t: t.add(upgraded(format_version)), dry_run)
+        return self._commit_with(lambda t: t.add(upgraded(format_version)), **options)
 
+    @takes_options(MetadataOptions)
     def forget(
         self,
         *,
         columns: Sequence[str] | None = None,
         files: Sequence[str] | None = None,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
+        **options: Unpack[MetadataOptions],
     ) -> Forgotten:
         """Takes the bounds of column values out of the log for good, for content files that no snapshot holds any more.
 
@@ -128,6 +109,6 @@ class Table(TableRows, TableStatistics, TableRewrites):
         from icecore.engine.forget.forget import Forgetter
 
         self._repository.check_writable()
-        who = provenance(self._actor, message=message, author=author)
+        who = provenance(self._actor, message=options.get("message"), author=options.get("author"))
         forgetter = Forgetter(self._repository, self._planner)
-        return forgetter.bounds(self._state.stream, columns, files, who, dry_run=dry_run)
+        return forgetter.bounds(self._state.stream, columns, files, who, dry_run=options.get("dry_run", False))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
 from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.table.commit_options import CommitOptions, MetadataOptions
 
 if TYPE_CHECKING:
     from icecore.engine.maintenance.rewrite_data_files import RewriteResult
@@ -17,11 +19,10 @@ if TYPE_CHECKING:
 class TableRewrites:
     """The rewrites that a table offers, each as one commit."""
 
-    def _transaction(
-        self, message: str | None, author: str | None, idempotency_key: str | None, dry_run: bool = False
-    ) -> Transaction:
+    def transaction(self, **options: Unpack[CommitOptions]) -> Transaction:
         raise NotImplementedError  # `Table` has it
 
+    @takes_options(MetadataOptions)
     def rewrite_data_files(
         self,
         row_filter: str | Expression | None = None,
@@ -29,11 +30,9 @@ class TableRewrites:
         strategy: str = BINPACK,
         sort_order: SortTerms | None = None,
         options: Mapping[str, Any] | None = None,
-        message: str | None = None,
-        author: str | None = None,
         branch: str = MAIN_BRANCH,
         snapshot_properties: Mapping[str, str] | None = None,
-        dry_run: bool = False,
+        **commit: Unpack[MetadataOptions],
     ) -> RewriteResult:
         """Writes data files again, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`).
 
@@ -51,14 +50,14 @@ class TableRewrites:
         from icecore.engine.maintenance.rewrite_data_files import RewriteResult
         from icecore.engine.table.rewrites import order_for
 
-        planning = self._transaction(message, author, None)
+        planning = self.transaction(**commit)
         chosen = CompactionOptions.of(options or {}, planning.metadata)
         order_for(strategy, sort_order, planning.metadata)
         groups = planning.file_groups(row_filter, chosen, branch)
         per_commit = -(-len(groups) // chosen.max_commits) if chosen.partial_progress else len(groups)
         result = RewriteResult()
         for start in range(0, len(groups), max(1, per_commit)):
-            with self._transaction(message, author, None, dry_run) as transaction:
+            with self.transaction(**commit) as transaction:
                 compaction = transaction.rewrite_data_files(
                     strategy=strategy,
                     sort_order=sort_order,
@@ -69,31 +68,23 @@ class TableRewrites:
                 )
             result += compaction.result.after(transaction.outcome)
         if chosen.remove_dangling_deletes:
-            result += self.remove_dangling_deletes(message=message, author=author, branch=branch, dry_run=dry_run)
+            result += self.remove_dangling_deletes(branch=branch, **commit)
         return result
 
+    @takes_options(MetadataOptions)
     def rewrite_position_delete_files(
-        self,
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        branch: str = MAIN_BRANCH,
-        dry_run: bool = False,
+        self, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]
     ) -> RewriteResult:
         """Puts one position delete file in the place of several about one data file; in v3 a deletion vector."""
-        with self._transaction(message, author, None, dry_run) as transaction:
+        with self.transaction(**options) as transaction:
             rewrite = transaction.rewrite_position_delete_files(branch=branch)
         return rewrite.result.after(transaction.outcome)
 
+    @takes_options(MetadataOptions)
     def remove_dangling_deletes(
-        self,
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        branch: str = MAIN_BRANCH,
-        dry_run: bool = False,
+        self, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]
     ) -> RewriteResult:
         """Drops the delete files that apply to no live data file, as they may be left by rewrites and overwrites."""
-        with self._transaction(message, author, None, dry_run) as transaction:
+        with self.transaction(**options) as transaction:
             rewrite = transaction.remove_dangling_deletes(branch=branch)
         return rewrite.result.after(transaction.outcome)

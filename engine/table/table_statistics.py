@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 import pyarrow as pa
 
+from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.errors import IcecoreError
 from icecore.engine.metadata.fold import metadata_folder
 from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
+from icecore.engine.table.commit_options import ComputeStatistics, MetadataOptions
 from icecore.engine.table.table_reads import TableReads
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.statistics.update_statistics import UpdateStatistics
-    from icecore.engine.table.commit_options import ComputeStatistics
 
 
 class TableStatistics(TableReads):
@@ -25,16 +26,13 @@ class TableStatistics(TableReads):
     With `dry_run` no file is written and nothing stored, and the result says what the commit would be.
     """
 
-    def update_statistics(
-        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
-    ) -> UpdateStatistics:
+    @takes_options(MetadataOptions)
+    def update_statistics(self, **options: Unpack[MetadataOptions]) -> UpdateStatistics:
         """Sets and removes the statistics files of snapshots."""
 
         from icecore.engine.statistics.update_statistics import UpdateStatistics
 
-        return UpdateStatistics(
-            lambda ops: self._commit_with(message, author, lambda t: t.change_statistics(ops), dry_run)
-        )
+        return UpdateStatistics(lambda ops: self._commit_with(lambda t: t.change_statistics(ops), **options))
 
     @overload
     def compute_statistics(
@@ -50,14 +48,13 @@ class TableStatistics(TableReads):
         self, columns: Iterable[str] | None = None, *, dry_run: bool, **options: Unpack[ComputeStatistics]
     ) -> StatisticsFile | DryRun | None: ...
 
+    @takes_options(MetadataOptions)
     def compute_statistics(
         self,
         columns: Iterable[str] | None = None,
         *,
         snapshot_id: int | None = None,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
+        **options: Unpack[MetadataOptions],
     ) -> StatisticsFile | DryRun | None:
         """Computes and commits how many distinct values columns have, by default all primitive top-level ones.
 
@@ -70,7 +67,7 @@ class TableStatistics(TableReads):
 
         self._repository.check_writable()
         snapshot = self.current_snapshot() if snapshot_id is None else self.metadata.find_snapshot(snapshot_id)
-        change = self.update_statistics(message=message, author=author, dry_run=dry_run)
+        dry_run, change = options.get("dry_run", False), self.update_statistics(**options)
         if snapshot is None:
             return change.commit() if dry_run else None
         names = sketched_columns(self.scan(snapshot_id=snapshot.snapshot_id).schema, columns)
@@ -100,13 +97,9 @@ class TableStatistics(TableReads):
         self, *, dry_run: bool, **options: Unpack[ComputeStatistics]
     ) -> PartitionStatisticsFile | DryRun | None: ...
 
+    @takes_options(MetadataOptions)
     def compute_partition_statistics(
-        self,
-        *,
-        snapshot_id: int | None = None,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
+        self, *, snapshot_id: int | None = None, **options: Unpack[MetadataOptions]
     ) -> PartitionStatisticsFile | DryRun | None:
         """Computes and commits what each partition of a snapshot holds, by default of the current one.
 
@@ -118,7 +111,7 @@ class TableStatistics(TableReads):
         self._repository.check_writable()
         snapshot = self.current_snapshot() if snapshot_id is None else self.metadata.find_snapshot(snapshot_id)
         found = None if snapshot is None else computed_partition_stats(self._planner, self._state, snapshot)
-        change = self.update_statistics(message=message, author=author, dry_run=dry_run)
+        dry_run, change = options.get("dry_run", False), self.update_statistics(**options)
         if found is None:
             return change.commit() if dry_run else None
         file, data = found

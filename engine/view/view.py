@@ -9,15 +9,23 @@ import duckdb
 import pyarrow as pa
 
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
+from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.errors import ValidationError
-from icecore.engine.events.provenance import provenance
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.view_builder import LAST_ADDED
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.repository.view_repository import UpdatesAt, ViewRepository
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB, ViewHistoryEntry, ViewMetadata, ViewVersion
+from icecore.engine.table.commit_options import (
+    Commit,
+    CommitOptions,
+    DefineView,
+    MetadataOptions,
+    ReplaceView,
+    provenance_of,
+)
 from icecore.engine.view.view_changes import ViewTransaction
 from icecore.engine.view.view_definition import ViewDefinition
 from icecore.engine.view.view_dialects import ViewSql, sql_for
@@ -29,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icecore.engine.commit.dry_run import ViewDryRun
-    from icecore.engine.table.commit_options import Commit, ReplaceView
 
 
 class View:
@@ -167,41 +174,21 @@ class View:
         self, sql: str | None = None, *, dry_run: bool, **options: Unpack[ReplaceView]
     ) -> View | ViewDryRun: ...
 
+    @takes_options(ReplaceView)
     def replace(
         self,
         sql: str | None = None,
         *,
-        dialect: str = DUCKDB,
-        representations: Mapping[str, str] | None = None,
-        schema: Schema | pa.Schema | None = None,
-        default_namespace: IdentifierLike | None = None,
-        default_catalog: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        comment: str | None = None,
-        summary: Mapping[str, str] | None = None,
-        location: str | None = None,
-        message: str | None = None,
-        author: str | None = None,
         dry_run: bool = False,
+        **options: Unpack[ReplaceView],
     ) -> View | ViewDryRun:
         """Gives the view another definition, as a new version; one that it had before becomes the current one again.
 
         Namespace and catalog stay as they are unless given, properties are added. Raises ValidationError where the SQL
         can't be run while no schema is given, or a dialect would be lost (`replace.drop-dialect.allowed`).
         """
-        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
-            transaction.replace(
-                sql,
-                dialect=dialect,
-                representations=representations,
-                schema=schema,
-                default_namespace=default_namespace,
-                default_catalog=default_catalog,
-                properties=properties,
-                comment=comment,
-                summary=summary,
-                location=location,
-            )
+        with self.transaction(dry_run=dry_run, **options_of(Commit, options)) as transaction:
+            transaction.replace(sql, **options_of(DefineView, options))
         return transaction.outcome or self
 
     @overload
@@ -214,11 +201,10 @@ class View:
         self, version_id: int, *, dry_run: bool, **options: Unpack[Commit]
     ) -> View | ViewDryRun: ...
 
-    def set_current_version(
-        self, version_id: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
-    ) -> View | ViewDryRun:
+    @takes_options(MetadataOptions)
+    def set_current_version(self, version_id: int, **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
         """Makes a kept version the current one again. Raises ValidationError for one that the view doesn't have."""
-        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
+        with self.transaction(**options) as transaction:
             transaction.set_current_version(version_id)
         return transaction.outcome or self
 
@@ -232,15 +218,9 @@ class View:
         self, updates: Mapping[str, str], *, dry_run: bool, **options: Unpack[Commit]
     ) -> View | ViewDryRun: ...
 
-    def set_properties(
-        self,
-        updates: Mapping[str, str],
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> View | ViewDryRun:
-        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
+    @takes_options(MetadataOptions)
+    def set_properties(self, updates: Mapping[str, str], **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
+        with self.transaction(**options) as transaction:
             transaction.set_properties(updates)
         return transaction.outcome or self
 
@@ -250,11 +230,10 @@ class View:
     @overload
     def remove_properties(self, *keys: str, dry_run: bool, **options: Unpack[Commit]) -> View | ViewDryRun: ...
 
-    def remove_properties(
-        self, *keys: str, message: str | None = None, author: str | None = None, dry_run: bool = False
-    ) -> View | ViewDryRun:
+    @takes_options(MetadataOptions)
+    def remove_properties(self, *keys: str, **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
         """Takes properties away; those that are not there are left out of account."""
-        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
+        with self.transaction(**options) as transaction:
             transaction.remove_properties(*keys)
         return transaction.outcome or self
 
@@ -264,28 +243,21 @@ class View:
     @overload
     def set_location(self, location: str, *, dry_run: bool, **options: Unpack[Commit]) -> View | ViewDryRun: ...
 
-    def set_location(
-        self, location: str, *, message: str | None = None, author: str | None = None, dry_run: bool = False
-    ) -> View | ViewDryRun:
+    @takes_options(MetadataOptions)
+    def set_location(self, location: str, **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
         """Moves where the next metadata files go; those that there are stay where they are."""
-        with self.transaction(message=message, author=author, dry_run=dry_run) as transaction:
+        with self.transaction(**options) as transaction:
             transaction.set_location(location)
         return transaction.outcome or self
 
-    def transaction(
-        self,
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        idempotency_key: str | None = None,
-        dry_run: bool = False,
-    ) -> ViewTransaction:
+    @takes_options(CommitOptions)
+    def transaction(self, **options: Unpack[CommitOptions]) -> ViewTransaction:
         """Several changes as one commit and one event: all or nothing, made when the `with` block ends well.
 
         A dry run stores nothing, and says in `outcome` what the commit would be.
         """
-        who = provenance(self._actor, message=message, author=author, idempotency_key=idempotency_key)
-        return ViewTransaction(self, self._views, who, dry_run)
+        who = provenance_of(self._actor, options)
+        return ViewTransaction(self, self._views, who, options.get("dry_run", False))
 
     # What changes of a view are made of
 

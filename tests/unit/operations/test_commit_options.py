@@ -1,0 +1,125 @@
+"""Options that calls share are declared once, and are refused as those that a function writes out are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+import pytest
+from core_tables import make_table, rows
+
+import icecore
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.common.keyword_options import options_of, takes_options
+from icecore.engine.table import commit_options
+from icecore.engine.table.commit_options import CommitOptions
+from icecore.engine.table.table import Table
+from icecore.engine.table.transaction import Transaction
+from icecore.engine.view.view import View
+from icecore.engine.view.view_changes import ViewTransaction
+
+CLASSES = (Table, Transaction, View, ViewTransaction)
+ROWS = {
+    "append": (rows(1),),
+    "overwrite": (rows(1),),
+    "upsert": (rows(1), ["id"]),
+    "delete_keys": ([{"id": 1}], ["id"]),
+    "delete": ("id = 1",),
+    "rewrite_data_files": (),
+}
+
+
+def sharing(cls: type) -> dict[str, Callable[..., Any]]:
+    """The calls of a class that take declared options, whether they refuse others or not."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name, call in inspect.getmembers(cls, inspect.isfunction):
+        kinds = {p.kind for p in inspect.signature(inspect.unwrap(call)).parameters.values()}
+        if not name.startswith("_") and inspect.Parameter.VAR_KEYWORD in kinds:
+            found[name] = call
+    return found
+
+
+CALLS = [pytest.param(cls, name, id=f"{cls.__name__}.{name}") for cls in CLASSES for name in sharing(cls)]
+
+
+@pytest.mark.parametrize(("cls", "name"), CALLS)
+def test_an_unknown_keyword_is_refused_by_name(cls: type, name: str) -> None:
+    """Before the call looks at anything else, even at itself."""
+    with pytest.raises(TypeError, match=rf"\w+\.{name}\(\) got an unexpected keyword argument 'brunch'"):
+        getattr(cls, name)(None, brunch="b")
+
+
+@pytest.mark.parametrize(("cls", "name"), CALLS)
+def test_the_keywords_are_those_of_the_declared_type(cls: type, name: str) -> None:
+    """What is refused at run time is what type checkers refuse, and `help` shows every option."""
+    call = sharing(cls)[name]
+    written = inspect.unwrap(call)
+    [annotation] = [
+        p.annotation for p in inspect.signature(written).parameters.values() if p.kind is inspect.Parameter.VAR_KEYWORD
+    ]
+    declared = getattr(commit_options, annotation[len("Unpack[") : -1])
+    shown = inspect.signature(call).parameters
+    assert all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in shown.values())
+    own = inspect.signature(written).parameters.keys()
+    assert [n for n in shown if n not in own] == list(declared.__annotations__)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_change_of_rows_takes_the_same_options_alone_and_in_a_transaction(name: str) -> None:
+    alone = inspect.signature(getattr(Table, name)).parameters.keys()
+    inside = inspect.signature(getattr(Transaction, name)).parameters.keys() - {"groups"}
+    assert inside <= alone
+    assert alone - inside <= CommitOptions.__annotations__.keys()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_nothing_is_written_for_an_unknown_keyword(tmp_path: Path, name: str) -> None:
+    """Neither files nor an event; in a transaction the rest of it can still be committed."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = make_table(catalog)
+        table.append(rows(1, 2))
+        files, position = files_of(catalog), catalog.position
+        with pytest.raises(TypeError, match="'brunch'"):
+            getattr(table, name)(*ROWS[name], brunch="b")
+        with table.transaction() as transaction:
+            with pytest.raises(TypeError, match="'brunch'"):
+                getattr(transaction, name)(*ROWS[name], brunch="b")
+            with pytest.raises(TypeError, match="'message'"):
+                getattr(transaction, name)(*ROWS[name], message="of the commit, not of the change")
+            assert not transaction.has_changes
+            assert files_of(catalog) == files
+            transaction.append(rows(3))
+        assert catalog.position == position + 1
+        assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
+
+
+def files_of(catalog: Catalog) -> set[Path]:
+    return {p for p in catalog.path.rglob("*") if p.is_file() and not p.name.startswith("icecore.db")}
+
+
+class Colours(TypedDict, total=False):
+    ink: str
+    paper: str | None
+
+
+@takes_options(Colours)
+def printed(text: str, *pages: int, copies: int = 1, **options: Unpack[Colours]) -> tuple[Any, ...]:
+    return text, pages, copies, options
+
+
+def test_options_are_taken_as_keywords_that_are_written_out() -> None:
+    assert printed("a", 1, 2, copies=3, ink="red") == ("a", (1, 2), 3, {"ink": "red"})
+    assert printed(text="a") == ("a", (), 1, {})
+    assert str(inspect.signature(printed)).startswith("(text: 'str', *pages: 'int', copies: 'int' = 1, ink: 'str' = ")
+    for unknown in ("pages", "options", "Ink"):
+        with pytest.raises(TypeError, match=rf"printed\(\) got an unexpected keyword argument '{unknown}'"):
+            printed("a", **{unknown: 1})  # type: ignore[arg-type]
+
+
+def test_options_are_divided_by_who_declares_them() -> None:
+    options = {"ink": "red", "message": "m", "dry_run": True}
+    assert options_of(Colours, options) == {"ink": "red"}
+    assert options_of(CommitOptions, options) == {"message": "m", "dry_run": True}
