@@ -10,16 +10,11 @@ from attrs import field, frozen
 
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, decode_partition
-from icecore.engine.properties.table_properties import flag
+from icecore.engine.properties.table_properties import MANIFEST_SIZE, MERGE_ENABLED, MIN_COUNT_TO_MERGE
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 
-MERGE_ENABLED = "commit.manifest-merge.enabled"
-MIN_COUNT_TO_MERGE = "commit.manifest.min-count-to-merge"
-DEFAULT_MIN_COUNT_TO_MERGE = 100
-TARGET_SIZE = "commit.manifest.target-size-bytes"
-DEFAULT_TARGET_SIZE = 8 * 1024 * 1024
 BYTES_PER_ENTRY = 256
 """What an entry is taken to need: the length of a manifest is not known before it is written."""
 MAX_DEPTH = 4
@@ -40,7 +35,7 @@ class Clustering:
 
 def entries_per_manifest(properties: Mapping[str, str]) -> int:
     """How many entries a manifest of the target size has."""
-    return max(1, _number(properties, TARGET_SIZE, DEFAULT_TARGET_SIZE) // BYTES_PER_ENTRY)
+    return max(1, MANIFEST_SIZE.or_default(properties) // BYTES_PER_ENTRY)
 
 
 def bins_to_merge(
@@ -52,10 +47,10 @@ def bins_to_merge(
     newest is merged once it has the minimum count. The manifests `new`, of the commit in the making, count but stay:
     what they add must stay added.
     """
-    if not flag(properties, MERGE_ENABLED):
+    if not MERGE_ENABLED.of(properties):
         return []
     limit = entries_per_manifest(properties)
-    least = _number(properties, MIN_COUNT_TO_MERGE, DEFAULT_MIN_COUNT_TO_MERGE)
+    least = MIN_COUNT_TO_MERGE.or_default(properties)
     groups: dict[tuple[ManifestContent, int], list[ListedManifest]] = {}
     for listed in manifests:
         groups.setdefault((listed.manifest.content, listed.manifest.partition_spec_id), []).append(listed)
@@ -99,8 +94,3 @@ def _packed_from_the_end(group: Sequence[ListedManifest], limit: int) -> list[li
 
 def _live_files(listed: ListedManifest) -> int:
     return (listed.manifest.added_files_count or 0) + (listed.manifest.existing_files_count or 0)
-
-
-def _number(properties: Mapping[str, str], key: str, default: int) -> int:
-    text = properties.get(key, "")
-    return int(text) if text.isdecimal() else default

@@ -28,4 +28,4 @@ def compress(data: bytes, codec: str) -> bytes:
         case "gzip":
             return gzip.compress(data, compresslevel=6, mtime=0)
         case _:
-            raise ValidationError(f"write.metadata.compression-codec must be none or gzip, found {codec!r}")
+            raise ValidationError(f"metadata files are compressed by none or gzip, found {codec!r}")

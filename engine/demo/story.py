@@ -23,6 +23,7 @@ from icecore.engine.demo.tools import headline, print_commit, progress_bar, shor
 from icecore.engine.display.output import print_arrow, print_rows, print_text, waiting
 from icecore.engine.display.plan_text import plan_steps
 from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.properties.table_properties import TARGET_FILE_SIZE
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.scan.data_scan import DataScan
@@ -106,7 +107,7 @@ def create_tables(demo: Demo) -> None:
         partition_spec=["month(time_hour)", "bucket(8, tailnum)"],
         sort_order=["dest", "dep_delay"],
         # Small files, so that a year of flights is enough of them to be worth planning.
-        properties={"write.target-file-size-bytes": str(16 * 1024)},
+        properties={TARGET_FILE_SIZE.name: str(16 * 1024)},
         author="ann",
         message="all flights from New York",
     )

@@ -14,18 +14,13 @@ from icecore.engine.evolution.update_schema import SchemaOp, evolve_schema
 from icecore.engine.evolution.update_sort_order import evolve_sort_order
 from icecore.engine.evolution.update_spec import SpecOp, evolve_spec
 from icecore.engine.properties.string_properties import table_properties
+from icecore.engine.properties.table_properties import NAME_MAPPING, OF_COLUMNS
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
-from icecore.engine.spec.name_mapping import DEFAULT_NAME_MAPPING, NameMapping, updated_mapping
+from icecore.engine.spec.name_mapping import updated_mapping
 from icecore.engine.spec.schema import Schema, check_format_version
 
 Updates = list[dict[str, Any]]
-
-COLUMN_PROPERTIES = (
-    "write.metadata.metrics.column.",
-    "write.parquet.bloom-filter-enabled.column.",
-    "write.parquet.stats-enabled.column.",
-)
 
 
 def changed_properties(updates: Mapping[str, str], removals: Iterable[str], *, is_new: bool = True) -> ChangeMetadata:
@@ -101,11 +96,11 @@ def properties_for_schema(metadata: TableMetadata, schema: Schema) -> tuple[dict
     old = metadata.schema()
     updates: dict[str, str] = {}
     removals: list[str] = []
-    text = metadata.properties.get(DEFAULT_NAME_MAPPING)
-    if text is not None:
-        updates[DEFAULT_NAME_MAPPING] = updated_mapping(NameMapping.from_json(text), old, schema).to_json()
+    mapping = NAME_MAPPING.find(metadata.properties)
+    if mapping is not None:
+        updates[NAME_MAPPING.name] = updated_mapping(mapping, old, schema).to_json()
     for key, value in metadata.properties.items():
-        prefix = next((p for p in COLUMN_PROPERTIES if key.startswith(p)), None)
+        prefix = next((p for p in OF_COLUMNS if key.startswith(p)), None)
         name = key.removeprefix(prefix) if prefix else ""
         if prefix is None or not old.has_name(name):
             continue

@@ -24,7 +24,13 @@ from icecore.engine.events.event import Event
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.log.store import FOLDERS_KNOWN, MODELS, EventStore
-from icecore.engine.properties.data_locations import DATA_PATH, FOLDER_STORAGE_PATH, OBJECT_STORAGE_PATH, folder_at
+from icecore.engine.properties.data_locations import folder_at
+from icecore.engine.properties.table_properties import (
+    DATA_PATH,
+    FOLDER_STORAGE_PATH,
+    METADATA_PATH,
+    OBJECT_STORAGE_PATH,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +40,7 @@ ANYWHERE = ""
 """The folder that holds all others."""
 MOST_AT_ONCE = 32
 """A commit whose files lie in more folders than these is not told by folders."""
-_METADATA_PATH = "write.metadata.path"
-_PATHS = (DATA_PATH, OBJECT_STORAGE_PATH, FOLDER_STORAGE_PATH, _METADATA_PATH)
+_PATHS = tuple(p.name for p in (DATA_PATH, OBJECT_STORAGE_PATH, FOLDER_STORAGE_PATH, METADATA_PATH))
 _FOREIGN = (ev.TABLE_REGISTERED, ev.TABLE_ADOPTED, ev.TABLE_RESTORED)
 _OF_VIEWS = (ev.VIEW_CREATED, ev.VIEW_REGISTERED, ev.VIEW_ADOPTED, ev.VIEW_COMMITTED)
 _STEPS_OUT = re.compile("/[.][.]/|%2[eE]")

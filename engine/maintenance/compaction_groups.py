@@ -9,14 +9,13 @@ import duckdb
 from attrs import frozen
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.properties.table_properties import TARGET_FILE_SIZE
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.plan.delete_pairs import numbered
 from icecore.projections.plan.planner import PlannedFiles
 
-DEFAULT_TARGET_SIZE = 512 * 1024 * 1024
-_TARGET_PROPERTY = "write.target-file-size-bytes"
 _SPLIT_OVERHEAD = 5 * 1024
 _NEVER = 2**31 - 1
 
@@ -45,7 +44,7 @@ class CompactionOptions:
     def of(cls, options: Mapping[str, Any], metadata: TableMetadata) -> CompactionOptions:
         """From options by Java's names; values are numbers, booleans or texts of them. Raises ValidationError."""
         known = _Options(options)
-        target = known.number("target-file-size-bytes", known.property(metadata.properties))
+        target = known.number("target-file-size-bytes", TARGET_FILE_SIZE.of(metadata.properties))
         found = cls(
             target,
             known.number("min-file-size-bytes", int(target * 0.75), least=0),
@@ -184,12 +183,6 @@ class _Options:
         text = str(self.options[key]).strip()
         if not text.isdecimal() or int(text) < least:
             raise ValidationError(f"{key} must be a whole number from {least} on, found {self.options[key]!r}")
-        return int(text)
-
-    def property(self, properties: Mapping[str, str]) -> int:
-        text = properties.get(_TARGET_PROPERTY, str(DEFAULT_TARGET_SIZE)).strip()
-        if not text.isdecimal() or int(text) < 1:
-            raise ValidationError(f"property {_TARGET_PROPERTY}: expected a positive whole number, found {text!r}")
         return int(text)
 
     def ratio(self, key: str, default: float) -> float:

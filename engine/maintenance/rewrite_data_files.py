@@ -28,6 +28,7 @@ from icecore.engine.operations.copy_on_write import lineage_schema
 from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, produce
 from icecore.engine.operations.reusable_files import FileKey, table_shape
 from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.properties.table_properties import TARGET_FILE_SIZE
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
@@ -222,7 +223,7 @@ def write_group(
         spec=metadata.spec_by_id(options.output_spec_id),
         location=DataLocations.of(metadata.location, metadata.properties),
         storage=storage,
-        properties={**metadata.properties, "write.target-file-size-bytes": str(options.output_file_size(size))},
+        properties={**metadata.properties, TARGET_FILE_SIZE.name: str(options.output_file_size(size))},
         file_prefix=f"00000-0-{uuid.uuid4()}",
         sort_order=order,
     )

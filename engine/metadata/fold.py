@@ -17,20 +17,20 @@ from icecore.engine.events.adopted_file import adopted_metadata
 from icecore.engine.events.event import Event
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.properties.data_locations import data_folder, folder_at
-from icecore.engine.properties.table_properties import check_values
+from icecore.engine.properties.table_properties import (
+    COMMIT_SCHEME,
+    FILE_SYSTEM,
+    MATERIALIZE,
+    METADATA_COMPRESSION,
+    METADATA_PATH,
+    PREVIOUS_VERSIONS_MAX,
+    check_values,
+)
 from icecore.engine.spec.metadata import TableMetadata
 
 Identifier = tuple[str, ...]
 
-COMMIT_SCHEME = "icecore.commit-scheme"
-METASTORE = "metastore"
-FILE_SYSTEM = "filesystem"
-MATERIALIZE = "icecore.materialize"
-PREVIOUS_VERSIONS_MAX = "write.metadata.previous-versions-max"
-DEFAULT_PREVIOUS_VERSIONS_MAX = 100
-METADATA_COMPRESSION = "write.metadata.compression-codec"
-METADATA_PATH = "write.metadata.path"
-_ALWAYS_CHECKED = (COMMIT_SCHEME, MATERIALIZE, METADATA_COMPRESSION)
+_ALWAYS_CHECKED = (COMMIT_SCHEME.name, MATERIALIZE.name, METADATA_COMPRESSION.name)
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
@@ -64,21 +64,20 @@ class TableState:
 
 def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
     """Where metadata files go (MD7): `write.metadata.path`, absolute or relative to the table's location."""
-    return folder_at(location, properties.get(METADATA_PATH), "metadata")
+    return folder_at(location, METADATA_PATH.find(properties), "metadata")
 
 
 def metadata_file_name(version: int, event_id: str, properties: Mapping[str, str]) -> str:
     """The name of a metadata file, which follows from the event and the table's commit scheme (MD7)."""
-    gz = ".gz" if properties.get(METADATA_COMPRESSION, "none").lower() == "gzip" else ""
-    if properties.get(COMMIT_SCHEME) == FILE_SYSTEM:
+    gz = ".gz" if METADATA_COMPRESSION.or_default(properties) == "gzip" else ""
+    if COMMIT_SCHEME.or_default(properties) == FILE_SYSTEM:
         return f"v{version}{gz}.metadata.json"
     return f"{version:05d}-{event_id}{gz}.metadata.json"
 
 
 def previous_versions_max(properties: Mapping[str, str]) -> int:
     """How many earlier metadata files the metadata log names at most, at least one (MD2)."""
-    keep = properties.get(PREVIOUS_VERSIONS_MAX, "")
-    return max(1, int(keep) if keep.isdecimal() else DEFAULT_PREVIOUS_VERSIONS_MAX)
+    return max(1, PREVIOUS_VERSIONS_MAX.or_default(properties))
 
 
 class TableFold:
@@ -180,7 +179,7 @@ class TableFold:
         return self._materialized(event, first) if payload.get("materialize", True) else evolve(first, pending=True)
 
     def _first_version(self) -> int:
-        return 1 if self._builder.properties.get(COMMIT_SCHEME) == FILE_SYSTEM else 0
+        return 1 if COMMIT_SCHEME.or_default(self._builder.properties) == FILE_SYSTEM else 0
 
     def _registered(self, event: Event, payload: Mapping[str, Any]) -> TableState:
         metadata = TableMetadata.from_dict(payload["metadata"])
@@ -301,7 +300,7 @@ def state_from_dict(obj: Mapping[str, Any]) -> TableState:
 
 def is_file_system(state: TableState) -> bool:
     """Whether a table's versions are told by the names of its metadata files, as `HadoopCatalog` has it (MD7)."""
-    return state.metadata.properties.get(COMMIT_SCHEME) == FILE_SYSTEM
+    return COMMIT_SCHEME.or_default(state.metadata.properties) == FILE_SYSTEM
 
 
 def version_names(version: int) -> tuple[str, ...]:

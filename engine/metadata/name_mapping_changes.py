@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.name_mapping import DEFAULT_NAME_MAPPING, NameMapping
+from icecore.engine.spec.name_mapping import NameMapping
 
 
 def table_name_mapping(metadata: TableMetadata) -> NameMapping | None:
     """`schema.name-mapping.default`, parsed; None where the table has none. Raises ValidationError."""
-    text = metadata.properties.get(DEFAULT_NAME_MAPPING)
-    return None if text is None else NameMapping.from_json(text)
+    return NAME_MAPPING.find(metadata.properties)

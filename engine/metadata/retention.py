@@ -7,16 +7,14 @@ from typing import Any
 from attrs import frozen
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.properties.table_properties import flag
+from icecore.engine.properties.table_properties import (
+    GC_ENABLED,
+    MAX_REF_AGE_MS,
+    MAX_SNAPSHOT_AGE_MS,
+    MIN_SNAPSHOTS_TO_KEEP,
+)
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefType
-
-MAX_SNAPSHOT_AGE_MS = "history.expire.max-snapshot-age-ms"
-DEFAULT_MAX_SNAPSHOT_AGE_MS = 5 * 24 * 60 * 60 * 1000
-MIN_SNAPSHOTS_TO_KEEP = "history.expire.min-snapshots-to-keep"
-DEFAULT_MIN_SNAPSHOTS_TO_KEEP = 1
-MAX_REF_AGE_MS = "history.expire.max-ref-age-ms"
-GC_ENABLED = "gc.enabled"
 
 
 @frozen
@@ -63,12 +61,12 @@ def expiring_updates(metadata: TableMetadata, expiry: Expiry, now_ms: int) -> li
 
 def check_gc(metadata: TableMetadata) -> None:
     """Raises ValidationError where the table's files may belong to other tables too."""
-    if not flag(metadata.properties, GC_ENABLED):
-        raise ValidationError(f"{GC_ENABLED} is not true: other tables may need the files of {metadata.location}")
+    if not GC_ENABLED.of(metadata.properties):
+        raise ValidationError(f"{GC_ENABLED.name} is not true: other tables may need the files of {metadata.location}")
 
 
 def _retained_refs(metadata: TableMetadata, now_ms: int) -> dict[str, SnapshotRef]:
-    default = _number(metadata, MAX_REF_AGE_MS, None)
+    default = MAX_REF_AGE_MS.find(metadata.properties)
     out = {}
     for name, ref in metadata.refs.items():
         limit = default if ref.max_ref_age_ms is None else ref.max_ref_age_ms
@@ -82,10 +80,10 @@ def _retained(metadata: TableMetadata, refs: dict[str, SnapshotRef], expiry: Exp
     """Heads of refs, what branches keep, and what no ref leads to but is young."""
     older_than = expiry.older_than_ms
     if older_than is None:
-        older_than = now_ms - (_number(metadata, MAX_SNAPSHOT_AGE_MS, DEFAULT_MAX_SNAPSHOT_AGE_MS) or 0)
+        older_than = now_ms - MAX_SNAPSHOT_AGE_MS.of(metadata.properties)
     least = expiry.retain_last
     if least is None:
-        least = _number(metadata, MIN_SNAPSHOTS_TO_KEEP, DEFAULT_MIN_SNAPSHOTS_TO_KEEP) or 0
+        least = MIN_SNAPSHOTS_TO_KEEP.of(metadata.properties)
     retained, referenced = set[int](), set[int]()
     for ref in refs.values():
         retained.add(ref.snapshot_id)
@@ -101,13 +99,3 @@ def _retained(metadata: TableMetadata, refs: dict[str, SnapshotRef], expiry: Exp
                 retained.add(snapshot.snapshot_id)
     young = {s.snapshot_id for s in metadata.snapshots if s.timestamp_ms >= older_than}
     return retained | (young - referenced)
-
-
-def _number(metadata: TableMetadata, key: str, default: int | None) -> int | None:
-    text = metadata.properties.get(key)
-    if text is None:
-        return default
-    if not text.isdecimal():
-        # Guessing a retention would delete what somebody meant to keep.
-        raise ValidationError(f"{key} must be a number, found {text!r}")
-    return int(text)

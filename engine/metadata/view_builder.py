@@ -13,16 +13,15 @@ from attrs import evolve
 
 from icecore.engine.common.json_reader import get, get_list, get_str_map
 from icecore.engine.errors import CommitFailedError, UnsupportedFormatVersionError, ValidationError
+from icecore.engine.properties.table_properties import (
+    DROP_DIALECT_ALLOWED,
+    VIEW_HISTORY_SIZE,
+    VIEW_METADATA_COMPRESSION,
+)
 from icecore.engine.spec.schema import INITIAL_SCHEMA_ID, Schema
 from icecore.engine.spec.view import VIEW_FORMAT_VERSION, ViewHistoryEntry, ViewMetadata, ViewVersion
 
 LAST_ADDED = -1
-VERSION_HISTORY_SIZE = "version.history.num-entries"
-DEFAULT_VERSION_HISTORY_SIZE = 10
-MAX_DIGITS = 9
-DROP_DIALECT_ALLOWED = "replace.drop-dialect.allowed"
-METADATA_COMPRESSION = "write.metadata.compression-codec"
-DEFAULT_METADATA_COMPRESSION = "gzip"
 
 Update = Mapping[str, Any]
 
@@ -172,14 +171,14 @@ class ViewBuilder:
     # Rules over the whole commit
 
     def _check_dialects(self) -> None:
-        if self._base is None or self._properties.get(DROP_DIALECT_ALLOWED, "false").lower() == "true":
+        if self._base is None or DROP_DIALECT_ALLOWED.of(self._properties):
             return
         before = self._base.current_version().dialects
         after = self._versions[self._current_version_id].dialects
         if lost := sorted(before - after):
             raise ValidationError(
                 f"the view would lose its SQL for {', '.join(lost)}: it has {sorted(before)}, the new version "
-                f"{sorted(after)}; give all of them, or set {DROP_DIALECT_ALLOWED}=true"
+                f"{sorted(after)}; give all of them, or set {DROP_DIALECT_ALLOWED.name}=true"
             )
 
     def _retained(self) -> tuple[tuple[ViewVersion, ...], tuple[ViewHistoryEntry, ...]]:
@@ -195,18 +194,12 @@ class ViewBuilder:
 
 def history_size(properties: Mapping[str, str]) -> int:
     """How many versions a view keeps. Raises ValidationError where the property is no positive number."""
-    text = properties.get(VERSION_HISTORY_SIZE, str(DEFAULT_VERSION_HISTORY_SIZE)).strip()
-    if not text.isascii() or not text.isdecimal() or len(text) > MAX_DIGITS or int(text) == 0:
-        raise ValidationError(f"{VERSION_HISTORY_SIZE} must be a positive number, found {text!r}")
-    return int(text)
+    return VIEW_HISTORY_SIZE.of(properties)
 
 
 def metadata_codec(properties: Mapping[str, str]) -> str:
     """How metadata files are compressed: `gzip` unless the view says `none`. Raises ValidationError."""
-    codec = properties.get(METADATA_COMPRESSION, DEFAULT_METADATA_COMPRESSION).lower()
-    if codec not in ("gzip", "none"):
-        raise ValidationError(f"{METADATA_COMPRESSION} must be none or gzip, found {codec!r}")
-    return codec
+    return VIEW_METADATA_COMPRESSION.of(properties)
 
 
 def retained_ids(version_ids: Iterable[int], keep: int, current: int) -> frozenset[int]:

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
-from icecore.engine.properties.table_properties import flag
+from icecore.engine.properties.table_properties import WAP_ENABLED
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 
-WAP_ENABLED = "write.wap.enabled"
 WAP_ID = "wap.id"
 WAP_BRANCH = "wap.branch"
 PUBLISHED_WAP_ID = "published-wap-id"
 
 
 def is_enabled(properties: Mapping[str, str]) -> bool:
-    return flag(properties, WAP_ENABLED)
+    return WAP_ENABLED.of(properties)
 
 
 def is_staged(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) -> bool:

@@ -22,14 +22,11 @@ from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
+from icecore.engine.properties.table_properties import KnownProperty
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.inspect.changes_since import ChangedFile, ChangesSince
 from icecore.projections.plan.planner import Planner
-
-DELETE_ISOLATION = "write.delete.isolation-level"
-UPDATE_ISOLATION = "write.update.isolation-level"
-MERGE_ISOLATION = "write.merge.isolation-level"
 
 Concerns = Callable[[ChangedFile], bool]
 
@@ -61,11 +58,11 @@ class CommitBase:
     conflict_filter: str | Expression | None = None
 
 
-def isolation_level(properties: Mapping[str, str], key: str, wanted: str | None) -> IsolationLevel:
+def isolation_level(properties: Mapping[str, str], known: KnownProperty[str], wanted: str | None) -> IsolationLevel:
     """The level that a caller wants, else that of the table property, else serializable. Raises ValidationError."""
     if wanted is not None:
         return IsolationLevel.of(wanted)
-    return IsolationLevel.of(properties.get(key, IsolationLevel.SERIALIZABLE), key)
+    return IsolationLevel(known.of(properties))
 
 
 @frozen

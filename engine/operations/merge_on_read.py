@@ -16,20 +16,14 @@ from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
 from icecore.engine.data.write.position_delete_writer import write_position_deletes
-from icecore.engine.errors import ValidationError
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.properties.table_properties import DELETE_GRANULARITY, DELETE_MODE, KnownProperty
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import POS, with_columns
 from icecore.engine.spec.schema import Schema
 from icecore.engine.storage.file_io import Storage
-
-DELETE_MODE = "write.delete.mode"
-UPDATE_MODE = "write.update.mode"
-COPY_ON_WRITE = "copy-on-write"
-MERGE_ON_READ = "merge-on-read"
-DELETE_GRANULARITY = "write.delete.granularity"
 
 Positions = npt.NDArray[np.int64]
 
@@ -42,16 +36,13 @@ class Selected:
     live_rows: int
 
 
-def merges_on_read(metadata: TableMetadata, *keys: str) -> bool:
+def merges_on_read(metadata: TableMetadata, *modes: KnownProperty[str]) -> bool:
     """Whether the table wants deletes by position; v1 has no delete files (D1).
 
     The first of the properties that is set says it, `write.delete.mode` the last. Raises ValidationError.
     """
-    key = next((k for k in keys if k in metadata.properties), DELETE_MODE)
-    mode = metadata.properties.get(key, COPY_ON_WRITE).lower()
-    if mode not in (COPY_ON_WRITE, MERGE_ON_READ):
-        raise ValidationError(f"{key} must be {COPY_ON_WRITE} or {MERGE_ON_READ}, found {mode!r}")
-    return mode == MERGE_ON_READ and metadata.format_version >= 2
+    mode = next((m for m in modes if m.name in metadata.properties), DELETE_MODE)
+    return mode.of(metadata.properties) == "merge-on-read" and metadata.format_version >= 2
 
 
 def select_rows(task: FileScanTask, metadata: TableMetadata, storage: Storage, deletes: DeleteCache) -> Selected:
@@ -103,7 +94,7 @@ def write_deletes(
             properties=metadata.properties,
             file_prefix=f"00000-0-{uuid.uuid4()}-deletes",
             format_version=metadata.format_version,
-            granularity="partition" if metadata.properties.get(DELETE_GRANULARITY) == "partition" else "file",
+            granularity="partition" if DELETE_GRANULARITY.or_default(metadata.properties) == "partition" else "file",
         )
     return out
 

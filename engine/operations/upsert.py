@@ -37,7 +37,8 @@ from icecore.engine.operations.delete_by_filter import (
     produce,
     read_snapshot,
 )
-from icecore.engine.operations.merge_on_read import UPDATE_MODE, merges_on_read
+from icecore.engine.operations.merge_on_read import merges_on_read
+from icecore.engine.properties.table_properties import UPDATE_MODE
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import ROW_ID

@@ -13,14 +13,15 @@ import mmh3
 from attrs import frozen
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.properties.table_properties import flag
+from icecore.engine.properties.table_properties import (
+    DATA_PATH,
+    FOLDER_STORAGE_PATH,
+    LOCATION_PROVIDERS,
+    OBJECT_STORAGE,
+    OBJECT_STORAGE_PATH,
+    PARTITIONED_PATHS,
+)
 
-OBJECT_STORAGE = "write.object-storage.enabled"
-PARTITIONED_PATHS = "write.object-storage.partitioned-paths"
-OBJECT_STORAGE_PATH = "write.object-storage.path"
-FOLDER_STORAGE_PATH = "write.folder-storage.path"
-DATA_PATH = "write.data.path"
-PROVIDERS = ("write.location-provider.impl", "write.py-location-provider.impl")
 _HASH_BITS = 20
 _FOLDER_BITS = 4
 _FOLDERS = 3
@@ -43,7 +44,7 @@ class DataLocations:
     @classmethod
     def of(cls, location: str, properties: Mapping[str, str]) -> DataLocations:
         """Those of a table. Raises ValidationError where its properties name another location provider."""
-        for name in PROVIDERS:
+        for name in (p.name for p in LOCATION_PROVIDERS):
             if name in properties:
                 raise ValidationError(
                     f"{name} is {properties[name]!r}: no files can be written where only that class knows their place; "
@@ -51,11 +52,11 @@ class DataLocations:
                 )
         location = location.rstrip("/")
         folder = data_folder(location, properties)
-        if not flag(properties, OBJECT_STORAGE):
+        if not OBJECT_STORAGE.of(properties):
             return cls(folder)
         inside = folder.startswith(location)
         context = None if inside else "/".join(p for p in location.split("://")[-1].split("/")[-2:] if p)
-        return cls(folder, True, flag(properties, PARTITIONED_PATHS), context)
+        return cls(folder, True, PARTITIONED_PATHS.of(properties), context)
 
     @classmethod
     def at(cls, place: str | DataLocations) -> DataLocations:
@@ -76,10 +77,10 @@ class DataLocations:
 
 def data_folder(location: str, properties: Mapping[str, str]) -> str:
     """Where data files go: `write.data.path` or an older name of it, absolute or relative to the table's location."""
-    names = [DATA_PATH, FOLDER_STORAGE_PATH]
-    if flag(properties, OBJECT_STORAGE):
-        names.insert(1, OBJECT_STORAGE_PATH)
-    path = next((properties[name] for name in names if properties.get(name)), None)
+    paths = [DATA_PATH, FOLDER_STORAGE_PATH]
+    if OBJECT_STORAGE.of(properties):
+        paths.insert(1, OBJECT_STORAGE_PATH)
+    path = next((path for p in paths if (path := p.find(properties))), None)
     return folder_at(location, path, "data")
 
 

@@ -8,36 +8,28 @@ from collections.abc import Iterator, Mapping
 
 from attrs import frozen
 
-NUM_RETRIES = "commit.retry.num-retries"
-MIN_WAIT = "commit.retry.min-wait-ms"
-MAX_WAIT = "commit.retry.max-wait-ms"
-TOTAL_TIMEOUT = "commit.retry.total-timeout-ms"
-# A race is lost inside of this engine's own lock, so that another try costs little: where the table does not say how
-# often, it is more often than Java's 4, after shorter waits than its 100 ms to 60 s.
-DEFAULT_RETRIES = 19
-DEFAULT_MIN_WAIT_MS = 5
-DEFAULT_MAX_WAIT_MS = 1000
-DEFAULT_TOTAL_TIMEOUT_MS = 30 * 60 * 1000
+from icecore.engine.properties.table_properties import MAX_WAIT_MS, MIN_WAIT_MS, NUM_RETRIES, TOTAL_TIMEOUT_MS
 
 
 @frozen
 class RetryPolicy:
     """The number of further attempts, the waits before them and the time for all, in milliseconds."""
 
-    retries: int = DEFAULT_RETRIES
-    min_wait_ms: int = DEFAULT_MIN_WAIT_MS
-    max_wait_ms: int = DEFAULT_MAX_WAIT_MS
-    total_timeout_ms: int = DEFAULT_TOTAL_TIMEOUT_MS
+    retries: int = NUM_RETRIES.of({})
+    min_wait_ms: int = MIN_WAIT_MS.of({})
+    max_wait_ms: int = MAX_WAIT_MS.of({})
+    total_timeout_ms: int = TOTAL_TIMEOUT_MS.of({})
 
     @classmethod
     def of(cls, *tables: Mapping[str, str]) -> RetryPolicy:
         """From the properties of a table, of several the most patient; a value that is no number counts as not set."""
+        # Whatever the values are, a commit must be possible: the one that corrects them too.
         policies = [
             cls(
-                _number(properties, NUM_RETRIES, DEFAULT_RETRIES),
-                least := _number(properties, MIN_WAIT, DEFAULT_MIN_WAIT_MS),
-                max(least, _number(properties, MAX_WAIT, DEFAULT_MAX_WAIT_MS)),
-                _number(properties, TOTAL_TIMEOUT, DEFAULT_TOTAL_TIMEOUT_MS),
+                NUM_RETRIES.or_default(properties),
+                least := MIN_WAIT_MS.or_default(properties),
+                max(least, MAX_WAIT_MS.or_default(properties)),
+                TOTAL_TIMEOUT_MS.or_default(properties),
             )
             for properties in tables or ({},)
         ]
@@ -63,9 +55,3 @@ class RetryPolicy:
                 return
             time.sleep(wait)
             yield retry + 1
-
-
-def _number(properties: Mapping[str, str], key: str, default: int) -> int:
-    # Whatever the value is, a commit must be possible: the one that corrects it too.
-    text = properties.get(key, "").strip()
-    return int(text) if text.isdecimal() else default

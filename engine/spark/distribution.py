@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from icecore.engine.errors import ValidationError
+from icecore.engine.properties.table_properties import DISTRIBUTION_MODE
 from icecore.engine.spark.pyspark_api import Column, DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
@@ -16,9 +16,6 @@ from icecore.engine.spec.sort import NullOrder, SortDirection, SortOrder
 from icecore.engine.spec.transform import Transform
 from icecore.engine.spec.types import PrimitiveType, UnknownType, UUIDType
 
-DISTRIBUTION_MODE = "write.distribution-mode"
-_MODES = ("none", "hash", "range")
-
 
 def distribute(
     df: DataFrame, *, schema: Schema, spec: PartitionSpec, sort_order: SortOrder | None, properties: Mapping[str, str]
@@ -29,9 +26,7 @@ def distribute(
     the property; Spark splits partitions that are large and joins small ones) or `range` (by partition and sort order).
     Raises ValidationError for another mode.
     """
-    mode = properties.get(DISTRIBUTION_MODE, "hash")
-    if mode not in _MODES:
-        raise ValidationError(f"{DISTRIBUTION_MODE} must be one of {', '.join(_MODES)}, found {mode!r}")
+    mode = DISTRIBUTION_MODE.of(properties)
     shown = df.columns
     helpers: list[Column] = []
 

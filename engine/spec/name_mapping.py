@@ -14,8 +14,6 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField, children
 
-DEFAULT_NAME_MAPPING = "schema.name-mapping.default"
-
 
 @frozen
 class MappedField:

@@ -28,6 +28,7 @@ from icecore.engine.operations.delete_by_filter import SnapshotTarget
 from icecore.engine.operations.reusable_files import ReusableFiles
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.string_properties import string_properties
+from icecore.engine.properties.table_properties import KnownProperty
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
@@ -102,7 +103,7 @@ class PendingCommit(UsedOnce):
         self,
         branch: str,
         options: PinnedChangeOptions,
-        key: str,
+        known: KnownProperty[str],
         conflict_filter: str | Expression | None = None,
     ) -> CommitBase:
         """What a decision rests on: the snapshot that is named, else the one that the caller's table showed."""
@@ -112,11 +113,11 @@ class PendingCommit(UsedOnce):
             base = None if seen is None else seen.snapshot_id
         else:
             self._metadata.find_snapshot(base)
-        return CommitBase(base, isolation_level(self._metadata.properties, key, level), conflict_filter)
+        return CommitBase(base, isolation_level(self._metadata.properties, known, level), conflict_filter)
 
-    def _pin_if_asked(self, branch: str, options: PinnedChangeOptions, key: str) -> CommitBase | None:
+    def _pin_if_asked(self, branch: str, options: PinnedChangeOptions, known: KnownProperty[str]) -> CommitBase | None:
         """No pin unless the caller names a base or a level: then a change is of the rows that are there by then."""
-        return self._pin(branch, options, key) if is_pinned(options) else None
+        return self._pin(branch, options, known) if is_pinned(options) else None
 
     def _target(self, branch: str, options: RowChangeOptions) -> SnapshotTarget:
         """A new snapshot on the branch."""

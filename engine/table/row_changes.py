@@ -13,12 +13,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.metadata_commands import changed_properties
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.operations.add_files import describe_existing_files
-from icecore.engine.operations.conflict_validation import (
-    DELETE_ISOLATION,
-    MERGE_ISOLATION,
-    UPDATE_ISOLATION,
-    CommitBase,
-)
+from icecore.engine.operations.conflict_validation import CommitBase
 from icecore.engine.operations.delete_by_filter import DeleteByFilter, SnapshotTarget, plan_delete_by_filter
 from icecore.engine.operations.equality_deletes import write_key_deletes
 from icecore.engine.operations.replace_files import FileChange, plan_file_change
@@ -26,8 +21,14 @@ from icecore.engine.operations.replace_partitions import ReplacePartitions, plan
 from icecore.engine.operations.rewrite_manifests import plan_rewrite
 from icecore.engine.operations.row_delta import RowDelta, check_delete_files, plan_row_delta
 from icecore.engine.operations.upsert import Upsert, plan_upsert, result_of
+from icecore.engine.properties.table_properties import (
+    DELETE_ISOLATION,
+    MERGE_ISOLATION,
+    NAME_MAPPING,
+    UPDATE_ISOLATION,
+)
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
-from icecore.engine.spec.name_mapping import DEFAULT_NAME_MAPPING, NameMapping
+from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
 from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
 from icecore.engine.table.pending_commit import PendingCommit
@@ -70,9 +71,9 @@ class RowChanges(PendingCommit):
         The table gets a name mapping where it has none, since such files may lack field ids.
         """
         branch = self._branch(options)
-        if DEFAULT_NAME_MAPPING not in self._metadata.properties:
+        if NAME_MAPPING.name not in self._metadata.properties:
             mapping = NameMapping.of_fields(self._metadata.schema().fields)
-            self.add(changed_properties({DEFAULT_NAME_MAPPING: mapping.to_json()}, ()))
+            self.add(changed_properties({NAME_MAPPING.name: mapping.to_json()}, ()))
         files = describe_existing_files(
             self._repository,
             self._state,

@@ -28,7 +28,8 @@ from icecore.engine.events.relocation import Relocations
 from icecore.engine.formats.manifest_list_avro import write_manifest_list
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.metadata.fold import METADATA_COMPRESSION, TableState, is_file_system
+from icecore.engine.metadata.fold import TableState, is_file_system
+from icecore.engine.properties.table_properties import METADATA_COMPRESSION
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
@@ -237,8 +238,7 @@ def foreign_file(event: Event) -> WrittenFile:
 
 def metadata_bytes(state: TableState) -> bytes:
     """The bytes of the state's metadata file."""
-    codec = state.metadata.properties.get(METADATA_COMPRESSION, "none").lower()
-    return compress(state.metadata.to_json(), codec)
+    return compress(state.metadata.to_json(), METADATA_COMPRESSION.of(state.metadata.properties))
 
 
 def sync_marker(event: Event, location: str) -> bytes:

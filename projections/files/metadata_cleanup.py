@@ -18,13 +18,12 @@ from icecore.engine.errors import IcecoreError
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_REGISTERED, Event
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableFold, TableState, previous_versions_max
-from icecore.engine.properties.table_properties import flag
+from icecore.engine.properties.table_properties import DELETE_AFTER_COMMIT
 from icecore.engine.storage.file_io import Storage
 
 # Where an event names the files that go with it, and the schema version from which on it does.
 DELETED_METADATA = "deleted-metadata"
 NAMING_VERSION = 2
-DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 # In `written_file`: to be deleted, and deleted.
 FORGOTTEN = "metadata-forgotten"
 DELETED = "metadata-deleted"
@@ -40,8 +39,8 @@ class DroppedMetadata:
     @classmethod
     def of(cls, store: EventStore, base: TableState | None, events: Sequence[Event]) -> DroppedMetadata:
         """Nothing where another table is at the same location: it may have been registered from one of them."""
-        asked = base is not None and DELETE_AFTER_COMMIT in base.metadata.properties
-        if not asked and not any(DELETE_AFTER_COMMIT in e.payload_text for e in events):
+        asked = base is not None and DELETE_AFTER_COMMIT.name in base.metadata.properties
+        if not asked and not any(DELETE_AFTER_COMMIT.name in e.payload_text for e in events):
             return cls()
         folding = TableFold(base)
         before, gone, made = folding.metadata_log, set[str](), set[str]()
@@ -50,7 +49,7 @@ class DroppedMetadata:
             after = folding.metadata_log
             if event.schema_version >= NAMING_VERSION and event.kind != TABLE_ADOPTED:
                 gone |= set(event.payload.get(DELETED_METADATA, ()))
-            elif flag(folding.properties, DELETE_AFTER_COMMIT):
+            elif DELETE_AFTER_COMMIT.of(folding.properties):
                 gone |= set(before) - set(after)
             before = after
             if event.kind not in (TABLE_REGISTERED, TABLE_ADOPTED) and folding.metadata_location is not None:
@@ -79,7 +78,7 @@ def let_go(store: EventStore, state: TableState, updates: Sequence[Mapping[str, 
                 location = update["location"]
     if (
         state.metadata_location is None
-        or not flag(properties, DELETE_AFTER_COMMIT)
+        or not DELETE_AFTER_COMMIT.of(properties)
         or _is_shared(store, state.stream, location)
     ):
         return {}

@@ -13,21 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from attrs import evolve, frozen
 
 from icecore.engine.data.scan_task import FileScanTask
-from icecore.engine.errors import ValidationError
+from icecore.engine.properties.table_properties import OPEN_FILE_COST, SPLIT_LOOKBACK, SPLIT_SIZE
 from icecore.engine.spec.content_file import ContentFile, FileFormat
-
-TARGET_SIZE = "read.split.target-size"
-LOOKBACK = "read.split.planning-lookback"
-OPEN_FILE_COST = "read.split.open-file-cost"
 
 
 @frozen
 class Splitting:
     """How to split: sizes in bytes, `lookback` is how many bins are kept open."""
 
-    target_size: int = 128 * 1024 * 1024
-    open_file_cost: int = 4 * 1024 * 1024
-    lookback: int = 10
+    target_size: int = SPLIT_SIZE.of({})
+    open_file_cost: int = OPEN_FILE_COST.of({})
+    lookback: int = SPLIT_LOOKBACK.of({})
 
 
 @frozen
@@ -46,21 +42,7 @@ def splitting_of(properties: Mapping[str, str]) -> Splitting:
 
     Raises ValidationError where one is no number, or not above 0; the cost of opening a file may be 0.
     """
-    default = Splitting()
-    return Splitting(
-        _number(properties, TARGET_SIZE, default.target_size, 1),
-        _number(properties, OPEN_FILE_COST, default.open_file_cost, 0),
-        _number(properties, LOOKBACK, default.lookback, 1),
-    )
-
-
-def _number(properties: Mapping[str, str], key: str, default: int, least: int) -> int:
-    text = properties.get(key)
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdecimal() or int(text) < least:
-        raise ValidationError(f"{key} must be a whole number of at least {least}, found {text!r}")
-    return int(text)
+    return Splitting(SPLIT_SIZE.of(properties), OPEN_FILE_COST.of(properties), SPLIT_LOOKBACK.of(properties))
 
 
 def split_tasks(tasks: Iterable[FileScanTask], splitting: Splitting) -> Iterator[FileScanTask]:

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from icecore.engine.data.file.option_values import MIB, choice, level, positive
+from icecore.engine.data.file.option_values import level
+from icecore.engine.properties.table_properties import AVRO_CODEC, AVRO_LEVEL, MIB, TARGET_FILE_SIZE
 from icecore.engine.spec.content_file import FileFormat
 
 _CODECS = {
@@ -35,9 +36,9 @@ class AvroOptions:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> AvroOptions:
         """The options of table properties. Raises ValidationError naming a property that can't be read."""
-        codec = choice(properties, "write.avro.compression-codec", _CODECS, "gzip")
+        codec = _CODECS[AVRO_CODEC.of(properties)]
         return cls(
-            target_file_size=positive(properties, "write.target-file-size-bytes", 512 * MIB),
+            target_file_size=TARGET_FILE_SIZE.of(properties),
             codec=codec,
-            level=level(properties, "write.avro.compression-level", *_LEVELS[codec]) if codec in _LEVELS else None,
+            level=level(AVRO_LEVEL, properties, *_LEVELS[codec]) if codec in _LEVELS else None,
         )

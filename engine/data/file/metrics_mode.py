@@ -13,14 +13,10 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.properties.table_properties import METRICS_DEFAULT, METRICS_MAX_INFERRED, METRICS_OF_COLUMN
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.types import NestedField, StructType, children, walk
-
-DEFAULT_MODE_PROPERTY = "write.metadata.metrics.default"
-COLUMN_MODE_PREFIX = "write.metadata.metrics.column."
-MAX_INFERRED_PROPERTY = "write.metadata.metrics.max-inferred-column-defaults"
-MAX_INFERRED_DEFAULT = 100
 
 
 @frozen
@@ -71,9 +67,9 @@ def metrics_modes(
     Properties of columns that the schema doesn't have are ignored. Raises ValidationError for a value that is no mode.
     """
     leaves = [f for f in walk(schema.fields) if f.field_type.is_primitive]
-    configured = properties.get(DEFAULT_MODE_PROPERTY)
-    limit = _limit(properties)
-    default: MetricsMode = DEFAULT_MODE if configured is None else parse_mode(configured, DEFAULT_MODE_PROPERTY)
+    configured = METRICS_DEFAULT.find(properties)
+    limit = METRICS_MAX_INFERRED.of(properties)
+    default: MetricsMode = DEFAULT_MODE if configured is None else parse_mode(configured, METRICS_DEFAULT.name)
     modes = dict.fromkeys((f.field_id for f in leaves), default)
     structs = sum(isinstance(f.field_type, StructType) for f in walk(schema.fields))
     if configured is None and len(leaves) + structs > limit:
@@ -84,17 +80,10 @@ def metrics_modes(
         if f.transform.preserves_order and f.source_id in modes:
             modes[f.source_id] = default if isinstance(default, (Truncate, Full)) else DEFAULT_MODE
     for leaf in leaves:
-        key = COLUMN_MODE_PREFIX + schema.name_of(leaf.field_id)
+        key = METRICS_OF_COLUMN.name + schema.name_of(leaf.field_id)
         if key in properties:
             modes[leaf.field_id] = parse_mode(properties[key], key)
     return modes
-
-
-def _limit(properties: Mapping[str, str]) -> int:
-    text = properties.get(MAX_INFERRED_PROPERTY, str(MAX_INFERRED_DEFAULT))
-    if not text.strip().isdecimal():
-        raise ValidationError(f"property {MAX_INFERRED_PROPERTY}: expected a number of columns, found {text!r}")
-    return int(text)
 
 
 def _breadth_first(fields: tuple[NestedField, ...]) -> list[int]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from icecore.engine.data.file.option_values import MIB, choice, positive
+from icecore.engine.properties.table_properties import MIB, ORC_CODEC, ORC_STRATEGY, ORC_STRIPE_SIZE, TARGET_FILE_SIZE
 from icecore.engine.spec.content_file import FileFormat
 
 _CODECS = {
@@ -18,7 +18,6 @@ _CODECS = {
     "none": "uncompressed",
     "uncompressed": "uncompressed",
 }
-_STRATEGIES = {"speed": "speed", "compression": "compression"}
 
 
 @frozen
@@ -37,13 +36,13 @@ class OrcOptions:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> OrcOptions:
         """The options of table properties. Raises ValidationError naming a property that can't be read."""
-        target = positive(properties, "write.target-file-size-bytes", 512 * MIB)
+        target = TARGET_FILE_SIZE.of(properties)
         return cls(
             target_file_size=target,
             # The writer holds a whole stripe back, so a larger one would make the file miss its size.
-            stripe_size=min(target, positive(properties, "write.orc.stripe-size-bytes", 64 * MIB)),
-            codec=choice(properties, "write.orc.compression-codec", _CODECS, "zlib"),
-            strategy=choice(properties, "write.orc.compression-strategy", _STRATEGIES, "speed"),
+            stripe_size=min(target, ORC_STRIPE_SIZE.of(properties)),
+            codec=_CODECS[ORC_CODEC.of(properties)],
+            strategy=ORC_STRATEGY.of(properties),
         )
 
     @property

@@ -21,6 +21,7 @@ from icecore.engine.data.file.stored_form import form_schema, form_table
 from icecore.engine.data.orc.orc_options import OrcOptions
 from icecore.engine.data.orc.orc_tail import column_bytes, read_tail
 from icecore.engine.errors import ValidationError
+from icecore.engine.properties.table_properties import DATA_FORMAT
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.single_value import NS_PER_SECOND, US_PER_SECOND, format_timestamp
 from icecore.engine.spec.types import (
@@ -103,7 +104,7 @@ def _checked_times(array: pa.Array, per_second: int, path: str) -> pa.Array:
         text = format_timestamp(int(numbers[wrong][0]), with_zone=False, per_second=per_second)
         raise ValidationError(
             f"column {path!r}: {text} can't be written to ORC, which holds times before 1970 in whole seconds only; "
-            "set write.format.default to parquet or avro"
+            f"set {DATA_FORMAT.name} to parquet or avro"
         )
     return array
 

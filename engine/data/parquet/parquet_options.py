@@ -7,7 +7,17 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from icecore.engine.data.file.option_values import MIB, choice, level, positive
+from icecore.engine.data.file.option_values import level
+from icecore.engine.properties.table_properties import (
+    MIB,
+    PARQUET_CODEC,
+    PARQUET_DICTIONARY_SIZE,
+    PARQUET_LEVEL,
+    PARQUET_PAGE_SIZE,
+    PARQUET_ROW_GROUP_ROWS,
+    PARQUET_ROW_GROUP_SIZE,
+    TARGET_FILE_SIZE,
+)
 from icecore.engine.spec.content_file import FileFormat
 
 _CODECS = {
@@ -40,13 +50,13 @@ class ParquetOptions:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ParquetOptions:
         """The options of table properties. Raises ValidationError naming a property that can't be read."""
-        codec = choice(properties, "write.parquet.compression-codec", _CODECS, "zstd")
+        codec = _CODECS[PARQUET_CODEC.of(properties)]
         return cls(
-            target_file_size=positive(properties, "write.target-file-size-bytes", 512 * MIB),
-            row_group_size=positive(properties, "write.parquet.row-group-size-bytes", 128 * MIB),
-            row_group_rows=positive(properties, "write.parquet.row-group-limit", 1024 * 1024),
-            page_size=positive(properties, "write.parquet.page-size-bytes", MIB),
-            dictionary_size=positive(properties, "write.parquet.dict-size-bytes", 2 * MIB),
+            target_file_size=TARGET_FILE_SIZE.of(properties),
+            row_group_size=PARQUET_ROW_GROUP_SIZE.of(properties),
+            row_group_rows=PARQUET_ROW_GROUP_ROWS.of(properties),
+            page_size=PARQUET_PAGE_SIZE.of(properties),
+            dictionary_size=PARQUET_DICTIONARY_SIZE.of(properties),
             codec=codec,
-            level=level(properties, "write.parquet.compression-level", *_LEVELS[codec]) if codec in _LEVELS else None,
+            level=level(PARQUET_LEVEL, properties, *_LEVELS[codec]) if codec in _LEVELS else None,
         )

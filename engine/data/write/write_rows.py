@@ -15,12 +15,12 @@ import pyarrow as pa
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
 from icecore.engine.data.arrow.sorting import sort_table
 from icecore.engine.data.file.metrics_mode import metrics_modes
-from icecore.engine.data.file.option_values import MIB
 from icecore.engine.data.write.conform import conform
 from icecore.engine.data.write.data_file_writer import FileKind, RollingWriter, file_kind
 from icecore.engine.data.write.file_options import data_file_options
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.properties.table_properties import MIB
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import PartitionSpec

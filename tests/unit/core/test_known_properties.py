@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,18 +13,27 @@ from core_tables import adopted_copy
 import icecore
 from icecore.engine.cli.main import cli
 from icecore.engine.errors import ValidationError
-from icecore.engine.properties.table_properties import PROPERTIES, Choice, Folder, KnownProperty, known_property
+from icecore.engine.properties.property_values import Choice, Folder, Whole
+from icecore.engine.properties.table_properties import (
+    GC_ENABLED,
+    MAX_REF_AGE_MS,
+    NUM_RETRIES,
+    PROPERTIES,
+    SPLIT_SIZE,
+    KnownProperty,
+    known_property,
+)
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
 
-def name_of(known: KnownProperty) -> str:
+def name_of(known: KnownProperty[Any]) -> str:
     return f"{known.name}id" if known.name.endswith(".") else known.name
 
 
 @pytest.mark.parametrize("known", PROPERTIES, ids=name_of)
 def test_no_known_property_takes_a_value_that_is_none_of_its_own(
-    catalog: icecore.Catalog, known: KnownProperty
+    catalog: icecore.Catalog, known: KnownProperty[Any]
 ) -> None:
     """By all ways to set one; the error names the property, what it may be and what was found."""
     name = name_of(known)
@@ -47,7 +57,9 @@ def test_no_known_property_takes_a_value_that_is_none_of_its_own(
 
 
 @pytest.mark.parametrize("known", [p for p in PROPERTIES if p.default is not None], ids=name_of)
-def test_what_counts_without_a_property_is_one_of_its_values(catalog: icecore.Catalog, known: KnownProperty) -> None:
+def test_what_counts_without_a_property_is_one_of_its_values(
+    catalog: icecore.Catalog, known: KnownProperty[Any]
+) -> None:
     assert known.default is not None
     table = catalog.create_table("ns.t", SCHEMA, properties={name_of(known): known.default})
     table.append([{"id": 1}])
@@ -89,3 +101,37 @@ def test_adopted_tables_with_other_values_are_read_and_can_be_put_right(catalog:
     adopted.set_properties({"write.metadata.metrics.column.key": "full", "write.delete.isolation-level": "snapshot"})
     adopted.append([{"key": 2}])
     assert sorted(adopted.scan().to_arrow()["key"].to_pylist()) == [1, 2]
+
+
+NUMBERS = {"7": 7, "007": 7, "\u0667": 7, " 7\n": 7, "0": 0}
+NO_NUMBERS = ["", " ", "+7", "-7", "7.0", "1_000", "seven", "9" * 30, "9" * 5000]
+
+
+@pytest.mark.parametrize(("text", "number"), NUMBERS.items())
+def test_numbers_are_digits(text: str, number: int) -> None:
+    """Of any script, as Java's parseInt takes them, with spaces around, as PyIceberg does."""
+    assert Whole().parse(text) == number
+    assert NUM_RETRIES.or_default({NUM_RETRIES.name: text}) == NUM_RETRIES.of({NUM_RETRIES.name: text}) == number
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_what_is_no_number_is_refused_or_counts_as_not_set(text: str) -> None:
+    """By the same rule for all; the reader says which of the two."""
+    assert Whole().fault(text) is not None
+    properties = {NUM_RETRIES.name: text, MAX_REF_AGE_MS.name: text}
+    assert NUM_RETRIES.or_default(properties) == 19
+    for read in (NUM_RETRIES.of, MAX_REF_AGE_MS.find):
+        with pytest.raises(ValidationError, match=r"must be a whole number from 0, found"):
+            read(properties)
+
+
+def test_numbers_out_of_range_are_no_values() -> None:
+    with pytest.raises(ValidationError, match=r"read\.split\.target-size must be a whole number from 1, found '0'"):
+        SPLIT_SIZE.of({SPLIT_SIZE.name: "0"})
+    assert MAX_REF_AGE_MS.find({}) is None
+
+
+@pytest.mark.parametrize(("text", "value"), [("TRUE", True), ("false", False), ("wat", False), ("", False)])
+def test_a_flag_is_set_where_it_is_true(text: str, value: bool) -> None:
+    """As in Java whatever is not true is false."""
+    assert GC_ENABLED.of({GC_ENABLED.name: text}) is GC_ENABLED.or_default({GC_ENABLED.name: text}) is value

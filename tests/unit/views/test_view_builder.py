@@ -10,13 +10,15 @@ from attrs import evolve
 
 from icecore.engine.errors import CommitFailedError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.metadata.view_builder import (
-    DROP_DIALECT_ALLOWED,
-    METADATA_COMPRESSION,
-    VERSION_HISTORY_SIZE,
     ViewBuilder,
     check_view_requirements,
     retained_ids,
     retained_log,
+)
+from icecore.engine.properties.table_properties import (
+    DROP_DIALECT_ALLOWED,
+    VIEW_HISTORY_SIZE,
+    VIEW_METADATA_COMPRESSION,
 )
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import LongType, NestedField
@@ -61,7 +63,7 @@ def set_location(location: str = "loc") -> Update:
     return {"action": "set-location", "location": location}
 
 
-HISTORY_2 = set_properties(**{VERSION_HISTORY_SIZE: "2"})
+HISTORY_2 = set_properties(**{VIEW_HISTORY_SIZE.name: "2"})
 START = (assign_uuid(), set_location(), add_schema(schema()))
 
 
@@ -137,13 +139,13 @@ def test_v1_format_version_is_1() -> None:
 
 @pytest.mark.parametrize("size", ["0", "-1", "ten", "", "9" * 5000])
 def test_v1_history_size_must_be_a_positive_number(size: str) -> None:
-    with pytest.raises(ValidationError, match="must be a positive number"):
-        new_view(*THREE, set_current(3), set_properties(**{VERSION_HISTORY_SIZE: size}))
+    with pytest.raises(ValidationError, match="must be a whole number from 1"):
+        new_view(*THREE, set_current(3), set_properties(**{VIEW_HISTORY_SIZE.name: size}))
 
 
 def test_v1_compression_must_be_known_before_a_file_waits_for_it() -> None:
     with pytest.raises(ValidationError, match="none or gzip"):
-        new_view(*THREE, set_current(3), set_properties(**{METADATA_COMPRESSION: "zstd"}))
+        new_view(*THREE, set_current(3), set_properties(**{VIEW_METADATA_COMPRESSION.name: "zstd"}))
 
 
 def test_v1_versions_added_in_one_commit_all_stay_and_the_next_commit_drops_the_oldest() -> None:
@@ -160,7 +162,7 @@ def test_v1_versions_added_in_one_commit_all_stay_and_the_next_commit_drops_the_
 
 
 def test_v1_the_current_version_is_never_dropped() -> None:
-    first = new_view(set_properties(**{VERSION_HISTORY_SIZE: "1"}), *THREE, set_current(1))
+    first = new_view(set_properties(**{VIEW_HISTORY_SIZE.name: "1"}), *THREE, set_current(1))
     assert (ids(first), log_ids(first)) == ([1, 2, 3], [1])
     second = built(base=first)
     assert (ids(second), log_ids(second), second.current_version_id) == ([1], [1], 1)
@@ -256,7 +258,7 @@ def test_v1_a_dialect_is_lost_only_where_the_view_allows_it(
     if lost is not None:
         with pytest.raises(ValidationError, match=f"lose its SQL for {lost}"):
             built(*change, base=view)
-    allowed = built(*change, set_properties(**{DROP_DIALECT_ALLOWED: "true"}), base=view)
+    allowed = built(*change, set_properties(**{DROP_DIALECT_ALLOWED.name: "true"}), base=view)
     assert allowed.current_version().dialects == {d.lower() for d in after}
 
 
