@@ -61,7 +61,7 @@ def test_every_block_is_run(page: Path) -> None:
         assert run or (kind == "sh" and page == README), text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "ARCHITECTURE.md"], ids=lambda p: p.stem)
 def test_links_lead_somewhere(page: Path) -> None:
     for match in LINK.finditer(BLOCK.sub("", page.read_text(encoding="utf-8"))):
         assert match[1].startswith("https://") or (page.parent / match[1]).exists(), match[0]
@@ -70,7 +70,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_the_first_page_is_short_and_names_the_others() -> None:
     text = README.read_text(encoding="utf-8")
     assert text.count("\n") <= MOST_LINES
-    for page in PAGES[1:]:
+    for page in [*PAGES[1:], ROOT / "ARCHITECTURE.md"]:
         assert f"]({page.relative_to(ROOT)})" in text, page
 
 
