@@ -15,7 +15,6 @@ from attrs import evolve
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.manifest_avro import write_manifest
 from icecore.engine.formats.manifest_list_avro import read_manifest_list, write_manifest_list
-from icecore.engine.formats.metadata_json import table_metadata_from_dict
 from icecore.engine.spec.content_file import ManifestContent, ManifestFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
@@ -74,7 +73,7 @@ def many_manifests(source: Path, out: Path, each: int = 10) -> Path:
 def _open(source: Path) -> tuple[dict[str, Any], TableMetadata, Sequence[ManifestFile]]:
     raw = json.loads((source / "metadata" / "v1.metadata.json").read_text())
     where = raw["snapshots"][0]["manifest-list"]
-    return raw, table_metadata_from_dict(raw), read_manifest_list(Path(where).read_bytes(), where)
+    return raw, TableMetadata.from_dict(raw), read_manifest_list(Path(where).read_bytes(), where)
 
 
 def _decode(m: ManifestFile) -> pa.Table:

@@ -11,8 +11,8 @@ from tables import finish, write
 
 from icecore.engine.formats.binary_columns import from_matrix, little_endian
 from icecore.engine.formats.entry_arrow import BINARIES, COUNTS, ENTRY_SCHEMA
-from icecore.engine.formats.metadata_json import table_metadata_from_dict
 from icecore.engine.spec.content_file import ManifestContent
+from icecore.engine.spec.metadata import TableMetadata
 
 ROWS = 1000
 SNAPSHOT_ID = 1
@@ -25,7 +25,7 @@ def wide_table(out: Path, columns: int = 1000, files: int = 2000, each: int = 10
     """
     (out / "metadata").mkdir(parents=True, exist_ok=True)
     raw = _metadata(out, columns)
-    metadata = table_metadata_from_dict(raw)
+    metadata = TableMetadata.from_dict(raw)
     manifests = [
         write(
             out,

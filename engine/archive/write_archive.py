@@ -22,7 +22,7 @@ from icecore.engine.events.event import Event
 from icecore.engine.log.archives import ARCHIVE, Archive
 from icecore.engine.log.reader import EVENTS
 from icecore.engine.log.redactions import Redactions
-from icecore.engine.log.sqlite_file import run_script
+from icecore.engine.log.sqlite_file import SETTINGS, run_script
 from icecore.engine.log.store import ARCHIVED_FORMAT, EventStore
 from icecore.engine.queries.named_queries import query
 
@@ -67,7 +67,7 @@ def archive_events(
         _move(store, archive, states, needed_content(last))
     with contextlib.suppress(sqlite3.Error):
         # What is gone leaves free pages; where others use the log now they are used up later.
-        store.connection().execute("VACUUM")
+        store.connection().execute(query(SETTINGS, "compact"))
     return Archived(first, last, last - first + 1, target)
 
 
@@ -99,7 +99,7 @@ def _is_leftover(target: Path, first: int) -> bool:
     """Whether a file is the archive that a crashed call wrote and never made part of the log."""
     try:
         with contextlib.closing(sqlite3.connect(f"{target.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-            found = connection.execute("SELECT min(position) FROM event").fetchone()
+            found = connection.execute(query(ARCHIVE, "first_in_file")).fetchone()
     except sqlite3.Error:
         return False
     return bool(found[0] == first)
@@ -126,16 +126,16 @@ def _write_file(store: EventStore, target: Path, first: int, last: int) -> Archi
 
 def _fill(store: EventStore, part: Path, first: int, last: int) -> None:
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
-        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(query(SETTINGS, "not_durable"))
         run_script(connection, query(ARCHIVE, "file_schema"))
-        connection.execute("BEGIN")
+        connection.execute(query(SETTINGS, "begin"))
         for event in store.events(first - 1, last):
             connection.execute(query(EVENTS, "insert"), event.to_row())
             content = store.content_row(event.position)
             if content is not None:
                 row = {"position": event.position, "row_count": content["row_count"], "data": content["data"]}
                 connection.execute(query(EVENTS, "insert_content"), row)
-        connection.execute("COMMIT")
+        connection.execute(query(SETTINGS, "commit"))
 
 
 def _checked(store: EventStore, part: Path, target: Path, first: int, last: int) -> Archive:
@@ -171,7 +171,7 @@ def read_back(part: Path, redactions: Redactions) -> Iterator[Event]:
     with contextlib.closing(sqlite3.connect(f"{part.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
         known: Event | None = None
-        for row in connection.execute("SELECT * FROM event ORDER BY position"):
+        for row in connection.execute(query(ARCHIVE, "all_in_file")):
             event = Event.from_row(row)
             found = connection.execute(query(EVENTS, "content_with_rows"), {"position": event.position}).fetchone()
             digest = None if found is None else hashlib.sha256(found["data"]).hexdigest()

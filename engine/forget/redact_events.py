@@ -24,7 +24,7 @@ from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError
 from icecore.engine.events.event import ACTOR, CONTENT, MESSAGE, PAYLOAD, Event, text_hash
 from icecore.engine.log.archives import Archive
 from icecore.engine.log.redactions import ENVELOPE, Redaction, Redactions
-from icecore.engine.log.sqlite_file import run_script
+from icecore.engine.log.sqlite_file import SETTINGS, run_script
 from icecore.engine.log.store import FORGETTING, EventStore
 from icecore.engine.queries.named_queries import query
 
@@ -168,8 +168,8 @@ def _rewrite(store: EventStore, archive: Archive, replacements: Mapping[int, Rep
 
 def _redact_file(store: EventStore, part: Path, replacements: Mapping[int, Replacement]) -> None:
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
-        connection.execute(query(REDACTION, "securely"))
-        connection.execute("BEGIN")
+        connection.execute(query(SETTINGS, "securely"))
+        connection.execute(query(SETTINGS, "begin"))
         for position, replacement in replacements.items():
             if replacement.texts:
                 texts: dict[str, Any] = _archived_texts(connection, replacement)
@@ -177,8 +177,8 @@ def _redact_file(store: EventStore, part: Path, replacements: Mapping[int, Repla
             if replacement.content is not None:
                 data = {"position": position, "data": replacement.content}
                 connection.execute(query(REDACTION, "put_content"), data)
-        connection.execute("COMMIT")
-        connection.execute(query(REDACTION, "compact"))
+        connection.execute(query(SETTINGS, "commit"))
+        connection.execute(query(SETTINGS, "compact"))
 
 
 def _archived_texts(connection: sqlite3.Connection, replacement: Replacement) -> dict[str, str | None]:
@@ -200,9 +200,9 @@ def tidy(store: EventStore, note: ToTidy) -> bool:
                 os.unlink(path)
     connection = store.connection()
     try:
-        connection.execute(query(REDACTION, "securely"))
-        connection.execute(query(REDACTION, "compact"))
-        (blocked, *_) = connection.execute(query(REDACTION, "empty_wal")).fetchone()
+        connection.execute(query(SETTINGS, "securely"))
+        connection.execute(query(SETTINGS, "compact"))
+        (blocked, *_) = connection.execute(query(SETTINGS, "empty_wal")).fetchone()
     except sqlite3.Error:
         return False
     if blocked:

@@ -25,7 +25,7 @@ from icecore.engine.events.event import Event
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.events.relocation import Relocation
 from icecore.engine.log.manifest_models import ManifestModels
-from icecore.engine.log.sqlite_file import run_script
+from icecore.engine.log.sqlite_file import SETTINGS, run_script
 from icecore.engine.log.store import MODELS, SCHEMA, EventStore
 from icecore.engine.log.table_folders import TableFolders
 from icecore.engine.queries.named_queries import query
@@ -92,7 +92,7 @@ class ReadModels(ManifestModels):
         Returns the streams of tables and views, in the order of the log.
         """
         connection = self._store.connection()
-        connection.execute("REINDEX")
+        connection.execute(query(SETTINGS, "make_indexes_again"))
         for name in ("read_models", "set_read_models_aside", "read_models"):
             run_script(connection, query(SCHEMA, name))
         self.folders.begin()

@@ -29,6 +29,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.queries.named_queries import query
 
+SETTINGS = "settings/sqlite.sql"
 DEFAULT_LOCK_TIMEOUT_S = 60.0
 Result = TypeVar("Result")
 
@@ -69,12 +70,12 @@ class SqliteFile:
             uri += "&immutable=1"
         connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row
-        settings = ["foreign_keys = ON", "cache_size = -16000"]
+        settings = ["foreign_keys", "cache"]
         if not self.read_only:
-            settings = ["journal_mode = WAL", f"synchronous = {'FULL' if self._durable else 'OFF'}", *settings]
+            settings = ["wal", "durable" if self._durable else "not_durable", *settings]
         for setting in settings:
             # Several of them read the schema, and so meet the lock of whoever opens or closes the log right now.
-            self._retrying(partial(connection.execute, f"PRAGMA {setting}"))
+            self._retrying(partial(connection.execute, query(SETTINGS, setting)))
         return connection
 
     def _file_id(self) -> tuple[int, int] | None:
@@ -133,19 +134,19 @@ class SqliteFile:
     def _locked(self, uncertain: Callable[[sqlite3.Error], None] | None = None) -> Iterator[None]:
         """A write transaction of SQLite. `uncertain` learns what became of a COMMIT that failed, and raises or not."""
         connection = self.connection()
-        self._retrying(lambda: connection.execute("BEGIN IMMEDIATE"))
+        self._retrying(lambda: connection.execute(query(SETTINGS, "begin_write")))
         try:
             yield
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
+                connection.execute(query(SETTINGS, "rollback"))
             raise
         try:
-            connection.execute("COMMIT")
+            connection.execute(query(SETTINGS, "commit"))
         except sqlite3.Error as e:
             with contextlib.suppress(sqlite3.Error):
                 if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                    connection.execute(query(SETTINGS, "rollback"))
             if uncertain is None:
                 raise
             uncertain(e)

@@ -25,7 +25,7 @@ from icecore.engine.errors import (
 from icecore.engine.events.event import SCHEMA_VERSION, Event, Provenance, canonical
 from icecore.engine.events.relocation import Relocation, Relocations
 from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader
-from icecore.engine.log.sqlite_file import DEFAULT_LOCK_TIMEOUT_S, run_script
+from icecore.engine.log.sqlite_file import DEFAULT_LOCK_TIMEOUT_S, SETTINGS, run_script
 from icecore.engine.queries.named_queries import query
 
 MODELS = "log/read_models.sql"
@@ -115,13 +115,13 @@ class EventStore(EventReader):
         """All that is read inside, by this thread, is of one moment, whatever others commit meanwhile."""
         connection = self.connection()
         with self._translated("read"):
-            self._retrying(lambda: connection.execute("BEGIN"))
+            self._retrying(lambda: connection.execute(query(SETTINGS, "begin")))
             self._local.begun_at = LAST_POSITION
             try:
                 yield
             finally:
                 with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
+                    connection.execute(query(SETTINGS, "rollback"))
 
     def is_committed(self, position: int) -> bool:
         """Whether an event that this thread sees can't be rolled back by it any more."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import reduce
 from typing import Any
 
 import duckdb
@@ -14,7 +15,7 @@ from attrs import field, frozen
 
 from icecore.engine.queries.named_queries import query
 
-SEGMENTS = "plan/segments.sql"
+SETTINGS = "settings/duckdb.sql"
 
 
 @frozen
@@ -43,11 +44,11 @@ def recording() -> Iterator[list[Statement]]:
 @contextmanager
 def one_thread(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Has DuckDB work in this thread alone: many small inserts cost a sixth less, and take no longer."""
-    rows(connection, query(SEGMENTS, "one_thread"))
+    rows(connection, query(SETTINGS, "one_thread"))
     try:
         yield
     finally:
-        rows(connection, query(SEGMENTS, "all_threads"))
+        rows(connection, query(SETTINGS, "all_threads"))
 
 
 def _record(sql: str, parameters: Mapping[str, Any] | None) -> None:
@@ -62,6 +63,11 @@ def arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[s
     relation = connection.sql(sql, params=dict(parameters)) if parameters else connection.sql(sql)
     table: pa.Table = pa.table({}) if relation is None else relation.to_arrow_table()
     return table
+
+
+def union_all(queries: Iterable[str]) -> str:
+    """A query for the rows of all of these, of which there must be one."""
+    return reduce(lambda first, second: query("plan/relations.sql", "union_all", first=first, second=second), queries)
 
 
 def used(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from icecore.engine.spec.view import DUCKDB
 from icecore.engine.table.table import Table
 from icecore.engine.view.view_names import Lookup, NameScope, TableSource, ViewSource, check_no_cycle, find_source
 from icecore.engine.view.view_rows import conformed, plain
-from icecore.engine.view.view_sql_tree import VIEWS, rewritten
+from icecore.engine.view.view_sql_tree import rewritten
 
 # Views have no format version of their own; their schemas may hold every type there is.
 _ALL_TYPES = 3
@@ -81,7 +81,7 @@ class DuckQueries:
         con = duckdb.connect(":memory:")
         try:
             for setting in ("arrow_as_is", "utc", "no_files", "no_python_names"):
-                duck.rows(con, query(VIEWS, setting))
+                duck.rows(con, query(duck.SETTINGS, setting))
             found = rewritten(con, sql, scope.owner)
             for internal, parts in found.names.items():
                 con.register(internal, self._source_rows(parts, scope, path))

@@ -27,6 +27,7 @@ from sqlglot import exp
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.queries import duck
+from icecore.engine.queries.named_queries import query as named_query
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 from icecore.projections.inspect.live_files import LIVE_FILES
@@ -58,10 +59,10 @@ def run_sql(
     names = _named_tables(query)
     con = duckdb.connect(":memory:")
     try:
-        duck.rows(con, "SET TimeZone = 'UTC'")
+        duck.rows(con, named_query(duck.SETTINGS, "utc"))
         for name in sorted(names & AUDIT_TABLES.keys()):
             con.register(name, AUDIT_TABLES[name](catalog))
-        duck.rows(con, "SET enable_external_access = false")
+        duck.rows(con, named_query(duck.SETTINGS, "no_files"))
         return duck.arrow(con, query, _by_name(parameters))
     except duckdb.Error as e:
         known = ", ".join(AUDIT_TABLES)

@@ -288,7 +288,9 @@ def _rows(
     parameters |= {f"partition_{name}": value for name, value in of_partition.items()}
     ids = {p.term.field.field_id for p in leaves if isinstance(p.term, BoundTerm)}
     known = [n for i in sorted(ids) for n in (f"{p}_{i}" for p in METRIC_PREFIXES) if n in table.columns]
-    sql = query("plan/explain.sql", "explained").format(
+    sql = query(
+        "plan/explain.sql",
+        "explained",
         entries=table.name,
         only=entries,
         by_partition=_renamed(by_partition.where_sql),

@@ -96,7 +96,7 @@ class ChangesSince:
             # Metrics of delete files say nothing of the other columns of the rows that they delete.
             columns = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
             predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, columns)
-            sql = query(CONFLICTS, "changed_deletes").format(entries=table.name, where=predicate.where_sql)
+            sql = query(CONFLICTS, "changed_deletes", entries=table.name, where=predicate.where_sql)
             return duck.arrow(connection, sql, predicate.parameters_of(predicate.where_sql))
 
         known = set(base)
@@ -122,21 +122,21 @@ class ChangesSince:
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             register(connection, "files_of_interest", pa.table({"file_path": pa.array(list(paths), pa.string())}))
             which = "e.content = 1" if ignore_equality_deletes else "TRUE"
-            sql = query(CONFLICTS, "deletes_and_their_files").format(entries=table.name, which=which)
+            sql = query(CONFLICTS, "deletes_and_their_files", entries=table.name, which=which)
             duck.rows(connection, sql)
             kinds = DeleteKinds.of_query(connection, "deletes_and_their_files")
             data = f"({query(CONFLICTS, 'files_with_deletes')})"
             deletes = live_deletes("deletes_and_their_files", table.columns)
             metadata = self.state.metadata
             with pairs_between(connection, data, deletes, table.columns, kinds, metadata) as (pairs, parameters):
-                return duck.arrow(connection, query(CONFLICTS, "deletes_for_files").format(pairs=pairs), parameters)
+                return duck.arrow(connection, query(CONFLICTS, "deletes_for_files", pairs=pairs), parameters)
 
         return self._files(self._ask(run, [*data, *self._manifests_of(ManifestContent.DELETES)]))
 
     def _by_filter(self, name: str, bound: Expression, schema: Schema) -> list[ChangedFile]:
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, table.columns)
-            sql = query(CONFLICTS, name).format(entries=table.name, where=predicate.where_sql)
+            sql = query(CONFLICTS, name, entries=table.name, where=predicate.where_sql)
             return duck.arrow(connection, sql, predicate.parameters_of(predicate.where_sql))
 
         return self._files(self._ask(run, self._manifests_of(ManifestContent.DATA)))
@@ -147,7 +147,7 @@ class ChangesSince:
 
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             register(connection, "files_of_interest", pa.table({"file_path": pa.array(list(paths), pa.string())}))
-            return duck.arrow(connection, query(CONFLICTS, name).format(entries=table.name))
+            return duck.arrow(connection, query(CONFLICTS, name, entries=table.name))
 
         return self._files(self._ask(run, self._manifests_of(content)))
 

@@ -47,7 +47,7 @@ def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -
     def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
         if not table.columns:
             return LIVE_FILES.empty_table()
-        sql = query(FILES, "live_files").format(entries=table.name)
+        sql = query(FILES, "live_files", entries=table.name)
         files = table.scope.in_list_order(duck.arrow(connection, sql))
         content = pa.chunked_array([pa.array(_CONTENTS)]).take(files["content"])
         files = files.set_column(files.schema.get_field_index("content"), "content", content)
@@ -61,7 +61,7 @@ def partition_paths(
     connection: duckdb.DuckDBPyConnection, table: ScannedEntries, metadata: TableMetadata, keys: pa.ChunkedArray
 ) -> pa.ChunkedArray:
     """The partitions of live entries as paths, by their keys; each is decoded once, however many files it has."""
-    rows = duck.arrow(connection, query(FILES, "live_partitions").format(entries=table.name))
+    rows = duck.arrow(connection, query(FILES, "live_partitions", entries=table.name))
     schema, found = metadata.all_fields, []
     for row in rows.to_pylist():
         spec = metadata.specs[row["spec_id"]]

@@ -182,7 +182,9 @@ def counted_partitions(
     ids = [f.field_id for f in unified_partition_type(metadata).fields]
     # Not every field is one of a manifest that was loaded.
     columns = [quote(f"part_{i}") for i in ids if f"part_{i}" in table.columns]
-    sql = query("projections/partition_stats.sql", "partition_stats").format(
+    sql = query(
+        "projections/partition_stats.sql",
+        "partition_stats",
         entries=table.name,
         partition="".join(f"any_value({c}) AS {c}, " for c in columns),
         order="".join(f"{c} ASC NULLS FIRST, " for c in columns),

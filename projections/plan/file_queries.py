@@ -58,7 +58,9 @@ def data_files(
     might = bit_columns("might", predicate.might_of_planned, parameters)
     surely = bit_columns("all", predicate.leaf_all, parameters)
     names = used_columns((where, might, surely), scope.columns())
-    sql = query(FILES, "data_files").format(
+    sql = query(
+        FILES,
+        "data_files",
         entries=scope.relation(dict.fromkeys((*DATA_COLUMNS, *names, *more))),
         where=where,
         might=might,
@@ -79,9 +81,7 @@ def columns_of_files(
     wanted = pa.table({"m": scope.numbers_at(files["m"]), "ordinal": files["ordinal"], "place": places})
     with duck.registered(connection, "planned_files", wanted):
         relation = scope.relation(dict.fromkeys(("ordinal", *names)))
-        return _arrow(
-            connection, query(FILES, "columns_of_files").format(entries=relation, columns=_selected(names)), {}
-        )
+        return _arrow(connection, query(FILES, "columns_of_files", entries=relation, columns=_selected(names)), {})
 
 
 def count_files(
@@ -89,7 +89,9 @@ def count_files(
 ) -> tuple[int, int, int]:
     """Live data files, their rows, and the files that a predicate over partition values leaves."""
     names = used_columns((by_partition.where_sql,), partition_columns(scope))
-    sql = query(FILES, "count_files").format(
+    sql = query(
+        FILES,
+        "count_files",
         entries=scope.relation(dict.fromkeys((*COUNTED_COLUMNS, *names))),
         where=entries,
         by_partition=by_partition.where_sql,

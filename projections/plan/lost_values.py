@@ -85,7 +85,7 @@ def alike_partitions(
 
 
 def _keys(connection: duckdb.DuckDBPyConnection, files: str) -> set[bytes]:
-    sql = query("plan/deletes.sql", "partition_keys").format(files=files)
+    sql = query("plan/deletes.sql", "partition_keys", files=files)
     return {key for (key,) in duck.rows(connection, sql)}
 
 

@@ -54,7 +54,7 @@ def matching_manifests(
         summaries = _summaries([live[i] for i in indexes], indexes, specs[spec_id], all_fields)
         connection.register("summaries", summaries)
         try:
-            sql = query("plan/files.sql", "manifests_in_scan").format(where=where)
+            sql = query("plan/files.sql", "manifests_in_scan", where=where)
             keep.update(row[0] for row in duck.rows(connection, sql, parameters))
         finally:
             connection.unregister("summaries")

@@ -59,10 +59,7 @@ _OF_FILES = (
     "content_offset",
     "content_size_in_bytes",
 )
-_PATH_BOUNDS = ((f"lower_{PATH_FIELD_ID}", "<="), (f"upper_{PATH_FIELD_ID}", ">="))
-_PLAIN = "regexp_replace({0}, '^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?', '')"
-_ROOT = "regexp_extract({0}, '^(/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/)')"
-"""What a path that begins with it has in common with another: scheme and authority, or that there are none."""
+_PATH_BOUNDS = ((f"lower_{PATH_FIELD_ID}", "above_path_bound"), (f"upper_{PATH_FIELD_ID}", "below_path_bound"))
 
 
 @frozen
@@ -78,7 +75,7 @@ class DeleteKinds:
     @classmethod
     def of_query(cls, connection: duckdb.DuckDBPyConnection, deletes: str) -> DeleteKinds:
         """Those among the entries of a query in brackets."""
-        sql = query(DELETES, "kinds").format(deletes=deletes)
+        sql = query(DELETES, "kinds", deletes=deletes)
         ((vectors, named, positions, equality, ids),) = duck.rows(connection, sql)
         return cls(vectors, named, positions, equality, tuple(sorted(ids or ())))
 
@@ -165,44 +162,39 @@ def pairs_between(
 
 def _statement(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, *, is_by_key: bool) -> str:
     part = partial(query, DELETES)
-    files = part("files").format(data=data, deletes=deletes)
     same_partition, in_partition = part("equal_keys" if is_by_key else "alike_keys"), "deletes"
+    more = ""
     if not is_by_key:
-        files, in_partition = f"{files}, {part('deletes_by_data_keys')}", "deletes_of_alike"
-    by_position = [part("named").format(same_partition=same_partition)] if kinds.named else []
+        more, in_partition = part("deletes_by_data_keys"), "deletes_of_alike"
+    by_position = [part("named", same_partition=same_partition)] if kinds.named else []
     if kinds.positions:
-        bounds = path_bounds(columns)
-        by_position.append(part("positions").format(path_bounds=bounds, in_partition=in_partition))
+        by_position.append(part("positions", path_bounds=path_bounds(columns), in_partition=in_partition))
     pairs = []
     if kinds.vectors:
-        files += f", vectors AS ({part('vectors').format(same_partition=same_partition)})"
+        more += part("vectors", same_partition=same_partition)
         pairs.append(part("each_vector"))
-        by_position = [part("without_vector").format(pairs=" UNION ALL ".join(by_position))] if by_position else []
+        by_position = [part("without_vector", pairs=duck.union_all(by_position))] if by_position else []
     pairs += by_position
     if kinds.equality:
         bounds = equality_bounds(columns, kinds.equality_ids)
-        pairs.append(part("equality").format(equality_bounds=bounds, in_partition=in_partition))
-    return f"WITH {files} {' UNION ALL '.join(pairs or [part('nothing')])}"
+        pairs.append(part("equality", equality_bounds=bounds, in_partition=in_partition))
+    found = duck.union_all(pairs or [part("nothing")])
+    return part("pairs", data=data, deletes=deletes, more=more, pairs=found)
 
 
 def live_deletes(entries: str, columns: Mapping[str, str]) -> str:
     """A query in brackets for the live delete files among entries, with their `plain_bounds`."""
-    return f"({query(DELETES, 'live_deletes').format(deletes=entries, plain_bounds=plain_bounds(columns))})"
+    return f"({query(DELETES, 'live_deletes', deletes=entries, plain_bounds=plain_bounds(columns))})"
 
 
 def plain_bounds(columns: Mapping[str, str]) -> str:
     """The bounds on paths of `d` without scheme and authority, and those two alone, to be selected too."""
     found = [(c, f"d.{quote(c)}") for c, _ in _PATH_BOUNDS if c in columns]
-    return "".join(f", {_root(d)} AS root_{c}, {_without_root(d, f'root_{c}')} AS plain_{c}" for c, d in found)
+    return "".join(query(DELETES, "plain_bound", column=c, bound=d, plain=_plain(d)) for c, d in found)
 
 
-def _root(path: str) -> str:
-    return f"CASE WHEN starts_with({path}, '/') THEN '/' ELSE {_ROOT.format(path)} END"
-
-
-def _without_root(path: str, root: str) -> str:
-    """A path without scheme and authority, from the slash that its root ends with, if it has one."""
-    return f"CASE WHEN {root} = '' THEN {_PLAIN.format(path)} ELSE substring({path}, length({root})) END"
+def _plain(path: str) -> str:
+    return query(DELETES, "plain_path", path=path)
 
 
 def path_bounds(columns: Mapping[str, str]) -> str:
@@ -211,13 +203,11 @@ def path_bounds(columns: Mapping[str, str]) -> str:
     Writers don't always agree on scheme and authority of one path, so it may lie there with or without them. Where they
     do agree, both ways to compare say the same, and the slow one is left out.
     """
-    conditions = []
-    for column, operator in _PATH_BOUNDS:
-        if column in columns:
-            bound = f"d.{quote(column)}"
-            differs = f"(d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column}))"
-            plain = f"({differs} AND d.plain_{column} {operator} {_PLAIN.format('data.file_path')})"
-            conditions.append(f"({bound} IS NULL OR {bound} {operator} data.file_path OR {plain})")
+    conditions = [
+        query(DELETES, name, column=c, bound=f"d.{quote(c)}", plain=_plain("data.file_path"))
+        for c, name in _PATH_BOUNDS
+        if c in columns
+    ]
     return " AND ".join(conditions) or "TRUE"
 
 

@@ -212,12 +212,11 @@ class Planner:
                 duck.rows(connection, query("plan/scan.sql", "scan_manifests"))
             found = table.loaded.columns
             if found:
-                view = query("plan/scan.sql", "entries_view")
                 columns = [c for c in found if c != "m"]
                 entries = (scope if scope.parts else ManifestSelection.nothing(table.segments, table.typing)).relation(
                     columns
                 )
-                duck.rows(connection, view.format(name=table.name, entries=entries))
+                duck.rows(connection, query("plan/scan.sql", "entries_view", name=table.name, entries=entries))
             return run(connection, ScannedEntries(table.name, found, scope))
 
         return self._trusting(state, listed, look)

@@ -14,8 +14,10 @@ from typing import Any
 from attrs import frozen
 
 from icecore.engine.expression.sql.duckdb_sql import add_parameter
+from icecore.engine.queries.named_queries import query
 from icecore.projections.plan.metrics_predicate import conjunction, disjunction
 
+FILTERS = "plan/filters.sql"
 WIDE = 24
 """Fewer conditions are written out: a short list of them is faster over many files, and DuckDB pushes it into scans."""
 ALIKE = 4
@@ -45,12 +47,12 @@ def bit_columns(name: str, conditions: Sequence[str], parameters: dict[str, Any]
         groups, rest = _grouped(list(bits.values())) if len(bits) >= WIDE else ([], range(len(bits)))
         places, texts = list(bits), list(bits.values())
         terms = [f"{known}::BIGINT"] if known or not bits else []
-        terms += [f"CASE WHEN {texts[i]} THEN {1 << places[i]}::BIGINT ELSE 0 END" for i in rest]
+        terms += [query(FILTERS, "bit", condition=texts[i], bit=str(1 << places[i])) for i in rest]
         for group in groups:
             numbers = [1 << places[i] for i in group.members]
             lists = [*group.lists(parameters, "w"), f"{add_parameter(parameters, numbers, 'w')}::BIGINT[]"]
-            each = f"CASE WHEN {group.template} THEN {_EACH}[{len(lists)}] ELSE 0 END"
-            terms.append(f"list_sum(list_transform(list_zip({', '.join(lists)}), lambda {_EACH}: {each}))::BIGINT")
+            parts = {"lists": ", ".join(lists), "condition": group.template, "last": str(len(lists))}
+            terms.append(query(FILTERS, "bits_of_alike", **parts))
         columns.append(f"({' + '.join(terms)}) AS {name}_{start // LEAVES_PER_NUMBER}")
     return ", ".join(columns)
 
@@ -79,15 +81,12 @@ class _Alike:
 
 
 def _joined(parts: Sequence[str], parameters: dict[str, Any], prefix: str, *, any_of: bool) -> str:
-    join, aggregate = (disjunction, "list_bool_or") if any_of else (conjunction, "list_bool_and")
+    join, name = (disjunction, "any_of_alike") if any_of else (conjunction, "all_of_alike")
     different = list(dict.fromkeys(parts))
     if len(different) < WIDE or ("TRUE" if any_of else "FALSE") in different:
         return join(*different)
     groups, rest = _grouped(different)
-    merged = [
-        f"{aggregate}(list_transform(list_zip({', '.join(g.lists(parameters, prefix))}), lambda {_EACH}: {g.template}))"
-        for g in groups
-    ]
+    merged = [query(FILTERS, name, lists=", ".join(g.lists(parameters, prefix)), condition=g.template) for g in groups]
     return join(*(different[i] for i in rest), *merged)
 
 

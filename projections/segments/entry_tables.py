@@ -225,7 +225,7 @@ class EntryTables:
     def _release(self, table: EntryTable, segment: Segment, *, from_disk: bool = True) -> None:
         """Lets go of what the table has no more of."""
         if segment.path is None:
-            duck.rows(self.connection, query(FILE, "drop_entries").format(entries=segment.entries))
+            duck.rows(self.connection, query(FILE, "drop_entries", entries=segment.entries))
             return
         SegmentFolder.detach(self.connection, _alias(segment.number))
         if from_disk and table.folder is not None:
@@ -363,7 +363,7 @@ def _connect(memory: str) -> duckdb.DuckDBPyConnection:
         },
     )
     try:
-        duck.rows(connection, f"SET memory_limit = {duck.literal(memory)}")
+        duck.rows(connection, query(duck.SETTINGS, "memory_limit", size=duck.literal(memory)))
     except duckdb.Error as e:
         connection.close()
         raise ValidationError(f"{MEMORY_VARIABLE} must be a size such as 512MB or 2GB, found {memory!r}") from e

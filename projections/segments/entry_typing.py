@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from icecore.engine.queries.named_queries import quote
+from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.promotion import can_promote
@@ -146,7 +146,7 @@ def _converted(column: str, source: PrimitiveType, target: PrimitiveType, is_par
         case DateType():
             factor = US_PER_DAY * (1000 if isinstance(target, TimestampNanoType) else 1)
             limit = (2**63 - 1) // factor
-            fits = f"{column}::BIGINT BETWEEN -{limit} AND {limit}"
-            return None if is_partition else f"CASE WHEN {fits} THEN {column}::BIGINT * {factor} END"
+            parts = {"column": column, "limit": str(limit), "factor": str(factor)}
+            return None if is_partition else query("plan/segments.sql", "date_as_number", **parts)
         case _:
             return f"CAST({column} AS {kind})"

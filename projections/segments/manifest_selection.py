@@ -14,6 +14,7 @@ from attrs import frozen
 from icecore.engine.errors import StorageError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats import arrays
+from icecore.engine.queries import duck
 from icecore.projections.segments.entry_typing import EntryTyping
 from icecore.projections.segments.segment_files import NUMBER_BITS, Segment
 
@@ -26,7 +27,7 @@ class StrayEntriesError(StorageError):
 
 @frozen(eq=False)
 class ManifestSelection:
-    """Manifests by number: in each segment those that a scan looks into, as a condition on `m`; empty means all.
+    """Manifests by number: in each segment those that a scan looks into, as a condition on `m`.
 
     `manifests` are all that were asked for; `numbers` has what `m` is in the entries of those that are loaded,
     ascending, and `places` where these are among `manifests`. Both are of one look-up, so that a number can't stand for
@@ -103,11 +104,8 @@ class ManifestSelection:
     def relation(self, columns: Iterable[str]) -> str:
         """A query for those columns of the entries, with `m` unique over all segments. There must be a part."""
         names = list(columns)
-        selects = []
-        for segment, condition in self.parts:
-            read = ", ".join([f"m::BIGINT + {segment.offset} AS m", *(segment.column(n, self.typing) for n in names)])
-            selects.append(f"SELECT {read} FROM {segment.entries}" + (f" WHERE {condition}" if condition else ""))
-        return f"({' UNION ALL '.join(selects)})"
+        selects = [segment.rows(names, condition, self.typing) for segment, condition in self.parts]
+        return f"({duck.union_all(selects)})"
 
     def found(self, numbers: pa.ChunkedArray) -> Numbers:
         """Where what `m` is in some entries is among `numbers`.
@@ -176,7 +174,7 @@ def used_columns(sql: Iterable[str], known: Mapping[str, str]) -> list[str]:
 def _condition(inside: Numbers, count: int | None) -> str:
     """Which of so many manifests of a segment: whichever list is shorter says it."""
     if len(inside) == count:
-        return ""
+        return "TRUE"
     if inside[-1] - inside[0] + 1 == len(inside):
         return f"m BETWEEN {inside[0]} AND {inside[-1]}"
     if count is None or 2 * len(inside) <= count:

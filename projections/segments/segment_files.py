@@ -104,6 +104,13 @@ class Segment:
         """What makes the numbers of its manifests unique among segments."""
         return self.number << NUMBER_BITS
 
+    def rows(self, names: Iterable[str], condition: str, typing: EntryTyping) -> str:
+        """A query for columns of the entries that a condition holds for, with `m` unique among segments."""
+        columns = "".join(f", {self.column(n, typing)}" for n in names)
+        return query(
+            FILE, "entries_of", offset=str(self.offset), columns=columns, entries=self.entries, where=condition
+        )
+
     def column(self, name: str, typing: EntryTyping) -> str:
         """SQL for a column as it is typed now."""
         if name in self.conversions:
@@ -146,7 +153,7 @@ class Growing:
         """Appends rows whose manifests, numbered in `m`, follow on those that are there."""
         # Found by its name in this frame: a registered table would be held until the transaction ends, as all are.
         incoming = rows
-        described = self.connection.execute(query(FILE, "describe").format(source=query(FILE, "incoming"))).fetchall()
+        described = self.connection.execute(query(FILE, "describe", source=query(FILE, "incoming"))).fetchall()
         sql = self._insert(query(FILE, "incoming"), {name: kind for name, kind, *_ in described})
         ((count,),) = self.connection.execute(sql).fetchall()
         self._added(typed, manifests, idle or [0] * len(manifests), count)
@@ -154,7 +161,7 @@ class Growing:
 
     def add_query(self, source: str, typed: StoredTypes, manifests: Sequence[str], idle: Sequence[int]) -> None:
         """As `add`, for the rows of a query."""
-        described = duck.rows(self.connection, query(FILE, "describe").format(source=source))
+        described = duck.rows(self.connection, query(FILE, "describe", source=source))
         ((count,),) = duck.rows(self.connection, self._insert(source, {name: kind for name, kind, *_ in described}))
         self._added(typed, manifests, idle, count)
 
@@ -166,26 +173,27 @@ class Growing:
             self._create(self.entries)
         else:
             self._add_columns({n: kind for n, kind in columns.items() if n not in known})
-        return query(FILE, "insert_entries").format(entries=self.entries, source=source)
+        return query(FILE, "insert_entries", entries=self.entries, source=source)
 
     def _create(self, entries: str) -> None:
         defined = ", ".join(f"{quote(n)} {kind}{_STORAGE.get(n, '')}" for n, kind in self.info.columns.items())
-        duck.rows(self.connection, query(FILE, "create_entries").format(entries=entries, columns=defined))
+        duck.rows(self.connection, query(FILE, "create_entries", entries=entries, columns=defined))
 
     def _add_columns(self, columns: Mapping[str, str]) -> None:
         if len(columns) <= COLUMNS_ADDED_SINGLY + self.info.rows // ROWS_COPIED:
             for name, kind in columns.items():
-                add = query(FILE, "add_column").format(entries=self.entries, column=quote(name), kind=kind)
+                add = query(FILE, "add_column", entries=self.entries, column=quote(name), kind=kind)
                 duck.rows(self.connection, add)
             return
         place, _, name = self.entries.rpartition(".")
         wider = f"{place}.wider"
-        duck.rows(self.connection, query(FILE, "drop_entries").format(entries=wider))
+        duck.rows(self.connection, query(FILE, "drop_entries", entries=wider))
         self._create(wider)
         # Whatever fails, a plan finds all entries that were there, or no table, and then loads them again.
-        duck.rows(self.connection, query(FILE, "insert_entries").format(entries=wider, source=f"FROM {self.entries}"))
-        duck.rows(self.connection, query(FILE, "drop_entries").format(entries=self.entries))
-        duck.rows(self.connection, query(FILE, "rename_entries").format(entries=wider, name=name))
+        every = query(FILE, "all_entries", entries=self.entries)
+        duck.rows(self.connection, query(FILE, "insert_entries", entries=wider, source=every))
+        duck.rows(self.connection, query(FILE, "drop_entries", entries=self.entries))
+        duck.rows(self.connection, query(FILE, "rename_entries", entries=wider, name=name))
 
     def _added(self, typed: StoredTypes, manifests: Sequence[str], idle: Sequence[int], rows: int) -> None:
         had = self.info.typed
@@ -208,12 +216,12 @@ class Growing:
         for name in self.info.typed.types:
             wanted = typing.type_of(name)
             if wanted is None:
-                duck.rows(self.connection, query(FILE, "drop_column").format(entries=self.entries, column=quote(name)))
+                duck.rows(self.connection, query(FILE, "drop_column", entries=self.entries, column=quote(name)))
                 del types[name], columns[name]
             elif name in conversions:
                 kind = duckdb_type(wanted)
-                sql = query(FILE, "retype_column")
-                sql = sql.format(entries=self.entries, column=quote(name), kind=kind, value=conversions[name])
+                parts = {"entries": self.entries, "column": quote(name), "kind": kind, "value": conversions[name]}
+                sql = query(FILE, "retype_column", **parts)
                 duck.rows(self.connection, sql)
                 types[name], columns[name] = wanted, kind
         self.info = evolve(self.info, columns=columns, typed=evolve(self.info.typed, types=types))
@@ -237,13 +245,13 @@ class SegmentFolder:
         """What a file holds, attached under a name; None where it is gone, and where it is damaged: then it goes."""
         path = self.path / name
         try:
-            sql = query(FILE, "attach").format(path=duck.literal(os.fspath(path)), name=alias)
+            sql = query(FILE, "attach", path=duck.literal(os.fspath(path)), name=alias)
             duck.rows(connection, sql)
         except duckdb.Error:
             self.remove([name])
             return None
         try:
-            (text,) = duck.rows(connection, query(FILE, "get_info").format(name=alias))[0]
+            (text,) = duck.rows(connection, query(FILE, "get_info", name=alias))[0]
             return SegmentInfo.from_json(text, os.fspath(path))
         except (duckdb.Error, CorruptFileError, IndexError):
             self.detach(connection, alias)
@@ -252,7 +260,7 @@ class SegmentFolder:
 
     @staticmethod
     def detach(connection: duckdb.DuckDBPyConnection, alias: str) -> None:
-        duck.rows(connection, query(FILE, "detach").format(name=alias))
+        duck.rows(connection, query(FILE, "detach", name=alias))
 
     @contextlib.contextmanager
     def writing(self, connection: duckdb.DuckDBPyConnection, alias: str) -> Iterator[Growing]:
@@ -260,15 +268,15 @@ class SegmentFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self.sweep()
         path = self.path / f"{_UNFINISHED}{uuid.uuid4().hex}{SUFFIX}"
-        duck.rows(connection, query(FILE, "attach_new").format(path=duck.literal(os.fspath(path)), name=alias))
+        duck.rows(connection, query(FILE, "attach_new", path=duck.literal(os.fspath(path)), name=alias))
         attached = True
         try:
             connection.begin()
             growing = Growing(connection, f"{alias}.entries")
             yield growing
-            duck.rows(connection, query(FILE, "put_info").format(name=alias), {"info": growing.info.to_json()})
+            duck.rows(connection, query(FILE, "put_info", name=alias), {"info": growing.info.to_json()})
             connection.commit()
-            duck.rows(connection, query(FILE, "checkpoint").format(name=alias))
+            duck.rows(connection, query(FILE, "checkpoint", name=alias))
             self.detach(connection, alias)
             attached = False
             os.replace(path, self.path / file_name(growing.info))

@@ -66,8 +66,11 @@ def _copy(growing: Growing, table: EntryTable, segment: Segment, taken: set[str]
     columns = [n for n in segment.usable_columns(table.typing) if n != "m"]
     growing.connection.register("renumbering", renumbering)
     try:
-        source = query(FILE, "renumbered").format(
-            entries=segment.entries, columns=", ".join(segment.column(n, table.typing) for n in columns)
+        source = query(
+            FILE,
+            "renumbered",
+            entries=segment.entries,
+            columns=", ".join(segment.column(n, table.typing) for n in columns),
         )
         types = {n: t for n in columns if n in segment.info.typed.types and (t := table.typing.type_of(n))}
         had = segment.info.typed

@@ -7,6 +7,6 @@ SELECT name, field_id, num_children FROM parquet_schema($path);
 SELECT * FROM read_parquet($path, hive_partitioning = FALSE) LIMIT 0;
 
 -- name: columns
--- {columns} are quoted names, each followed by a comma.
+-- {columns}: quoted names, each before a comma
 SELECT {columns} file_row_number FROM read_parquet($path, hive_partitioning = FALSE, file_row_number = TRUE)
 ORDER BY file_row_number;

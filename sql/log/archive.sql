@@ -101,6 +101,12 @@ CREATE TABLE event_content (
     data BLOB NOT NULL
 ) STRICT;
 
+-- name: first_in_file
+SELECT min(position) AS position FROM event;
+
+-- name: all_in_file
+SELECT * FROM event ORDER BY position;
+
 -- name: has_archives
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'archive';
 

@@ -71,14 +71,3 @@ SELECT key FROM warehouse WHERE key >= $prefix AND key < $after ORDER BY key;
 
 -- name: drop_note
 DELETE FROM warehouse WHERE key = $key AND value = $value;
-
--- name: securely
--- What is changed or deleted is written over with zeros.
-PRAGMA secure_delete = ON;
-
--- name: compact
-VACUUM;
-
--- name: empty_wal
--- One row: whether others kept it from being emptied, its pages, and how many of them are in the database.
-PRAGMA wal_checkpoint(TRUNCATE);

@@ -1,6 +1,6 @@
 -- What commits since a base did to the files of a table. One row of `changed_files` is a content file that one of these
 -- snapshots added or removed; of `deletes_for_files` a delete file that came or went since and bears on a file of
--- interest. {entries} is the table's wide entries, `scan_manifests` has the manifests to look into, `new_snapshots` the
+-- interest. `scan_manifests` has the manifests to look into, `new_snapshots` the
 -- snapshots since the base, and `files_of_interest` paths of data files. A snapshot that replaces changes no row.
 
 -- name: new_snapshots
@@ -10,30 +10,38 @@ CREATE OR REPLACE TEMP TABLE new_snapshots AS SELECT snapshot_id, replaces FROM 
 CREATE OR REPLACE TEMP TABLE files_of_interest AS SELECT DISTINCT file_path FROM files_of_interest_arrow;
 
 -- name: added_data
+-- {entries}: the wide entries of the table
+-- {where}: whether a file may hold a row of the filter
 SELECT e.file_path, e.snapshot_id, e.spec_id, e.partition
 FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
 WHERE e.content = 0 AND e.status = 1 AND NOT n.replaces AND ({where})
 ORDER BY e.snapshot_id, e.file_path;
 
 -- name: removed_data
+-- {entries}: the wide entries of the table
+-- {where}: whether a file may hold a row of the filter
 SELECT e.file_path, e.snapshot_id, e.spec_id, e.partition
 FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
 WHERE e.content = 0 AND e.status = 2 AND NOT n.replaces AND ({where})
 ORDER BY e.snapshot_id, e.file_path;
 
 -- name: missing_data
+-- {entries}: the wide entries of the table
 SELECT e.file_path, e.snapshot_id, e.spec_id, e.partition
 FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
 WHERE e.content = 0 AND e.status = 2 AND e.file_path IN (SELECT file_path FROM files_of_interest)
 ORDER BY e.snapshot_id, e.file_path;
 
 -- name: changed_deletes
+-- {entries}: the wide entries of the table
+-- {where}: whether a file may be of a partition of the filter
 SELECT e.file_path, e.snapshot_id, e.spec_id, e.partition, e.referenced_data_file
 FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
 WHERE e.content <> 0 AND e.status <> 0 AND NOT n.replaces AND ({where})
 ORDER BY e.snapshot_id, e.file_path;
 
 -- name: concurrent_vectors
+-- {entries}: the wide entries of the table
 SELECT e.referenced_data_file AS file_path, e.snapshot_id, e.spec_id, e.partition
 FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
 WHERE e.content = 1 AND e.file_format = 'PUFFIN' AND e.status = 1
@@ -41,6 +49,8 @@ WHERE e.content = 1 AND e.file_format = 'PUFFIN' AND e.status = 1
 ORDER BY e.snapshot_id, e.file_path;
 
 -- name: deletes_and_their_files
+-- {entries}: the wide entries of the table
+-- {which}: which delete files count
 CREATE OR REPLACE TEMP TABLE deletes_and_their_files AS
 SELECT row_number() OVER () AS number, * FROM (
     SELECT e.* FROM {entries} AS e JOIN scan_manifests USING (m)
@@ -55,6 +65,7 @@ SELECT row_number() OVER () AS number, * FROM (
 SELECT * FROM deletes_and_their_files WHERE content = 0
 
 -- name: deletes_for_files
+-- {pairs}: a query of plan/deletes.sql for pairs of both
 SELECT DISTINCT data.file_path, d.snapshot_id, d.spec_id, d.partition
 FROM ({pairs}) AS p
 JOIN deletes_and_their_files AS data ON data.number = p.file

@@ -1,12 +1,15 @@
 -- Which delete files apply to which planned data files (Spec: Scan Planning, SP2 to SP7).
--- One row of a result is a pair: `file` is the `number` of a data file, `delete` that of a delete file. {data} and
--- {deletes} are queries in brackets for the planned data files and for the live delete files, with `number` and columns
--- of the wide entries. A statement is put together of the parts for the kinds of delete files that there are. The pairs
--- are in no order, each is there once: an equality delete is of an unpartitioned spec, and then for all data files, or it
--- is for those of its partition. Partitions are the same where their keys are equal, or, where values may have been lost,
--- where `alike_partitions` has the pair: {same_partition} says which, {in_partition} is what has deletes by keys of data.
+-- One row of a result is a pair: `file` is the `number` of a data file, `delete` that of a delete file. A statement is
+-- put together of the parts for the kinds of delete files that there are, over `data` and `deletes`. The pairs are in
+-- no order, each is there once: an equality delete is of an unpartitioned spec, and then for all data files, or it is
+-- for those of its partition. Partitions are the same where their keys are equal, or, where values may have been lost,
+-- where `alike_partitions` has the pair.
+--
+-- The bounds on paths of position delete files are compared with and without what `root` has of them, which is scheme
+-- and authority, or that there are none: writers don't always agree on these.
 
 -- name: kinds
+-- {deletes}: a query in brackets, or a table, with entries
 SELECT
     coalesce(bool_or(content = 1 AND file_format = 'PUFFIN'), FALSE),
     coalesce(bool_or(content = 1 AND file_format <> 'PUFFIN' AND referenced_data_file IS NOT NULL), FALSE),
@@ -16,11 +19,46 @@ SELECT
 FROM {deletes} AS d WHERE content <> 0 AND status <> 2;
 
 -- name: live_deletes
--- {plain_bounds} are the bounds on paths without scheme and authority.
+-- {deletes}: a query in brackets, or a table, with entries
+-- {plain_bounds}: `plain_bound` of the bounds on paths that there are
 SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2
 
--- name: files
-data AS MATERIALIZED (SELECT * FROM {data}), deletes AS MATERIALIZED (SELECT * FROM {deletes})
+-- name: plain_path
+-- {path}: a path
+regexp_replace({path}, '^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?', '')
+
+-- name: plain_bound
+-- {column}: the name of a bound
+-- {bound}: the bound, of `d`
+-- {plain}: `plain_path` of it
+, CASE WHEN starts_with({bound}, '/') THEN '/'
+       ELSE regexp_extract({bound}, '^(/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/)') END AS root_{column},
+CASE WHEN root_{column} = '' THEN {plain} ELSE substring({bound}, length(root_{column})) END AS plain_{column}
+
+-- name: above_path_bound
+-- Where path and bound have one root, both ways to compare say the same, and the slow one is left out.
+-- {column}: the name of a lower bound
+-- {bound}: the bound, of `d`
+-- {plain}: `plain_path` of the data file's path
+({bound} IS NULL OR {bound} <= data.file_path OR (
+    (d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column})) AND d.plain_{column} <= {plain}
+))
+
+-- name: below_path_bound
+-- {column}: the name of an upper bound
+-- {bound}: the bound, of `d`
+-- {plain}: `plain_path` of the data file's path
+({bound} IS NULL OR {bound} >= data.file_path OR (
+    (d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column})) AND d.plain_{column} >= {plain}
+))
+
+-- name: pairs
+-- {data}: a query in brackets, or a table, for the planned data files, with `number` and columns of the wide entries
+-- {deletes}: likewise for the live delete files, with `plain_bound` of their bounds on paths
+-- {more}: what is asked of these two once, `deletes_by_data_keys` and `vectors`
+-- {pairs}: queries for pairs
+WITH data AS MATERIALIZED (SELECT * FROM {data}), deletes AS MATERIALIZED (SELECT * FROM {deletes}){more}
+{pairs}
 
 -- name: equal_keys
 data.partition_key = d.partition_key
@@ -29,40 +67,50 @@ data.partition_key = d.partition_key
 (data.partition_key, d.partition_key) IN (SELECT (data_key, delete_key) FROM alike_partitions)
 
 -- name: partition_keys
+-- {files}: a query in brackets, or a table, with entries
 SELECT DISTINCT partition_key FROM {files} AS f
 
 -- name: deletes_by_data_keys
-deletes_of_alike AS (
+, deletes_of_alike AS (
     SELECT d.* REPLACE (a.data_key AS partition_key)
     FROM deletes AS d JOIN alike_partitions AS a ON a.delete_key = d.partition_key
 )
 
 -- name: vectors
-SELECT data.number AS file, d.number AS "delete", {same_partition} AS same_partition
-FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
-WHERE d.content = 1 AND d.file_format = 'PUFFIN' AND data.sequence_number <= d.sequence_number
+-- {same_partition}: `equal_keys` or `alike_keys`
+, vectors AS (
+    SELECT data.number AS file, d.number AS "delete", {same_partition} AS same_partition
+    FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
+    WHERE d.content = 1 AND d.file_format = 'PUFFIN' AND data.sequence_number <= d.sequence_number
+)
 
 -- name: each_vector
 SELECT * FROM vectors
 
 -- name: named
+-- {same_partition}: `equal_keys` or `alike_keys`
 SELECT data.number AS file, d.number AS "delete", {same_partition} AS same_partition
 FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
 WHERE d.content = 1 AND d.file_format <> 'PUFFIN' AND data.sequence_number <= d.sequence_number
 
 -- name: positions
+-- {in_partition}: `deletes`, or `deletes_of_alike` where keys are not all there is
+-- {path_bounds}: whether the path may lie in the delete file's bounds
 SELECT data.number AS file, d.number AS "delete", TRUE AS same_partition
 FROM data JOIN {in_partition} AS d ON d.partition_key = data.partition_key
 WHERE d.content = 1 AND d.file_format <> 'PUFFIN' AND d.referenced_data_file IS NULL
     AND data.sequence_number <= d.sequence_number AND ({path_bounds})
 
 -- name: without_vector
+-- {pairs}: a query for pairs of position deletes
 -- Position deletes don't apply to a data file that has a deletion vector (SP4).
 SELECT * FROM ({pairs}) AS p WHERE NOT EXISTS (
     SELECT 1 FROM vectors AS v WHERE v.file = p.file AND v.same_partition
 )
 
 -- name: equality
+-- {in_partition}: `deletes`, or `deletes_of_alike` where keys are not all there is
+-- {equality_bounds}: whether the delete file may hold a row of the data file, by bounds and counts
 SELECT data.number AS file, d.number AS "delete", TRUE AS same_partition
 FROM data JOIN {in_partition} AS d ON d.partition_key = data.partition_key
 WHERE d.content = 2 AND NOT list_contains($unpartitioned::INTEGER[], d.spec_id)

@@ -1,9 +1,11 @@
 -- Partition statistics (Spec: Partition Statistics File, MD5). One row is one partition tuple of one partition spec.
--- {entries} is the wide entries of a table: see projections/entries/wide_entries.py; `scan_manifests` has a row for each manifest of
--- the snapshot. `snapshots_of_table` has the snapshots that are still there, `place` counts them in order of time.
--- {partition} selects the partition values by the names of the unified partition type, {order} are these names, sorted.
+-- `scan_manifests` has a row for each manifest of the snapshot, `snapshots_of_table` the snapshots that are still
+-- there; `place` counts them in order of time.
 
 -- name: partition_stats
+-- {entries}: the wide entries of the table, see projections/entries/wide_entries.py
+-- {partition}: the partition values by their columns, each before a comma
+-- {order}: these columns, sorted, each before a comma
 WITH entries AS (
     SELECT e.*, e.status <> 2 AS is_live, e.content = 1 AND e.file_format = 'PUFFIN' AS is_vector
     FROM {entries} AS e JOIN scan_manifests USING (m)

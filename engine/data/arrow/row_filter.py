@@ -17,6 +17,7 @@ from icecore.engine.data.arrow.arrow_partitions import nested_column, transforme
 from icecore.engine.expression.bind import is_comparable, references
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
 from icecore.engine.expression.sql.duckdb_sql import to_sql
+from icecore.engine.queries.duck import SETTINGS
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.schema import Schema
 
@@ -29,7 +30,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     if found is None or _local.pid != os.getpid():
         fork_safety.abandon(found)
         found, _local.pid = duckdb.connect(":memory:"), os.getpid()
-        found.execute("SET TimeZone = 'UTC'")
+        found.execute(query(SETTINGS, "utc"))
         _local.connection = found
     return found
 
@@ -51,7 +52,7 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bo
     con = connection()
     con.register("data_rows", pa.table(columns.found))
     try:
-        sql = query("plan/rows.sql", name).format(condition=condition)
+        sql = query("plan/rows.sql", name, condition=condition)
         mask: pa.Table = con.sql(sql, params=parameters).to_arrow_table()
     finally:
         con.unregister("data_rows")

@@ -54,7 +54,7 @@ class DuckDBParquet:
     def batches(self, names: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """All rows, in order, with whole columns and, last, the rows' positions."""
         columns = "".join(f"{quote(n)}, " for n in names)
-        sql = query(_SQL, "columns").format(columns=columns)
+        sql = query(_SQL, "columns", columns=columns)
         try:
             yield from self._reader(sql, batch_rows)
         except duckdb.Error as e:

@@ -1,0 +1,44 @@
+-- What SQLite is told of the file of a log, and where its transactions begin and end. Nothing here reads a row, but for
+-- what `empty_wal` says.
+
+-- name: wal
+PRAGMA journal_mode = WAL;
+
+-- name: durable
+PRAGMA synchronous = FULL;
+
+-- name: not_durable
+PRAGMA synchronous = OFF;
+
+-- name: foreign_keys
+PRAGMA foreign_keys = ON;
+
+-- name: cache
+PRAGMA cache_size = -16000;
+
+-- name: begin
+BEGIN;
+
+-- name: begin_write
+-- With the write lock from the start.
+BEGIN IMMEDIATE;
+
+-- name: commit
+COMMIT;
+
+-- name: rollback
+ROLLBACK;
+
+-- name: make_indexes_again
+REINDEX;
+
+-- name: securely
+-- What is changed or deleted is written over with zeros.
+PRAGMA secure_delete = ON;
+
+-- name: compact
+VACUUM;
+
+-- name: empty_wal
+-- One row: whether others kept it from being emptied, its pages, and how many of them are in the database.
+PRAGMA wal_checkpoint(TRUNCATE);
