@@ -240,7 +240,7 @@ def _check_bounds(entries: pa.Table, schema: Schema) -> None:
             found = schema.get_field(int(field_id))
             if found is None or not found.field_type.is_primitive:
                 continue
-            kind: PrimitiveType = found.field_type  # type: ignore[assignment]  # checked by is_primitive
+            kind = found.primitive_type
             chosen = np.flatnonzero(keys == field_id)
             values = items.take(pa.array(chosen))
             wrong = np.flatnonzero(np.asarray(pc.is_null(typed_values(kind, values))))

@@ -40,7 +40,6 @@ DATA_FILE_IDS = {
     145: "content_size_in_bytes",
 }
 MAPS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
-LISTS = ("split_offsets", "equality_ids")
 LONGS = (
     "status",
     "snapshot_id",

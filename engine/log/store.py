@@ -182,10 +182,6 @@ class WriteTransaction:
         store._local.begun_at = self._position
         self.transaction_id: str | None = None
 
-    @property
-    def next_position(self) -> int:
-        return self._position + 1
-
     def next_recorded_at_ms(self) -> int:
         """The time that the next event will have: now, but always after the event before it."""
         return max(now_ms(), self._recorded_at_ms + 1)

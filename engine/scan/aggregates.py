@@ -79,8 +79,7 @@ class Aggregate:
         """The type of the answer."""
         if self.function in _COUNTS or self.column is None:
             return LongType()
-        kind: PrimitiveType = self.column.field_type  # type: ignore[assignment]  # parse checked it
-        return kind
+        return self.column.primitive_type
 
 
 @frozen

@@ -77,7 +77,7 @@ class FileMetrics:
     def bounds(self, column: NestedField | None) -> list[tuple[Any, Any]]:
         """What all values of each file lie between, None where it is not known; for NaN there is no upper bound."""
         assert column is not None, "a minimum or maximum is of a column"
-        kind: PrimitiveType = column.field_type  # type: ignore[assignment]  # checked where it was parsed
+        kind = column.primitive_type
         if isinstance(kind, UUIDType):
             return [(None, None)] * self.planned.files.num_rows
         lower, upper = self._bound("lower", column), self._bound("upper", column)
@@ -98,7 +98,7 @@ class FileMetrics:
         return values
 
     def _bound(self, prefix: str, column: NestedField) -> list[Any]:
-        kind: PrimitiveType = column.field_type  # type: ignore[assignment]  # checked where it was parsed
+        kind = column.primitive_type
         return self._typed(f"{prefix}_{column.field_id}", kind)
 
     def _typed(self, name: str, kind: PrimitiveType) -> list[Any]:
@@ -128,7 +128,7 @@ class FileMetrics:
 
     def _extremes(self, function: str, column: NestedField) -> list[Any]:
         """The least or greatest value of each file; None where it has none, _UNKNOWN where it is not known."""
-        kind: PrimitiveType = column.field_type  # type: ignore[assignment]  # checked where it was parsed
+        kind = column.primitive_type
         bound = self._bound("lower" if function == "min" else "upper", column)
         nulls, values = self._metric("nulls", column), self._metric("values", column)
         rows = self.planned.files["record_count"].to_pylist()
@@ -157,7 +157,7 @@ class FileMetrics:
         }
         if not by_spec or not column.field_type.is_primitive:
             return [(False, None)] * files.num_rows
-        kind: PrimitiveType = column.field_type  # type: ignore[assignment]  # is_primitive
+        kind = column.primitive_type
         names = {field_id: f"part_{field_id}" for field_id in by_spec.values()}
         usable = {
             i

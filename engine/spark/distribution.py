@@ -14,7 +14,7 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import NullOrder, SortDirection, SortOrder
 from icecore.engine.spec.transform import Transform
-from icecore.engine.spec.types import PrimitiveType, UnknownType, UUIDType
+from icecore.engine.spec.types import UnknownType, UUIDType
 
 
 def distribute(
@@ -68,8 +68,7 @@ def _computed(df: DataFrame, schema: Schema, transform: Transform, source_id: in
     value = quote(*path)
     if isinstance(source.field_type, UUIDType) and found.typeName() != "binary":
         value = f"unhex(replace({value}, '-', ''))"
-    source_type: PrimitiveType = source.field_type  # type: ignore[assignment]  # specs and orders are checked
-    return transform_column(transform, source_type, value)
+    return transform_column(transform, source.primitive_type, value)
 
 
 def _type_at(struct: T.StructType, path: tuple[str, ...]) -> T.DataType | None:

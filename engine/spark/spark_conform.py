@@ -37,7 +37,6 @@ from icecore.engine.spec.types import (
     UnknownType,
     UUIDType,
     VariantType,
-    walk,
 )
 
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -176,8 +175,3 @@ def _stored_primitive(value: str, found: T.DataType, wanted: Type, path: str) ->
     if kind in sources:
         return f"CAST({value} AS {target})"
     raise ValidationError(f"column {path!r}: the table has {wanted}, the data has Spark type {found.simpleString()}")
-
-
-def has_time(schema: Schema) -> bool:
-    """Whether a column holds times, which come from Spark as integers."""
-    return any(isinstance(f.field_type, TimeType) for f in walk(schema.fields))

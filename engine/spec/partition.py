@@ -50,7 +50,7 @@ class PartitionField:
             return BinaryType()
         if source is None:
             return self.transform.result_type(BinaryType())
-        return self.transform.result_type(source.field_type)  # type: ignore[arg-type]  # primitive, as checked
+        return self.transform.result_type(source.primitive_type)
 
     def to_dict(self) -> dict[str, Any]:
         out: dict[str, Any] = {}

@@ -195,6 +195,13 @@ class NestedField:
     def optional(self) -> bool:
         return not self.required
 
+    @property
+    def primitive_type(self) -> PrimitiveType:
+        """The type of a field that is known to be primitive. Raises ValidationError for a struct, a list or a map."""
+        if isinstance(self.field_type, (StructType, ListType, MapType)):
+            raise ValidationError(f"field {self.field_id} {self.name!r} must be of a primitive type: {self.field_type}")
+        return self.field_type
+
 
 @frozen
 class StructType(IcebergType):

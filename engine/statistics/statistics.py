@@ -53,7 +53,7 @@ def computed_statistics(scan: DataScan, columns: Iterable[str], folder: str) -> 
     if snapshot is None:
         raise NoSuchSnapshotError("statistics are of a snapshot, and the table has none yet")
     fields = [schema.find_field(name) for name in columns]
-    sketches: list[Any] = [ThetaSketch(f.field_type) for f in fields]  # type: ignore[arg-type]  # primitive
+    sketches: list[Any] = [ThetaSketch(f.primitive_type) for f in fields]
     for batch in scan.to_arrow_batch_reader():
         for f, sketch in zip(fields, sketches, strict=True):
             sketch.add(nested_column(batch, schema.path(f.field_id)))

@@ -267,7 +267,7 @@ def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: S
             continue
         if not found.field_type.is_primitive:
             continue
-        primitive: PrimitiveType = found.field_type  # type: ignore[assignment]  # checked by is_primitive
+        primitive = found.primitive_type
         for prefix, name in {**BOUND_MAPS, **COUNT_MAPS}.items():
             entries = maps[name]
             if field_id not in entries.by_key:

@@ -41,7 +41,7 @@ def forgotten_bounds(row: Mapping[str, Any], schema: Schema, position: str) -> s
 
 def _column(row: Mapping[str, Any], field_id: int, schema: Schema) -> str:
     name = schema.name_of(field_id)
-    kind: PrimitiveType = schema.find_field(field_id).field_type  # type: ignore[assignment]  # it has metrics
+    kind = schema.find_field(field_id).primitive_type
     metrics = {p: row.get(f"{p}_{field_id}") for p in METRIC_PREFIXES}
     parts = [
         f"{word} {_raw_text(kind, metrics[p])}"

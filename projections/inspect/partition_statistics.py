@@ -38,7 +38,6 @@ from icecore.engine.spec.types import (
     IntegerType,
     LongType,
     NestedField,
-    PrimitiveType,
     StructType,
     UUIDType,
 )
@@ -204,7 +203,7 @@ def partition_column(rows: pa.Table, schema: Schema) -> pa.Array:
     children = []
     for f in struct.fields:
         name = f"part_{f.field_id}"
-        primitive: PrimitiveType = f.field_type  # type: ignore[assignment]  # transforms give primitive types
+        primitive = f.primitive_type
         if isinstance(primitive, DecimalType) and name in rows.column_names:
             # Arrow's as they are: one may have a digit more than its type.
             children.append(rows[name].combine_chunks())

@@ -61,7 +61,7 @@ def transformed_column(
     if not source.field_type.is_primitive or schema.is_in_list_or_map(source_id):
         raise ValidationError(f"{transform} needs a primitive column outside of lists and maps, found {source.name!r}")
     array = nested_column(table, schema.path(source_id))
-    source_type: PrimitiveType = source.field_type  # type: ignore[assignment]  # checked by is_primitive
+    source_type = source.primitive_type
     try:
         return transform.result_type(source_type), apply_transform(transform, source_type, array, for_order=for_order)
     except ValidationError as e:

@@ -166,7 +166,7 @@ class MetricsCollector:
             if isinstance(f.field_type, (GeometryType, GeographyType)):
                 self._columns[f.field_id] = _ShapeColumn(f.field_type, self.schema.name_of(f.field_id), bounded)
                 continue
-            self._columns[f.field_id] = _Column(f.field_type, mode, bounded)  # type: ignore[arg-type]  # is_primitive
+            self._columns[f.field_id] = _Column(f.primitive_type, mode, bounded)
 
     @property
     def record_count(self) -> int:

@@ -155,8 +155,8 @@ class ExpressionReader:
             return DateType()
         if self.schema is None or not self.schema.has_name(term.name):
             return None
-        field_type = self.schema.find_field(term.name).field_type
-        return transform.result_type(field_type) if field_type.is_primitive else None  # type: ignore[arg-type]
+        source = self.schema.find_field(term.name)
+        return transform.result_type(source.primitive_type) if source.field_type.is_primitive else None
 
     def _is_floating(self, term: Term) -> bool:
         return isinstance(self._result_type(term), FLOATING_TYPES)

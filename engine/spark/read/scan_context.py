@@ -10,7 +10,6 @@ from attrs import define
 
 from icecore.engine.data.read.column_resolution import FIRST_RESERVED_ID
 from icecore.engine.data.read.table_columns import ColumnReader, Identification, column_reader
-from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import references
 from icecore.engine.expression.nodes import Expression
@@ -106,9 +105,3 @@ class Branch:
     frame: DataFrame
     columns: Mapping[int, ReadColumn]
     sql: Mapping[int, str]
-
-
-def lacking_identity(context: ScanContext, task: FileScanTask, roots: frozenset[int]) -> frozenset[int]:
-    """The columns among `roots` that the file may lack, and that its partition then gives (P1)."""
-    counts = task.file.value_counts or {}
-    return frozenset(i for i in context.identity_values(task.file) if i in roots and i not in counts)

@@ -267,3 +267,10 @@ def test_a_required_unknown_is_not_written(field: NestedField) -> None:
     """T2: Iceberg 1.11.0 refuses to read such a schema, and with it the table."""
     with pytest.raises(ValidationError, match="must be optional"):
         check_format_version(Schema((field,)), 3)
+
+
+def test_only_a_primitive_field_gives_its_type_as_a_primitive_one() -> None:
+    assert NestedField(1, "a", LongType()).primitive_type == LongType()
+    nested = NestedField(1, "a", ListType(2, LongType()))
+    with pytest.raises(ValidationError, match=r"field 1 'a' must be of a primitive type: list<long>"):
+        _ = nested.primitive_type
