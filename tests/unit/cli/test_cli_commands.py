@@ -17,6 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
 from icecore.engine.cli.main import cli
+from icecore.engine.foreign.adopter import ForeignCommitWarning
 from icecore.projections.audit.sql_prompt import AUDIT_TABLES
 
 Run = Callable[..., Result]
@@ -380,7 +381,9 @@ def test_resolve_ends_a_conflict(run: Run, run_json: RunJson, warehouse: Path, o
     with peer.load_table(orders).transaction() as transaction:
         transaction.set_properties(a="theirs")
     peer.close()
-    assert "goes on from the log" in run("resolve", orders, "--keep", "log", "-m", "ours is right").stdout
+    with pytest.warns(ForeignCommitWarning, match="resolve"):
+        resolved = run("resolve", orders, "--keep", "log", "-m", "ours is right")
+    assert "goes on from the log" in resolved.stdout
     with icecore.open(warehouse) as catalog:
         assert catalog.load_table(orders).properties["a"] == "ours"
 

@@ -23,6 +23,7 @@ from icecore.engine.errors import (
     ConflictingCommitsError,
     CorruptLogError,
     MissingArchiveError,
+    MovedWarehouseWarning,
     ReadOnlyError,
     ValidationError,
 )
@@ -289,7 +290,8 @@ def test_a_crash_leaves_one_state_or_the_other(warehouse: Path, step: str) -> No
 def test_an_archived_log_comes_whole_out_of_an_export(catalog: icecore.Catalog, tmp_path: Path) -> None:
     catalog.archive(busy(catalog))
     catalog.export_log(tmp_path / "log.parquet", "parquet")
-    found = icecore.import_log(tmp_path / "log.parquet", tmp_path / "new", materialize=False)
+    with pytest.warns(MovedWarehouseWarning, match="copied or moved"):
+        found = icecore.import_log(tmp_path / "log.parquet", tmp_path / "new", materialize=False)
     assert (found.events, found.head) == (catalog.position, store_of(catalog).head()[1])
 
 
