@@ -63,6 +63,28 @@ def to_uri(path: str | os.PathLike[str]) -> str:
     return text if local is None else "file://" + os.path.abspath(local)
 
 
+EQUAL_SCHEMES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3"}
+"""Schemes that stand for another."""
+
+
+def location_key(location: str) -> str:
+    """One text for all ways to write the location of a file: two locations are of one file where their keys are equal.
+
+    Local ones are absolute paths without `file:`, s3a and s3n are s3. A location mapping is to be applied before.
+    """
+    path = local_path(location)
+    if path is not None:
+        return os.path.abspath(path)
+    scheme, _, rest = location.partition("://")
+    scheme = scheme.lower()
+    return f"{EQUAL_SCHEMES.get(scheme, scheme)}://{rest}"
+
+
+def is_same_file(one: str | None, other: str | None) -> bool:
+    """Whether two locations are of one file; None is that of no file."""
+    return one is not None and other is not None and (one == other or location_key(one) == location_key(other))
+
+
 def folded(path: str) -> str:
     """One text for the spellings that some file system takes for the same name: what is kept for one is for all."""
     doubled = path

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from attrs import field, frozen
 
 from icecore.engine.common.ids import now_ms
-from icecore.engine.common.location import to_uri
+from icecore.engine.common.location import EQUAL_SCHEMES, to_uri
 from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismatchMode, is_within
@@ -27,7 +27,7 @@ from icecore.engine.metadata.fold import TableState, folders_of
 from icecore.engine.metadata.retention import check_gc
 from icecore.engine.repository.repository import Repository
 from icecore.engine.storage.file_io import Storage
-from icecore.engine.storage.listing import EQUAL_SCHEMES, FoundFile, LocationIndex, list_files
+from icecore.engine.storage.listing import FoundFile, LocationIndex, list_files
 
 HOUR = 60 * 60 * 1000
 DEFAULT_AGE_MS = 3 * 24 * HOUR

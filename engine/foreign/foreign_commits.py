@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.location import is_same_file
 from icecore.engine.foreign.adoption import AdoptionRun
-from icecore.engine.foreign.foreign_metadata import ForeignFile, chain_from, is_same_file, read_foreign
+from icecore.engine.foreign.foreign_metadata import ForeignFile, chain_from, read_foreign
 from icecore.engine.foreign.foreign_rows import Difference
 from icecore.engine.metadata.fold import TableState, metadata_folder, version_names
 from icecore.engine.spec.metadata import TableMetadata

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from icecore.engine.common.location import to_uri
+from icecore.engine.common.location import is_same_file, to_uri
 from icecore.engine.errors import CorruptFileError, StorageError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.events.adopted_file import kept_file
 from icecore.engine.events.event import Provenance
@@ -44,11 +44,6 @@ def read_foreign(location: str, storage: Storage) -> ForeignFile:
     """Raises MissingFileError, StorageError, CorruptFileError naming the file, UnsupportedFormatVersionError."""
     data = storage.read_bytes(location)
     return ForeignFile(location, data, parse_metadata_file(data, location))
-
-
-def is_same_file(one: str | None, other: str | None) -> bool:
-    """Whether two locations mean one file: local ones are written with and without a scheme."""
-    return one is not None and other is not None and (one == other or to_uri(one) == to_uri(other))
 
 
 def chain_from(published: str, newest: ForeignFile, previous: str | None, storage: Storage) -> Chain | None:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from icecore.engine.common.identifiers import identifier_tuple
+from icecore.engine.common.location import is_same_file
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
 from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_commits import is_same_table, take_in_commit
-from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, is_same_file, read_foreign
+from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, read_foreign
 from icecore.engine.foreign.foreign_rows import Difference
 from icecore.engine.foreign.foreign_views import is_same_view, take_in_view, take_in_view_commit
 from icecore.engine.foreign.register import registration_payload

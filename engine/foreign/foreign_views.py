@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from icecore.engine.common.identifiers import Identifier, identifier_tuple
+from icecore.engine.common.location import is_same_file
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
 from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_metadata import (
     UNKNOWN_ENGINE,
-    is_same_file,
     read_foreign_view,
     view_adoption_payload,
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icecore.engine.common.location import local_path, path_fault, to_uri
+from icecore.engine.common.location import local_path, location_key, path_fault, to_uri
 from icecore.engine.common.text import abbreviated
-from icecore.engine.data.read.apply_deletes import same_file
 from icecore.engine.data.write.describe_files import describe_files
 from icecore.engine.errors import ValidationError
 from icecore.engine.metadata.fold import TableState
@@ -39,7 +37,7 @@ def describe_existing_files(
         if text := path_fault(path):
             raise ValidationError(f"the path of a file to add {text}")
     storage = repository.storage_of(state)
-    places = [_place(storage, p) for p in file_paths]
+    places = [location_key(storage.resolve(p)) for p in file_paths]
     repeated = sorted(p for p, n in Counter(places).items() if n > 1)
     if repeated:
         raise ValidationError(f"files are given twice: {abbreviated(repeated, 5)}")
@@ -61,22 +59,17 @@ def describe_existing_files(
 
 def _spellings(storage: Storage, path: str) -> set[str]:
     """The ways in which manifests may name a file: with and without `file:`, as s3 and s3a, before a mapping."""
-    place = _place(storage, path)
+    place = location_key(storage.resolve(path))
     found = {path, storage.resolve(path), place}
     if local_path(place) is not None:
         found |= {f"file:{place}", f"file://{place}"}
     elif place.startswith("s3://"):
         found |= {f"{scheme}{place.removeprefix('s3')}" for scheme in ("s3a", "s3n")}
     for old, new in storage.mapping.prefixes:
-        inside = _place(Storage(), new)
+        inside = location_key(new)
         if place.startswith(inside + "/"):
             found.add(old + place.removeprefix(inside))
     return found
-
-
-def _place(storage: Storage, path: str) -> str:
-    place = same_file(storage, path)
-    return place if local_path(place) is None else os.path.abspath(place)
 
 
 def _in_snapshot(

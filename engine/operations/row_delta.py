@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from icecore.engine.commit.decide import ProduceSnapshot
-from icecore.engine.data.read.apply_deletes import DeleteCache, read_position_deletes, same_file
+from icecore.engine.common.location import location_key
+from icecore.engine.data.read.apply_deletes import DeleteCache, read_position_deletes
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
 from icecore.engine.errors import IcecoreError, ValidationError
@@ -99,7 +100,7 @@ def plan_row_delta(
     paths = [there[name] for name in names.wanted]
     check.touched(paths)
     tasks = planner.tasks(state, snapshot, TRUE, schema, paths=paths) if snapshot is not None and paths else []
-    by_name = {same_file(storage, t.file.file_path): t for t in tasks}
+    by_name = {location_key(storage.resolve(t.file.file_path)): t for t in tasks}
     if missing := names.wanted - by_name.keys():
         raise ValidationError(f"deletes name {there[min(missing)]}, which is not in the snapshot any more")
     names.check_partitions(metadata, {**{n: t.file for n, t in by_name.items()}, **names.added})
@@ -107,7 +108,7 @@ def plan_row_delta(
     merged: list[ContentFile] = []
     try:
         for f in delta.delete_files:
-            name = None if f.referenced_data_file is None else same_file(storage, f.referenced_data_file)
+            name = None if f.referenced_data_file is None else location_key(storage.resolve(f.referenced_data_file))
             task = None if name is None else by_name.get(name)
             if name is not None:
                 # A delete applies to the very path that it names, however else that may be written.
@@ -130,7 +131,7 @@ class _Names:
     """The data files that deletes by position name: `wanted` are those of the table, `added` those that come too."""
 
     def __init__(self, storage: Storage, delta: RowDelta) -> None:
-        self.added = {same_file(storage, f.file_path): f for f in delta.data_files}
+        self.added = {location_key(storage.resolve(f.file_path)): f for f in delta.data_files}
         self.storage = storage
         self.written: dict[str, str] = {}
         self.by_delete: list[tuple[ContentFile, Sequence[str]]] = []
@@ -138,7 +139,7 @@ class _Names:
             if d.content is DataFileContent.POSITION_DELETES:
                 named: set[str] = set()
                 if d.referenced_data_file:
-                    named = {same_file(storage, d.referenced_data_file)}
+                    named = {location_key(storage.resolve(d.referenced_data_file))}
                     self.written[min(named)] = d.referenced_data_file
                 if not d.is_deletion_vector:
                     named |= read_position_deletes(storage, d).keys()
@@ -151,11 +152,11 @@ class _Names:
         for paths in planned:
             exact = pa.array([self.written[n] for n in self.wanted if n in self.written], pa.string())
             for path in paths.filter(pc.is_in(paths, exact)).to_pylist():
-                found.setdefault(same_file(self.storage, path), path)
+                found.setdefault(location_key(self.storage.resolve(path)), path)
             if self.wanted - found.keys():
                 # A path may be written in several ways.
                 for path in paths.to_pylist():
-                    found.setdefault(same_file(self.storage, path), path)
+                    found.setdefault(location_key(self.storage.resolve(path)), path)
         return {n: p for n, p in found.items() if n in self.wanted}
 
     def check_partitions(self, metadata: TableMetadata, files: Mapping[str, ContentFile]) -> None:

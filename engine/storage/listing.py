@@ -9,12 +9,10 @@ from urllib.parse import unquote
 import pyarrow.fs
 from attrs import field, frozen
 
-from icecore.engine.common.location import folded, local_path, to_uri
+from icecore.engine.common.location import EQUAL_SCHEMES, folded, local_path, to_uri
 from icecore.engine.storage.file_io import Storage, translated
 
 FILE = "file"
-# What Java's clients hold to be the same store.
-EQUAL_SCHEMES = {"s3n": "s3", "s3a": "s3"}
 
 
 @frozen
@@ -37,7 +35,11 @@ class Place:
 
 @frozen
 class LocationIndex:
-    """Tells places of locations; schemes and authorities that stand for each other are made one."""
+    """Tells places of locations; schemes and authorities that stand for each other are made one.
+
+    Wider than `location_key`, which says which file a location is of: these are all files that it might be of on some
+    file system, none of which may be deleted for it.
+    """
 
     storage: Storage
     schemes: Mapping[str, str] = EQUAL_SCHEMES

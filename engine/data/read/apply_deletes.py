@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
-from icecore.engine.common.location import local_path
+from icecore.engine.common.location import location_key
 from icecore.engine.data.arrow.equality import EqualityKeys
 from icecore.engine.data.file.file_field import FileField
 from icecore.engine.data.read.column_resolution import Leaf, make
@@ -31,16 +31,6 @@ MAX_COMBINED_KEYS = 16
 _POSITION_DELETES = DataFileContent.POSITION_DELETES
 _PUFFIN_MAGIC = b"PFA1"
 _NONE: Positions = np.zeros(0, dtype=np.int64)
-
-
-def same_file(storage: Storage, location: str) -> str:
-    """A form of a location that is equal for all ways of writing it: mapped, without `file:`, s3a and s3n as s3."""
-    target = storage.resolve(location)
-    path = local_path(target)
-    if path is not None:
-        return path
-    scheme, _, rest = target.partition("://")
-    return f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{rest}"
 
 
 @frozen
@@ -66,7 +56,7 @@ class DeleteCache:
 
         Raises MissingFileError or CorruptFileError naming the delete file.
         """
-        path = same_file(storage, data_file)
+        path = location_key(storage.resolve(data_file))
         if len(vectors := [d for d in deletes if d.is_deletion_vector]) > 1:
             raise CorruptFileError(f"{data_file} has {len(vectors)} deletion vectors, of which there can be one (D2)")
         with self._lock:
@@ -167,7 +157,7 @@ def _blob(storage: Storage, d: ContentFile) -> bytes:
 
 
 def read_position_deletes(storage: Storage, d: ContentFile) -> dict[str, Positions]:
-    """The deleted positions by data file, as `same_file` has its path. Raises MissingFileError, CorruptFileError."""
+    """The deleted positions by data file, as `location_key` has its path. Raises MissingFileError, CorruptFileError."""
     found: dict[str, list[Positions]] = {}
     for paths, positions in position_delete_rows(storage, d):
         _split_by_path(storage, paths, np.asarray(positions), found)
@@ -203,7 +193,7 @@ def _split_by_path(storage: Storage, paths: pa.Array, positions: Positions, foun
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
     for location, part in zip(encoded.dictionary.to_pylist(), np.split(positions[order], ends[:-1]), strict=True):
-        found.setdefault(same_file(storage, location), []).append(part)
+        found.setdefault(location_key(storage.resolve(location)), []).append(part)
 
 
 def _delete_column(source: Source, d: ContentFile, field_id: int, name: str) -> FileField:

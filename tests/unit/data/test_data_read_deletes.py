@@ -15,7 +15,7 @@ from attrs import evolve
 import icecore.engine.data.read.apply_deletes as deletes_module
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
-from icecore.engine.data.read.apply_deletes import DeleteCache, same_file
+from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.file_sources import open_source
 from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import CorruptFileError, MissingFileError
@@ -78,10 +78,6 @@ def test_d3_paths_are_compared_after_mapping_and_without_scheme(tmp_path: Path, 
     storage = Storage(LocationMapping.of(mapping))
     deletes = position_deletes(tmp_path / "d.parquet", [(form.format(tmp_path / "f.parquet"), 3)])
     assert left(file, deletes, storage=storage) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-
-
-def test_s3_schemes_are_one() -> None:
-    assert same_file(Storage(), "s3a://b/k") == same_file(Storage(), "s3n://b/k") == same_file(Storage(), "s3://b/k")
 
 
 def test_d3_columns_by_name_where_ids_are_missing(tmp_path: Path) -> None:
