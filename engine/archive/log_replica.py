@@ -7,9 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from icecore.engine.log.read_models import ReadModels
-from icecore.engine.log.sqlite_file import run_script
-from icecore.engine.log.store import MODELS, SCHEMA, EventStore
-from icecore.engine.queries.named_queries import query
+from icecore.engine.log.store import MODELS, EventStore, create_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +40,5 @@ class ReplayedModels(EventStore):
         # An empty name makes a temporary file once the database outgrows its cache.
         connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row
-        for part in ("log", "read_models"):
-            run_script(connection, query(SCHEMA, part))
+        create_tables(connection)
         return connection

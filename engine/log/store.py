@@ -40,6 +40,17 @@ FOLDERS_KNOWN = "table-folders-known"
 """The key in `warehouse` of the position up to which `table_folder` is whole."""
 
 
+def event_columns(*, is_log: bool) -> str:
+    """The columns of a table of events, of a log or of an archive's file: see schema.sql."""
+    return query(SCHEMA, "event_columns", unique=" UNIQUE" if is_log else "")
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Makes the tables of a log and those of its read models, where they are not there."""
+    run_script(connection, query(SCHEMA, "log", event_columns=event_columns(is_log=True)))
+    run_script(connection, query(SCHEMA, "read_models"))
+
+
 class EventStore(EventReader):
     """The log of one warehouse. Safe to use from several threads and processes; each thread has its own connection."""
 
@@ -74,8 +85,7 @@ class EventStore(EventReader):
 
         with self._locked():
             if "event" not in Database(connection, execute_plugins=False).table_names():
-                for part in ("log", "read_models"):
-                    run_script(connection, query(SCHEMA, part))
+                create_tables(connection)
                 self.execute(MODELS, "set_warehouse", key="log-format", value=LOG_FORMAT_VERSION)
                 self.execute(MODELS, "set_warehouse", key=FOLDERS_KNOWN, value="0")
 

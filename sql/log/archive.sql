@@ -6,6 +6,7 @@
 -- kept_content      archived content files that snapshots still need
 
 -- name: schema
+-- {event_columns}: those of events in log/schema.sql
 CREATE TABLE IF NOT EXISTS archive (
     archive_id INTEGER PRIMARY KEY,
     first_position INTEGER NOT NULL,
@@ -31,25 +32,7 @@ CREATE TABLE IF NOT EXISTS archived_stream (
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS kept_event (
-    position INTEGER PRIMARY KEY,
-    event_id TEXT NOT NULL UNIQUE,
-    stream TEXT NOT NULL,
-    stream_version INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    schema_version INTEGER NOT NULL,
-    transaction_id TEXT NOT NULL,
-    recorded_at_ms INTEGER NOT NULL,
-    actor TEXT,
-    engine TEXT,
-    message TEXT,
-    correlation_id TEXT,
-    causation_id TEXT,
-    idempotency_key TEXT UNIQUE,
-    payload TEXT NOT NULL,
-    content_sha256 TEXT,
-    prev_hash TEXT NOT NULL,
-    hash TEXT NOT NULL UNIQUE,
-    UNIQUE (stream, stream_version)
+    {event_columns}
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS kept_content (
@@ -71,26 +54,9 @@ WHEN OLD.position > (SELECT coalesce(max(last_position), 0) FROM archive)
 BEGIN SELECT RAISE(ABORT, 'the log is append-only: content is never deleted'); END;
 
 -- name: file_schema
+-- {event_columns}: those of events in log/schema.sql
 CREATE TABLE event (
-    position INTEGER PRIMARY KEY,
-    event_id TEXT NOT NULL UNIQUE,
-    stream TEXT NOT NULL,
-    stream_version INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    schema_version INTEGER NOT NULL,
-    transaction_id TEXT NOT NULL,
-    recorded_at_ms INTEGER NOT NULL,
-    actor TEXT,
-    engine TEXT,
-    message TEXT,
-    correlation_id TEXT,
-    causation_id TEXT,
-    idempotency_key TEXT,
-    payload TEXT NOT NULL,
-    content_sha256 TEXT,
-    prev_hash TEXT NOT NULL,
-    hash TEXT NOT NULL,
-    UNIQUE (stream, stream_version)
+    {event_columns}
 ) STRICT;
 
 CREATE INDEX event_transaction ON event (transaction_id);

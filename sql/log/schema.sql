@@ -4,13 +4,8 @@
 -- event_content    the content files that an event added or removed, as Arrow IPC bytes
 -- all others       read models and caches: each can be dropped and rebuilt from the two above
 
--- name: log
-CREATE TABLE IF NOT EXISTS warehouse (
-    key TEXT PRIMARY KEY,
-    value TEXT NOT NULL
-) STRICT;
-
-CREATE TABLE IF NOT EXISTS event (
+-- name: event_columns
+-- {unique}: ` UNIQUE` in a log, where keys and hashes are looked up and guarded, nothing in the file of an archive
     position INTEGER PRIMARY KEY,
     event_id TEXT NOT NULL UNIQUE,
     stream TEXT NOT NULL,
@@ -24,12 +19,22 @@ CREATE TABLE IF NOT EXISTS event (
     message TEXT,
     correlation_id TEXT,
     causation_id TEXT,
-    idempotency_key TEXT UNIQUE,
+    idempotency_key TEXT{unique},
     payload TEXT NOT NULL,
     content_sha256 TEXT,
     prev_hash TEXT NOT NULL,
-    hash TEXT NOT NULL UNIQUE,
+    hash TEXT NOT NULL{unique},
     UNIQUE (stream, stream_version)
+
+-- name: log
+-- {event_columns}: `event_columns`
+CREATE TABLE IF NOT EXISTS warehouse (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS event (
+    {event_columns}
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS event_transaction ON event (transaction_id);
