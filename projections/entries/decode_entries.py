@@ -1,7 +1,22 @@
 """From the bytes of a manifest to canonical entries, fast.
 
-All blocks of a manifest are merged into one, its records flattened (the bytes of a record are the bytes of its fields),
-and polars decodes the columns; numpy and Arrow put them into the canonical form. What polars can't read, fastavro does.
+The blocks of manifests that were written alike become one Avro file of one block, which polars decodes by columns:
+
+    two manifests                                  the file that is decoded
+    | Obj 1 | schema, codec | sync |               | Obj 1 | flat schema, no codec | zeros |
+    | 2 | size | r1 r2, compressed | sync |  ----> | 6 | size | r1 r2 r3 end r4 end | zeros |
+    | 1 | size | r3, compressed    | sync |
+    | Obj 1 | schema, codec | sync |
+    | 1 | size | r4, compressed    | sync |
+
+    `r1` by the schema:  {status snapshot_id .. {content file_path .. {day bucket} record_count ..}}
+    its bytes:             02     02 54         00      1a ..       02 26 02 06   08
+    by the flat schema:  {status snapshot_id ..  content file_path ..  day bucket  record_count ..}
+
+Polars reads no records in records; Avro writes nothing around them, so the same bytes are those of a flat record, and
+`r1` to `r4` are copied as they are. `end` is a record of ours, the shortest that there is, with a path that no file
+has: it stands where it must only if the records before it are as many as their blocks say and use up their bytes. Its
+rows are left out; numpy and Arrow put the others into the canonical form. What polars can't read, fastavro does.
 """
 
 from __future__ import annotations
