@@ -186,8 +186,18 @@ class MovedWarehouseError(ReadOnlyError):
     """The warehouse was copied or moved from the folder that its log names, or moved away while it was open."""
 
 
+class QueryLimitError(IcecoreError):
+    """A query over the metadata took longer than its timeout, or more memory than its limit."""
+
+    http_status = 400
+
+
 class MissingDependencyError(IcecoreError):
     """An optional package or program is needed; the message says what to install."""
+
+
+class UnreadableTableWarning(UserWarning):
+    """An answer is without tables that can't be read."""
 
 
 class MovedWarehouseWarning(UserWarning):

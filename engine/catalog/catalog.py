@@ -7,6 +7,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from icecore.engine.catalog.catalog_at import CatalogAt
     from icecore.engine.catalog.catalog_transaction import CatalogTransaction
     from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.projections.audit.audited_tables import AuditedTable
     from icecore.projections.verify.findings import Verification
     from icecore.projections.verify.verify_tables import Progress
 
@@ -208,14 +210,30 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         )
         return log_table(self._store, events, limit)
 
-    def sql(self, query: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> pa.Table:
+    def sql(
+        self,
+        query: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        timeout: float | None = None,
+        memory_limit: str | None = None,
+    ) -> pa.Table:
         """Runs DuckDB SQL over the log and the metadata of all tables; `icecore sql --tables` lists them.
 
-        `parameters` gives the values of `$name` by name, or those of `?` and `$1` by position. Raises ValidationError.
+        `parameters` gives the values of `$name` by name, or those of `?` and `$1` by position. `timeout` is in seconds,
+        `memory_limit` a size, as `512MB`. Tables that can't be read are left out of the answer, with an
+        UnreadableTableWarning: the table `problems` says why. Raises ValidationError, QueryLimitError.
         """
         from icecore.projections.audit.sql_prompt import run_sql
 
-        return run_sql(self, query, parameters)
+        listed = self._audited_tables
+        return run_sql(self, listed, query, parameters, timeout=timeout, memory_limit=memory_limit)
+
+    def _audited_tables(self) -> list[AuditedTable]:
+        """All tables, by name; each is read when it is needed."""
+        from icecore.projections.audit.audited_tables import AuditedTable
+
+        return [AuditedTable(name, stream, partial(self._table_of, stream)) for name, stream in self._table_streams()]
 
     def verify(
         self, *identifiers: IdentifierLike, deep: bool = False, progress: Progress | None = None

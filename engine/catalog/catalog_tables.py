@@ -212,10 +212,16 @@ class CatalogTables:
 
     def tables(self) -> Iterator[Table]:
         """All tables, by name."""
+        for _, stream in self._table_streams():
+            yield self._table_of(stream)
+
+    def _table_streams(self) -> list[tuple[Identifier, str]]:
+        """The names of all tables, in order, with their streams."""
         self._repository.foreign.adopt_all_if_changed()
-        for _, kind, stream in self._models.all_names():
-            if kind == "table":
-                yield self._table(self._repository.state(stream))
+        return [(name, stream) for name, kind, stream in self._models.all_names() if kind == "table"]
+
+    def _table_of(self, stream: str) -> Table:
+        return self._table(self._repository.state(stream))
 
     @overload
     def rename_table(

@@ -179,12 +179,15 @@ def plans(settings: Settings, table: str, dropped: str | None) -> None:
 @click.command()
 @click.argument("query", required=False)
 @click.option("--tables", is_flag=True, help="List the tables that a query can name, with their columns.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Stop a query that takes longer.")
+@click.option("--memory-limit", metavar="SIZE", help="Stop a query that needs more, as 512MB.")
 @common_options
 @pass_settings
-def sql(settings: Settings, query: str | None, tables: bool) -> None:
+def sql(settings: Settings, query: str | None, tables: bool, timeout: float | None, memory_limit: str | None) -> None:
     """Run SQL over the log and all metadata.
 
-    The SQL is DuckDB's. As QUERY, - reads it from standard input.
+    The SQL is DuckDB's. As QUERY, - reads it from standard input. Tables that can't be read are left out, with a
+    warning: problems, one of the tables that can be asked, says why.
     """
     if tables == (query is not None):
         raise click.UsageError("give a QUERY, or --tables")
@@ -192,7 +195,8 @@ def sql(settings: Settings, query: str | None, tables: bool) -> None:
         _print_audit_tables(settings)
         return
     with settings.read() as catalog:
-        result = catalog.sql(sys.stdin.read() if query == "-" else query)
+        text = sys.stdin.read() if query == "-" else query
+        result = catalog.sql(text, timeout=timeout, memory_limit=memory_limit)
     print_arrow(result, as_json=settings.as_json)
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icecore.engine.errors import IcecoreError
+from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
-from icecore.engine.spec.content_file import DataFileContent
+from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.projections.plan.planner import Planner
+from icecore.projections.entries.wide_entries import inherit_sequence_numbers
+from icecore.projections.plan.planner import FAULTS, Planner
+from icecore.projections.segments.entry_expansion import NOT_LOADED, expected_rows
 from icecore.projections.segments.entry_table import ScannedEntries
 
 FILES = "plan/files.sql"
@@ -33,6 +39,8 @@ LIVE_FILES = pa.schema(
     ]
 )
 _CONTENTS = [c.name.lower() for c in sorted(DataFileContent)]
+FEW_ENTRIES, FEW_MANIFESTS = 2_000, 16
+"""Of no more than so many manifests and entries live files are read past DuckDB, which has a price for each table."""
 
 
 def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -> pa.Table:
@@ -43,13 +51,63 @@ def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -
     """
     if snapshot is None:
         return LIVE_FILES.empty_table()
+    return planner.kept_files(state, snapshot, lambda: _read(planner, state, snapshot))
+
+
+def _read(planner: Planner, state: TableState, snapshot: Snapshot) -> pa.Table:
+    listed = planner.list_manifests(state, snapshot)
+    if len(listed) <= FEW_MANIFESTS and sum(map(expected_rows, listed)) <= FEW_ENTRIES:
+        try:
+            return of_manifests(planner, state, listed)
+        except FAULTS as e:
+            if isinstance(e, IcecoreError):
+                raise
+    return of_entries(planner, state, snapshot)
+
+
+def of_manifests(planner: Planner, state: TableState, listed: Sequence[ListedManifest]) -> pa.Table:
+    """The live files of manifests, from their entries as they are read; for few, as each is looked at in Python."""
+    manifests = [m for m in listed if m.manifest.has_live_files]
+    if not manifests:
+        return LIVE_FILES.empty_table()
+    repository = planner.repository
+    read = repository.entries.canonical_all(state.stream, manifests, repository.storage_of(state), NOT_LOADED)
+    found = list(read)
+    entries = inherit_sequence_numbers(
+        pa.concat_tables(found), [m.manifest for m in manifests], [t.num_rows for t in found]
+    )
+    entries = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+    columns = {n: entries[n] for n in LIVE_FILES.names if n != "partition"}
+    columns["content"] = _content_names(entries["content"])
+    columns["file_format"] = pc.utf8_lower(entries["file_format"])
+    columns["partition"] = _decoded_paths(entries, state.metadata)
+    return pa.table({n: columns[n] for n in LIVE_FILES.names}).cast(LIVE_FILES)
+
+
+def _decoded_paths(entries: pa.Table, metadata: TableMetadata) -> pa.Array:
+    schema, known, found = metadata.all_fields, dict[object, str](), []
+    for spec_id, partition in zip(entries["spec_id"].to_pylist(), entries["partition"].to_pylist(), strict=True):
+        key = (spec_id, tuple(partition or ()))
+        if key not in known:
+            spec = metadata.specs[spec_id]
+            known[key] = spec.partition_to_path(decode_partition(spec, schema, partition), schema)
+        found.append(known[key])
+    return pa.array(found, pa.string())
+
+
+def _content_names(content: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(_CONTENTS)]).take(content)
+
+
+def of_entries(planner: Planner, state: TableState, snapshot: Snapshot) -> pa.Table:
+    """The live files of a snapshot from its wide entries, loaded where they are not."""
 
     def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
         if not table.columns:
             return LIVE_FILES.empty_table()
         sql = query(FILES, "live_files", entries=table.name)
         files = table.scope.in_list_order(duck.arrow(connection, sql))
-        content = pa.chunked_array([pa.array(_CONTENTS)]).take(files["content"])
+        content = _content_names(files["content"])
         files = files.set_column(files.schema.get_field_index("content"), "content", content)
         partition = partition_paths(connection, table, state.metadata, files["partition_key"])
         return files.append_column("partition", partition).select(LIVE_FILES.names).cast(LIVE_FILES)

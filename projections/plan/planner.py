@@ -33,6 +33,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.storage.byte_cache import ByteCache
 from icecore.projections.plan.delete_pairs import DeletePairs
 from icecore.projections.plan.file_queries import columns_of_files, count_files, data_files, partition_columns
 from icecore.projections.plan.lost_values import telling_specs
@@ -52,6 +53,9 @@ KEPT_DELETES = 16_384
 Found = TypeVar("Found")
 
 KEPT_LISTS = 16
+KEPT_FILES_BYTES = 64 * 2**20
+BYTES_OF_METADATA = 32 * 2**10
+"""What the live files of snapshots that were asked for last may take, and what the metadata held with each counts."""
 FORGOTTEN = "forgotten/"
 """Before a stream, the key in `warehouse` of the position at which bounds of its files were forgotten last."""
 
@@ -79,9 +83,11 @@ class Planner:
         init=False, factory=IdentityCache, repr=False
     )
     _deletes: IdentityCache[ManifestSelection, DeleteEntries] = field(init=False, factory=IdentityCache, repr=False)
+    _files: ByteCache[tuple[object, ...], tuple[TableMetadata, pa.Table]] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._tables = EntryTables(self.repository.entries, self.cache, self.memory, self.forgotten)
+        self._files = ByteCache(KEPT_FILES_BYTES, lambda kept: kept[1].nbytes + BYTES_OF_METADATA)
 
     def forgotten(self, stream: str) -> str:
         """The position at which bounds of a table's files were forgotten last; empty where they never were."""
@@ -132,6 +138,13 @@ class Planner:
                 while len(self._lists) > KEPT_LISTS:
                     self._lists.popitem(last=False)
             return known[1]
+
+    def kept_files(self, state: TableState, snapshot: Snapshot, read: Callable[[], pa.Table]) -> pa.Table:
+        """The files of a snapshot as `read` gives them, now or earlier, of the same metadata."""
+        metadata = state.metadata
+        # The metadata is held with what was read by it: the identity of an object that is gone is given out again.
+        key = (state.stream, id(metadata), snapshot.snapshot_id, self.forgotten(state.stream))
+        return self._files.get(key, lambda _: (metadata, read()))[1]
 
     def plan(self, state: TableState, snapshot: Snapshot | None, bound: Expression, schema: Schema) -> PlannedFiles:
         """Plans a snapshot by a filter bound to `schema`. No snapshot gives an empty plan.
@@ -356,6 +369,7 @@ class Planner:
             self._lists.clear()
             self._manifests.clear()
             self._deletes.clear()
+            self._files.clear()
             self._tables.clear()
 
     def close(self) -> None:
@@ -363,6 +377,7 @@ class Planner:
             self._lists.clear()
             self._manifests.clear()
             self._deletes.clear()
+            self._files.clear()
             self._tables.close()
 
 

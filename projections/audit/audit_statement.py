@@ -1,0 +1,77 @@
+"""One statement of the SQL prompt: what may be asked, and what it is about."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+import sqlglot
+from sqlglot import exp
+
+from icecore.engine.errors import ExpressionError, ValidationError
+
+_QUESTIONS = (exp.Query, exp.Values, exp.Pivot, exp.Describe, exp.Summarize, exp.Show)
+_CHANGES = (exp.DML, exp.DDL, exp.Merge, exp.Command)
+
+
+def parse_statement(query: str) -> exp.Expression:
+    """The only statement of a text, by its tree.
+
+    Raises ExpressionError where it can't be parsed, ValidationError where there are more, or where it asks nothing.
+    """
+    try:
+        with _quiet():
+            statements = [s for s in sqlglot.parse(query, dialect="duckdb") if s is not None]
+    except sqlglot.errors.SqlglotError as e:
+        found = getattr(e, "errors", None)
+        reason = found[0].get("description") if found else str(e)
+        raise ExpressionError(f"the query can't be parsed: {reason}") from e
+    if len(statements) != 1:
+        raise ValidationError(f"expected one SQL statement, found {len(statements)}")
+    _check(statements[0], query)
+    return statements[0]
+
+
+def is_about_columns(statement: exp.Expression) -> bool:
+    """Whether it asks for the names of tables or columns, so that no row is needed: SHOW and DESCRIBE."""
+    return isinstance(statement, exp.Show | exp.Describe) or _is_show(statement)
+
+
+def as_run(statement: exp.Expression, query: str) -> str:
+    """The text for DuckDB, to which `DESCRIBE tables` would be `SHOW TABLES`."""
+    about = statement.this
+    if isinstance(statement, exp.Describe | exp.Summarize) and isinstance(about, exp.Table):
+        return str(type(statement)(this=exp.select("*").from_(about)).sql("duckdb"))
+    return query
+
+
+def _check(statement: exp.Expression, query: str) -> None:
+    changes = (type(c).__name__.upper() for c in statement.find_all(*_CHANGES) if not isinstance(c, exp.Query))
+    if _is_show(statement):
+        return
+    if not isinstance(statement, _QUESTIONS):
+        word = sqlglot.tokenize(query, dialect="duckdb")[0].text.upper()
+        raise ValidationError(f"{word} can't be run: {_ALLOWED}")
+    if (change := next(changes, None)) is not None:
+        raise ValidationError(f"{change} can't be run inside of a query: {_ALLOWED}")
+
+
+_ALLOWED = "SQL changes nothing here, it can be SELECT, SHOW TABLES, SUMMARIZE or DESCRIBE"
+
+
+def _is_show(statement: exp.Expression) -> bool:
+    """SHOW of one table is a command that sqlglot does not take apart."""
+    return isinstance(statement, exp.Command) and str(statement.this).upper() == "SHOW"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without sqlglot's remarks on what it does not take apart."""
+    log = logging.getLogger("sqlglot")
+    was = log.disabled
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = was

@@ -1,0 +1,54 @@
+"""The tables of the SQL prompt: the columns of each, and what its rows are made from.
+
+    log           one row for each event: see `log_table.LOG_SCHEMA`
+    namespaces    one row for each namespace, with its properties
+    tables        one row for each table that has a name now
+    columns       one row for each top-level or nested column of each table's current schema
+    properties    one row for each property of each table
+    snapshots     one row for each snapshot of each table
+    refs          one row for each branch and tag
+    manifests     one row for each manifest of each table's current snapshot
+    files         one row for each live data and delete file of each table's current snapshot
+    views         one row for each view that has a name now, with the SQL of its current version by dialect
+    problems      one row for each table that can't be read, with the kind of error and its message
+
+A table that can't be read has no rows in those that need what can't be read of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from icecore.projections.audit import catalog_rows, file_rows, metadata_rows
+from icecore.projections.audit.audited_tables import AuditedRows
+from icecore.projections.inspect.log_table import LOG_SCHEMA
+
+AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
+    "log": catalog_rows.log,
+    "namespaces": catalog_rows.namespaces,
+    "tables": catalog_rows.tables,
+    "columns": metadata_rows.columns,
+    "properties": metadata_rows.properties,
+    "snapshots": metadata_rows.snapshots,
+    "refs": metadata_rows.refs,
+    "manifests": file_rows.manifests,
+    "files": file_rows.files,
+    "views": catalog_rows.views,
+    "problems": file_rows.problems,
+}
+
+AUDIT_SCHEMAS: dict[str, pa.Schema] = {
+    "log": LOG_SCHEMA,
+    "namespaces": catalog_rows.NAMESPACES,
+    "tables": catalog_rows.TABLES,
+    "views": catalog_rows.VIEWS,
+    "columns": metadata_rows.COLUMNS,
+    "properties": metadata_rows.PROPERTIES,
+    "snapshots": metadata_rows.SNAPSHOTS,
+    "refs": metadata_rows.REFS,
+    "manifests": file_rows.MANIFESTS,
+    "files": file_rows.FILES,
+    "problems": file_rows.PROBLEMS,
+}

@@ -1,0 +1,145 @@
+"""The tables of a catalog as one query reads them: those that it needs, each loaded once, without those that fail."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+from attrs import define, field, frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import IcecoreError, QueryLimitError
+from icecore.engine.table.table import Table
+from icecore.engine.view.view import View
+from icecore.projections.audit.needed_tables import NeededTables
+
+Read = TypeVar("Read")
+TEXT_MAP = pa.map_(pa.string(), pa.string())
+
+
+class AuditedCatalog(Protocol):
+    """A catalog as audits see it."""
+
+    def log(self) -> pa.Table: ...
+
+    def all_namespaces(self) -> Iterable[Identifier]: ...
+
+    def load_namespace_properties(self, namespace: Identifier) -> Mapping[str, str]: ...
+
+    def views(self) -> Iterable[View]: ...
+
+
+@frozen(eq=False)
+class AuditedTable:
+    """A table by its name and stream; `load` has it read from the log."""
+
+    identifier: Identifier
+    stream: str
+    load: Callable[[], Table]
+
+    @property
+    def namespace(self) -> str:
+        return ".".join(self.identifier[:-1])
+
+    @property
+    def name(self) -> str:
+        return self.identifier[-1]
+
+    @property
+    def table_uuid(self) -> str:
+        return self.stream.partition(":")[2].partition("#")[0]
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The columns that say in each audit table which table a row is of."""
+        return {"namespace": self.namespace, "name": self.name}
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What a query can name it by: see `NeededTables`."""
+        return {**self.named, "table_uuid": self.table_uuid.lower()}
+
+
+@define(eq=False)
+class Deadline:
+    """The time at which a query has to have its answer; `seconds` is how long that is, None for ever."""
+
+    seconds: float | None = None
+    _end: float = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._end = float("inf") if self.seconds is None else time.monotonic() + self.seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, at least 0."""
+        return max(self._end - time.monotonic(), 0.0)
+
+    def check(self) -> None:
+        """Raises QueryLimitError where the time is over."""
+        if self.left == 0:
+            raise self.error()
+
+    def error(self) -> QueryLimitError:
+        return QueryLimitError(f"the query was stopped: it took longer than its timeout of {self.seconds:g} s")
+
+
+@define(eq=False)
+class AuditedTables:
+    """The tables of a catalog for one query. What can't be read of them is in `problems`, by stream."""
+
+    listed: Callable[[], Sequence[AuditedTable]]
+    deadline: Deadline = field(factory=Deadline)
+    problems: dict[str, tuple[AuditedTable, IcecoreError]] = field(factory=dict)
+    _all: Sequence[AuditedTable] | None = None
+    _loaded: dict[str, Table] = field(factory=dict)
+
+    def needed(self, needed: NeededTables) -> list[AuditedTable]:
+        """Those that a query can need, by name."""
+        if self._all is None:
+            self._all = self.listed()
+        return [t for t in self._all if needed.has(t.keys)]
+
+    def read(self, needed: NeededTables, read: Callable[[Table], Read]) -> Iterator[tuple[AuditedTable, Read]]:
+        """What is read of each needed table; one that can't be read is a problem, and not among them.
+
+        Raises QueryLimitError.
+        """
+        for audited in self.needed(needed):
+            self.deadline.check()
+            try:
+                table = self._loaded.get(audited.stream)
+                if table is None:
+                    table = self._loaded[audited.stream] = audited.load()
+                found = read(table)
+            except IcecoreError as e:
+                self.problems.setdefault(audited.stream, (audited, e))
+                continue
+            yield audited, found
+
+
+@frozen
+class AuditedRows:
+    """What the rows of one audit table are made of: the catalog, and the tables that a query can need of it."""
+
+    catalog: AuditedCatalog
+    tables: AuditedTables
+    needed: NeededTables
+
+    def each(self, read: Callable[[Table], Read]) -> Iterator[tuple[AuditedTable, Read]]:
+        """See `AuditedTables.read`."""
+        return self.tables.read(self.needed, read)
+
+    def of(self, schema: pa.Schema, rows: Callable[[Table], Iterator[dict[str, Any]]]) -> pa.Table:
+        """The rows of each table, with its name, as Arrow of a schema."""
+        found: list[dict[str, Any]] = []
+        for audited, own in self.each(lambda table: list(rows(table))):
+            found += [{**audited.named, **row} for row in own]
+        return pa.Table.from_pylist(found, schema=schema)
+
+
+def signed(value: int | None) -> int | None:
+    """A number that was written without a sign, as DuckDB's 64 bits hold it."""
+    return value - 2**64 if value is not None and value >= 2**63 else value

@@ -1,0 +1,128 @@
+"""The rows of the audit tables about the catalog: its log, namespaces, tables and views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from icecore.engine.table.table import Table
+from icecore.engine.view.view import View
+from icecore.projections.audit.audited_tables import TEXT_MAP, AuditedRows, signed
+
+_AT = pa.timestamp("ms", "UTC")
+
+
+def log(of: AuditedRows) -> pa.Table:
+    return of.catalog.log()
+
+
+NAMESPACES = pa.schema([("name", pa.string()), ("properties", TEXT_MAP)])
+
+
+def namespaces(of: AuditedRows) -> pa.Table:
+    rows = [
+        {"name": ".".join(n), "properties": list(of.catalog.load_namespace_properties(n).items())}
+        for n in of.catalog.all_namespaces()
+    ]
+    return pa.Table.from_pylist(rows, schema=NAMESPACES)
+
+
+TABLES = pa.schema(
+    [
+        ("namespace", pa.string()),
+        ("name", pa.string()),
+        ("table_uuid", pa.string()),
+        ("format_version", pa.int32()),
+        ("location", pa.string()),
+        ("metadata_location", pa.string()),
+        ("current_snapshot_id", pa.int64()),
+        ("last_updated_at", _AT),
+        ("last_sequence_number", pa.int64()),
+        ("columns", pa.int32()),
+        ("partition_spec", pa.string()),
+        ("snapshots", pa.int32()),
+        ("data_files", pa.int64()),
+        ("records", pa.int64()),
+        ("position", pa.int64()),
+    ]
+)
+
+
+def tables(of: AuditedRows) -> pa.Table:
+    return of.of(TABLES, _table_row)
+
+
+def _table_row(table: Table) -> Iterator[dict[str, Any]]:
+    m = table.metadata
+    snapshot = m.current_snapshot()
+    summary = (snapshot.summary or {}) if snapshot else {"total-data-files": "0", "total-records": "0"}
+    yield {
+        "table_uuid": m.table_uuid,
+        "format_version": m.format_version,
+        "location": m.location,
+        "metadata_location": table.metadata_location,
+        "current_snapshot_id": signed(m.current_snapshot_id),
+        "last_updated_at": m.last_updated_ms,
+        "last_sequence_number": m.last_sequence_number,
+        "columns": len(m.schema().fields),
+        "partition_spec": str(m.spec()),
+        "snapshots": len(m.snapshots),
+        "data_files": _number(summary.get("total-data-files")),
+        "records": _number(summary.get("total-records")),
+        "position": table.state.position,
+    }
+
+
+VIEWS = pa.schema(
+    [
+        ("namespace", pa.string()),
+        ("name", pa.string()),
+        ("view_uuid", pa.string()),
+        ("format_version", pa.int32()),
+        ("location", pa.string()),
+        ("metadata_location", pa.string()),
+        ("current_version_id", pa.int32()),
+        ("current_since", _AT),
+        ("versions", pa.int32()),
+        ("columns", pa.int32()),
+        ("default_catalog", pa.string()),
+        ("default_namespace", pa.string()),
+        ("sql", TEXT_MAP),
+        ("summary", TEXT_MAP),
+        ("properties", TEXT_MAP),
+        ("position", pa.int64()),
+    ]
+)
+
+
+def views(of: AuditedRows) -> pa.Table:
+    return pa.Table.from_pylist([_view_row(view) for view in of.catalog.views()], schema=VIEWS)
+
+
+def _view_row(view: View) -> dict[str, Any]:
+    m, version = view.metadata, view.current_version()
+    *namespace, name = view.name()
+    return {
+        "namespace": ".".join(namespace),
+        "name": name,
+        "view_uuid": m.view_uuid,
+        "format_version": m.format_version,
+        "location": m.location,
+        "metadata_location": view.metadata_location,
+        "current_version_id": m.current_version_id,
+        "current_since": m.version_log[-1].timestamp_ms if m.version_log else version.timestamp_ms,
+        "versions": len(m.versions),
+        "columns": len(m.schema().fields),
+        "default_catalog": version.default_catalog,
+        "default_namespace": ".".join(version.default_namespace),
+        "sql": [(r.dialect, r.sql) for r in version.representations if r.dialect is not None],
+        "summary": list(version.summary.items()),
+        "properties": list(m.properties.items()),
+        "position": view.state.position,
+    }
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,211 @@
+"""Which tables a query can need, by the names in its conditions.
+
+A table of the catalog is left out of an audit table only where each mention of that audit table is filtered to other
+names: by `=` or `IN` with texts, under AND and OR, in the WHERE of the SELECT that it stands in, or in the ON of a join
+there. In any doubt all tables are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+from sqlglot import exp
+
+KEYS = ("namespace", "name", "table_uuid")
+Names = Mapping[str, frozenset[str]]
+"""For each key that is limited, the texts that it may be."""
+
+_SIDES = ("LEFT", "RIGHT", "FULL")
+_PLAIN = {("", ""), ("INNER", ""), ("CROSS", ""), *((kind, side) for kind in ("", "OUTER") for side in _SIDES)}
+
+
+@frozen
+class NeededTables:
+    """The tables that one of several limits allows: `None` stands for all tables."""
+
+    limits: tuple[Names, ...] | None = None
+
+    def has(self, keys: Mapping[str, str]) -> bool:
+        """Whether a table can be needed, by its namespace, name and uuid; the uuid in small letters."""
+        if self.limits is None:
+            return True
+        return any(all(keys[key] in allowed for key, allowed in limit.items()) for limit in self.limits)
+
+
+ALL = NeededTables()
+
+
+def needed_tables(
+    statement: exp.Expression, schemas: Mapping[str, pa.Schema], parameters: Mapping[str, Any] | None = None
+) -> dict[str, NeededTables]:
+    """For each audit table that a statement names, the tables that it can need of it."""
+    mentions = [t for t in statement.find_all(exp.Table) if _name(t) in schemas]
+    unsure = _is_unsure(statement)
+    values = _Values.of(statement, parameters or {})
+    limits: dict[str, list[Names]] = {}
+    for mention in mentions:
+        limit = {} if unsure else _limit(mention, schemas, values)
+        limits.setdefault(_name(mention), []).append(limit)
+    return {name: NeededTables(tuple(found)) if all(found) else ALL for name, found in limits.items()}
+
+
+@frozen
+class _Values:
+    """The texts that constants and parameters of a statement stand for."""
+
+    parameters: Mapping[str, Any]
+    only_one: bool
+
+    @classmethod
+    def of(cls, statement: exp.Expression, parameters: Mapping[str, Any]) -> _Values:
+        unnamed = [p for p in statement.find_all(exp.Placeholder) if p.args.get("this") is None]
+        return cls(parameters, len(unnamed) == 1 and len(parameters) == 1)
+
+    def text(self, value: exp.Expression) -> str | None:
+        """None where it is no text, or may be another one in DuckDB."""
+        if isinstance(value, exp.Literal) and value.is_string:
+            return str(value.this) if "\\" not in value.this else None
+        if isinstance(value, exp.Placeholder):
+            name = value.args.get("this")
+            found = self.parameters.get(str(name or 1)) if name is not None or self.only_one else None
+            return found if isinstance(found, str) else None
+        return None
+
+
+def _name(table: exp.Table) -> str:
+    return str(table.name).lower()
+
+
+def _is_plain(join: exp.Join) -> bool:
+    """Whether a row of one side has no say in which rows of the other side meet."""
+    method, kind, side = ((join.args.get(part) or "").upper() for part in ("method", "kind", "side"))
+    return not method and (kind, side) in _PLAIN
+
+
+def _is_unsure(statement: exp.Expression) -> bool:
+    """Whether it takes samples, turns columns into rows, or may mention tables that can't be seen to be any."""
+    if statement.find(exp.TableSample, exp.Pivot) is not None:
+        return True
+    return any(not isinstance(t.this, exp.Identifier) for t in statement.find_all(exp.Table))
+
+
+def _alias(table: exp.Table) -> str:
+    return str(table.alias_or_name).lower()
+
+
+def _limit(mention: exp.Table, schemas: Mapping[str, pa.Schema], values: _Values) -> Names:
+    """What the SELECT that a mention stands in limits it to; empty where nothing does for sure."""
+    holder = mention.parent
+    select = holder.parent if isinstance(holder, exp.From | exp.Join) else None
+    if not isinstance(select, exp.Select):
+        return {}
+    joins: Sequence[exp.Join] = select.args.get("joins") or ()
+    sources = _Sources.of(select, joins)
+    if sources is None or _is_renamed(mention) or not all(map(_is_plain, joins)):
+        return {}
+    conditions = list(_conditions(select, joins, mention))
+    found: dict[str, frozenset[str]] = {}
+    for key in set(KEYS) & set(schemas[_name(mention)].names):
+        for condition in conditions:
+            allowed = _allowed(condition, key, mention, sources, schemas, values)
+            if allowed is not None:
+                found[key] = found[key] & allowed if key in found else allowed
+    return found
+
+
+def _is_renamed(mention: exp.Table) -> bool:
+    """Whether its columns may have other names there."""
+    alias = mention.args.get("alias")
+    return alias is not None and bool(alias.args.get("columns"))
+
+
+def _conditions(select: exp.Select, joins: Sequence[exp.Join], mention: exp.Table) -> Iterator[exp.Expression]:
+    """What a row of the mention has to satisfy to have a say in the result.
+
+    That is the WHERE, the ON of each inner join, and the ON of the left join that it is the right side of.
+    """
+    where = select.args.get("where")
+    if where is not None:
+        yield where.this
+    for join in joins:
+        on, side = join.args.get("on"), (join.args.get("side") or "").upper()
+        if on is not None and (not side or (side == "LEFT" and join.this is mention)):
+            yield on
+
+
+@frozen
+class _Sources:
+    """The tables that the FROM and the joins of a SELECT bring, whether these are all, and how they are joined."""
+
+    tables: tuple[exp.Table, ...]
+    only_tables: bool
+    shared: frozenset[str]
+
+    @classmethod
+    def of(cls, select: exp.Select, joins: Sequence[exp.Join]) -> _Sources | None:
+        """None where what is joined how is not plain to see. `shared` are columns that all inner joins are by."""
+        first = select.args.get("from_") or select.args.get("from")
+        if first is None:
+            return None
+        found = [first.this, *(j.this for j in joins)]
+        tables = tuple(t for t in found if isinstance(t, exp.Table))
+        if any(t.args.get(part) for t in tables for part in ("joins", "laterals", "pivots", "sample", "when")):
+            return None
+        only_tables = len(tables) == len(found) and not select.args.get("laterals")
+        by = [{i.name.lower() for i in j.args.get("using") or ()} if not j.args.get("side") else set() for j in joins]
+        return cls(tables, only_tables, frozenset(set.intersection(*by) if by else ()))
+
+    def means(self, column: exp.Column, key: str, mention: exp.Table, schemas: Mapping[str, pa.Schema]) -> bool:
+        """Whether a column is that key of the mention for sure."""
+        if column.name.lower() != key or column.args.get("db") or not isinstance(column.this, exp.Identifier):
+            return False
+        if column.table:
+            return str(column.table).lower() == _alias(mention) and self._is_alone(mention)
+        if not self.only_tables or any(_name(t) not in schemas or _is_renamed(t) for t in self.tables):
+            return False
+        having = [t for t in self.tables if key in schemas[_name(t)].names]
+        return (len(having) == 1 and having[0] is mention) or (len(having) == len(self.tables) and key in self.shared)
+
+    def _is_alone(self, mention: exp.Table) -> bool:
+        """Whether no other table here goes by the same name."""
+        return sum(_alias(t) == _alias(mention) for t in self.tables) == 1
+
+
+def _allowed(
+    condition: exp.Expression,
+    key: str,
+    mention: exp.Table,
+    sources: _Sources,
+    schemas: Mapping[str, pa.Schema],
+    values: _Values,
+) -> frozenset[str] | None:
+    """The texts that a key must be among for a condition to hold; None where it may be any."""
+
+    def of(each: exp.Expression) -> frozenset[str] | None:
+        match each:
+            case exp.Paren():
+                return of(each.this)
+            case exp.And():
+                left, right = of(each.this), of(each.expression)
+                return left & right if left is not None and right is not None else right if left is None else left
+            case exp.Or():
+                left, right = of(each.this), of(each.expression)
+                return None if left is None or right is None else left | right
+            case exp.EQ():
+                return texts(each.this, [each.expression]) or texts(each.expression, [each.this])
+            case exp.In() if not any(each.args.get(part) for part in ("query", "unnest", "field")):
+                return texts(each.this, each.expressions)
+        return None
+
+    def texts(column: exp.Expression, others: Sequence[exp.Expression]) -> frozenset[str] | None:
+        if not isinstance(column, exp.Column) or not sources.means(column, key, mention, schemas):
+            return None
+        found = [values.text(v) for v in others]
+        if not found or None in found:
+            return None
+        return frozenset(str(t).lower() if key == "table_uuid" else str(t) for t in found)
+
+    return of(condition)

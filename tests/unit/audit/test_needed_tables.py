@@ -1,0 +1,118 @@
+"""Which tables a query can need, by the names in its conditions; in any doubt all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import sqlglot
+
+from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS
+from icecore.projections.audit.needed_tables import needed_tables
+
+X: Mapping[str, set[str]] = {"name": {"x"}}
+
+
+def limits_of(
+    query: str, parameters: Mapping[str, Any] | None = None
+) -> dict[str, list[Mapping[str, set[str]]] | None]:
+    """For each audit table, what each mention of it is limited to; None where all tables are needed."""
+    found = needed_tables(sqlglot.parse_one(query, dialect="duckdb"), AUDIT_SCHEMAS, parameters)
+    return {
+        name: None if n.limits is None else [{k: set(v) for k, v in limit.items()} for limit in n.limits]
+        for name, n in found.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("FROM files WHERE name = 'x'", {"files": [X]}),
+        ("FROM files WHERE 'x' = files.name", {"files": [X]}),
+        ('SELECT * FROM FILES AS "F" WHERE f."NAME" = \'x\'', {"files": [X]}),
+        ("FROM files WHERE name = 'it''s'", {"files": [{"name": {"it's"}}]}),
+        (
+            "FROM files WHERE name IN ('x', 'y') AND (namespace = 'n')",
+            {"files": [{"name": {"x", "y"}, "namespace": {"n"}}]},
+        ),
+        ("FROM files WHERE name = 'x' OR name = 'y'", {"files": [{"name": {"x", "y"}}]}),
+        ("FROM files WHERE name = 'x' AND name = 'y'", {"files": [{"name": set()}]}),
+        ("FROM files WHERE name = 'x' AND record_count > 3", {"files": [X]}),
+        ("FROM tables WHERE table_uuid = 'AB-cd'", {"tables": [{"table_uuid": {"ab-cd"}}]}),
+        ("SELECT (SELECT count(*) FROM files WHERE name = 'x')", {"files": [X]}),
+        ("FROM (SELECT * FROM files WHERE name = 'x') AS f", {"files": [X]}),
+        ("WITH f AS (SELECT * FROM files WHERE name = 'x') SELECT * FROM f", {"files": [X]}),
+        ("FROM files WHERE name = 'x' UNION ALL FROM files WHERE name = 'y'", {"files": [X, {"name": {"y"}}]}),
+        ("SELECT * FROM files f JOIN tables t ON f.name = t.name AND f.name = 'x'", {"files": [X], "tables": None}),
+        ("SELECT * FROM tables t LEFT JOIN files f ON f.name = 'x'", {"files": [X], "tables": None}),
+        ("SELECT * FROM files JOIN tables USING (namespace, name) WHERE name = 'x'", {"files": [X], "tables": [X]}),
+        ("SELECT * FROM files f FULL JOIN tables t USING (name) WHERE f.name = 'x'", {"files": [X], "tables": None}),
+        (
+            "SELECT * FROM files JOIN log USING (snapshot_id) WHERE namespace = 'n'",
+            {"files": [{"namespace": {"n"}}], "log": None},
+        ),
+    ],
+)
+def test_names_in_conditions_are_what_is_needed(query: str, expected: object) -> None:
+    assert limits_of(query) == expected
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "FROM files",
+        "FROM files f JOIN log l USING (name) WHERE f.name = 'x'",
+        "FROM files WHERE name = 'x' UNION ALL FROM files",
+        "FROM files WHERE NOT name = 'x'",
+        "FROM files WHERE name <> 'x'",
+        "FROM files WHERE name LIKE 'x'",
+        "FROM files WHERE lower(name) = 'x'",
+        "FROM files WHERE name COLLATE NOCASE = 'X'",
+        "FROM files WHERE name = 'x' OR spec_id = 0",
+        "FROM files WHERE name = upper('x')",
+        "FROM files WHERE name IN ('x', upper('y'))",
+        "FROM files WHERE name IN (SELECT 'x')",
+        "FROM files WHERE name = E'\\x78'",
+        "FROM files WHERE file_path = 'x'",
+        "FROM files WHERE name IS NOT DISTINCT FROM 'x'",
+        "FROM files AS f (name, namespace) WHERE name = 'x'",
+        "FROM files TABLESAMPLE 50% WHERE name = 'x'",
+        "FROM files WHERE name = 'x' USING SAMPLE 3 ROWS",
+        "FROM (PIVOT files ON content USING count(*)) WHERE name = 'x'",
+        "FROM (files) WHERE name = 'x'",
+        "SELECT count(*) FILTER (WHERE name = 'x') FROM files",
+        "SELECT name FROM files GROUP BY name HAVING name = 'x'",
+        "SELECT * FROM files QUALIFY name = 'x'",
+        "WITH files AS (SELECT * FROM files) SELECT * FROM files WHERE name = 'x'",
+        "WITH f AS (SELECT * FROM files) SELECT * FROM f WHERE name = 'x'",
+        "SELECT * FROM files f LEFT JOIN log l ON f.name = 'x'",
+        "SELECT * FROM files f FULL JOIN log l ON f.name = 'x'",
+        "SELECT * FROM files f SEMI JOIN log l ON f.name = 'x'",
+        "SELECT * FROM log l ANTI JOIN files f ON f.name = 'x'",
+        "SELECT * FROM log l POSITIONAL JOIN files f WHERE f.name = 'x'",
+        "SELECT * FROM log l ASOF JOIN files f ON l.position >= f.sequence_number WHERE f.name = 'x'",
+        "SELECT * FROM files NATURAL JOIN log WHERE name = 'x'",
+        "SELECT * FROM files, (SELECT 'x' AS name) AS other WHERE name = 'x'",
+        "FROM files WHERE name = 'x' UNION ALL FROM query_table('files')",
+        "SUMMARIZE files",
+    ],
+)
+def test_in_any_doubt_all_are_needed(query: str) -> None:
+    assert limits_of(query)["files"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters", "expected"),
+    [
+        ("FROM files WHERE name = $name", {"name": "x"}, [X]),
+        ("FROM files WHERE name = $1 AND spec_id = $2", {"1": "x", "2": 0}, [X]),
+        ("FROM files WHERE name = ?", {"1": "x"}, [X]),
+        ("FROM files WHERE spec_id = ? AND name = ?", {"1": 0, "2": "x"}, None),
+        ("FROM files WHERE name = $name", {}, None),
+        ("FROM files WHERE name = $name", {"name": None}, None),
+    ],
+)
+def test_parameters_are_names_too(query: str, parameters: dict[str, Any], expected: object) -> None:
+    """Which of several `?` is which is not looked into."""
+    assert limits_of(query, parameters)["files"] == expected
