@@ -19,7 +19,6 @@ from typing import Any
 import orjson
 from attrs import define, field, frozen
 
-from icecore.engine.common.ids import new_event_id
 from icecore.engine.deletion.deletion_candidates import Candidates
 from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.errors import IcecoreError
@@ -69,8 +68,6 @@ class Deletion:
             state.stream,
             ev.TABLE_PURGED if self.operation is DeletedBy.PURGE else ev.TABLE_FILES_DELETED,
             {**deletion_payload(self.operation, self.files), **(told or {})},
-            event_id=new_event_id(),
-            recorded_at_ms=transaction.next_recorded_at_ms(),
             provenance=provenance,
             content=self.content,
             content_rows=len(self.files),

@@ -8,7 +8,6 @@ from typing import Any
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.ids import new_event_id
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, ForeignFile, adopted_by, adoption_payload
@@ -104,14 +103,7 @@ class AdoptionRun:
         # Before the append: what is not committed yet must not be cached.
         has_state = not (kind in _FIRST or stream == ev.CATALOG_STREAM or ev.is_view_stream(stream))
         before = self.latest(stream) if has_state else None
-        event = transaction.append(
-            stream,
-            kind,
-            payload,
-            event_id=new_event_id(),
-            recorded_at_ms=transaction.next_recorded_at_ms(),
-            provenance=provenance,
-        )
+        event = transaction.append(stream, kind, payload, provenance=provenance)
         self.context.models.apply(event)
         if before is not None or kind in _FIRST:
             after = fold(before, [event])

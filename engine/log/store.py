@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from icecore.engine.common.ids import now_ms
+from icecore.engine.common.ids import new_event_id, now_ms
 from icecore.engine.errors import (
     CommitStateUnknownError,
     CorruptLogError,
@@ -207,13 +207,18 @@ class WriteTransaction:
         kind: str,
         payload: Mapping[str, Any],
         *,
-        event_id: str,
-        recorded_at_ms: int,
         provenance: Provenance,
+        event_id: str | None = None,
+        recorded_at_ms: int | None = None,
         content: bytes | None = None,
         content_rows: int = 0,
     ) -> Event:
-        """Appends one event to a stream. The first event's id names the transaction."""
+        """Appends one event to a stream, where nothing else is given with a new id and at the next time.
+
+        The first event's id names the transaction.
+        """
+        event_id = event_id or new_event_id()
+        recorded_at_ms = self.next_recorded_at_ms() if recorded_at_ms is None else recorded_at_ms
         self.transaction_id = self.transaction_id or event_id
         event = Event(
             position=self._position + 1,

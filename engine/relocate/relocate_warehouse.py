@@ -16,7 +16,6 @@ from typing import Any
 import orjson
 from attrs import define, evolve, field, frozen
 
-from icecore.engine.common.ids import new_event_id
 from icecore.engine.common.location import is_inside
 from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError
 from icecore.engine.events import event as ev
@@ -225,9 +224,8 @@ class Relocating:
             stream,
             kind,
             payload,
-            event_id=new_event_id() if table is None else table.event_id,
-            recorded_at_ms=transaction.next_recorded_at_ms(),
             provenance=self.provenance,
+            event_id=None if table is None else table.event_id,
             content=None if table is None else table.content,
             content_rows=0 if table is None else table.rows,
         )

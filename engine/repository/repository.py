@@ -349,14 +349,7 @@ class Repository:
     def _append(
         self, transaction: WriteTransaction, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
     ) -> Event:
-        event = transaction.append(
-            stream,
-            kind,
-            payload,
-            event_id=new_event_id(),
-            recorded_at_ms=transaction.next_recorded_at_ms(),
-            provenance=provenance,
-        )
+        event = transaction.append(stream, kind, payload, provenance=provenance)
         self.models.apply(event)
         return event
 

@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 
 from icecore.engine.commit.dry_run import ViewDryRun
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.ids import new_event_id, now_ms
+from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import CommitConflictError, CorruptLogError, NoSuchViewError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
@@ -173,9 +173,7 @@ class ViewRepository:
         provenance: Provenance,
         at: int,
     ) -> Event:
-        event = transaction.append(
-            stream, kind, payload, event_id=new_event_id(), recorded_at_ms=at, provenance=provenance
-        )
+        event = transaction.append(stream, kind, payload, provenance=provenance, recorded_at_ms=at)
         self.repository.models.apply(event)
         return event
 

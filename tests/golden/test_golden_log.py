@@ -42,7 +42,8 @@ def pin(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers, events, snapshots = itertools.count(1), itertools.count(1), itertools.count(1)
     times = itertools.count(1_700_000_000_000, 1000)
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers), version=4))
-    monkeypatch.setattr(repository, "new_event_id", lambda: f"event-{next(events)}")
+    for module in (repository, store):
+        monkeypatch.setattr(module, "new_event_id", lambda: f"event-{next(events)}")
     monkeypatch.setattr(pending_commit, "new_snapshot_id", lambda taken: next(snapshots))
     monkeypatch.setattr(store, "now_ms", lambda: next(times))
 

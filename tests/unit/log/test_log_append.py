@@ -12,7 +12,7 @@ from attrs import evolve
 from core_tables import ids_of, make_table, rows
 
 import icecore
-from icecore.engine.common.ids import new_event_id, new_snapshot_id, uuid7
+from icecore.engine.common.ids import new_snapshot_id, uuid7
 from icecore.engine.errors import CommitConflictError, CommitFailedError, CorruptLogError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import GENESIS_HASH, Event, Provenance
@@ -41,8 +41,6 @@ def append(
         stream,
         "test.happened",
         payload or {},
-        event_id=new_event_id(),
-        recorded_at_ms=transaction.next_recorded_at_ms(),
         provenance=provenance or Provenance("tester"),
         content=content,
     )

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from icecore.engine.common.ids import new_event_id
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.events.event import CATALOG_STREAM, HASHED_BY_PARTS, LOG_FORGOTTEN, Event, Provenance, text_hash
 from icecore.engine.log.chain import chain_problems
@@ -39,8 +38,6 @@ def append(
             CATALOG_STREAM,
             kind,
             payload,
-            event_id=new_event_id(),
-            recorded_at_ms=transaction.next_recorded_at_ms(),
             provenance=who,
             content=content,
         )
