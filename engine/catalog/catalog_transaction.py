@@ -47,8 +47,9 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.view import DUCKDB
 from icecore.engine.storage.file_io import Storage
+from icecore.engine.table.pending_commit import REFUSED
 from icecore.engine.table.table import Table
-from icecore.engine.table.transaction import REFUSED, Transaction
+from icecore.engine.table.transaction import Transaction
 from icecore.engine.view.view import View
 from icecore.engine.view.view_changes import ViewChanges
 from icecore.engine.view.view_definition import ViewDefinition, location_updates, property_updates
@@ -300,17 +301,15 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
     def _forget(self) -> None:
         for table in self._tables.values():
             table.end_with_all()
+            if self._is_dry:
+                table.forget_files()
         for stream in self._made:
             self._desk.repository.states.drop(stream)
-        if self._is_dry:
-            for part in self._tables.values():
-                part.forget_files()
         self._parts, self._tables, self._made = {}, {}, []
         self._names.forget()
 
     def _abandon(self) -> None:
         super()._abandon()
-        # What a commit was tried with is none of this any more.
         self._forget_files()
         self._forget()
 
@@ -330,20 +329,25 @@ class _Part(Transaction):
 
     def changes(self) -> TablePart | None:
         """What is to be done to the table; None where that is nothing."""
-        return self.part() if self.has_changes else None
+        return self._pending.part() if self.has_changes else None
+
+    def end(self, result: CommitResult) -> None:
+        """Takes in that the commit was made."""
+        self._pending.end(result)
+        self._committed(result.state)
 
     def end_new(self, state: TableState) -> None:
         """Takes in that the table was made."""
-        self.keep_planned()
+        self._pending.keep_planned()
         self.end(CommitResult(state, None))
 
     def forget_files(self) -> None:
         """Deletes the files that were written for a commit that is never made."""
-        self._forget_files()
+        self._pending.forget_files()
 
     def latest(self) -> TableState:
         """The table with the changes of metadata so far."""
-        return evolve(self._state, metadata=self._metadata)
+        return evolve(self._pending.state, metadata=self.metadata)
 
 
 class _Lookup:

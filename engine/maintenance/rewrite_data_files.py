@@ -22,21 +22,19 @@ from icecore.engine.errors import IcecoreError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.maintenance.compaction_groups import CompactionOptions, FileGroup
-from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.copy_on_write import lineage_schema
-from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, produce
+from icecore.engine.operations.file_changes import FileChanges, produce
 from icecore.engine.operations.reusable_files import FileKey, table_shape
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.table_properties import TARGET_FILE_SIZE
-from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import LINEAGE, with_columns
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.storage.file_io import Storage
-from icecore.projections.plan.planner import Planner
 
 SORTED_AS_A_WHOLE_BYTES = 256 * 1024 * 1024
 _SEQUENCE_NUMBER = ENTRY_SCHEMA.get_field_index("sequence_number")
@@ -101,6 +99,57 @@ class Compaction:
     ) -> Compaction:
         return cls(target, options, order, [_Written(g) for g in groups])
 
+    def plan(self, at: PlanContext) -> ProduceSnapshot | None:
+        """The command for the head of the branch as it is now.
+
+        A group whose files are as they were is taken as it was written; one of which files went, or got deletes, is
+        written again from the files that are left. So a delete that came meanwhile is never lost, and none of its rows
+        comes back.
+        """
+        metadata, snapshot = at.metadata, at.head(self.target.branch)
+        if snapshot is None:
+            return None
+        self.use(metadata, snapshot)
+        keeps_number = self.options.use_starting_sequence_number and metadata.format_version >= 2
+        paths = {p for g in self.groups for p in g.group.paths}
+        tasks = at.planner.tasks(at.state, snapshot, TRUE, metadata.schema(), paths=paths)
+        by_path = {t.file.file_path: t for t in tasks}
+        try:
+            for i, written in enumerate(self.groups):
+                live = [by_path[p] for p in written.group.paths if p in by_path]
+                key = _group_key(live, keeps_number)
+                if live and key != written.key:
+                    again = _Written(written.group, key, (), sum(t.file.file_size_in_bytes for t in live))
+                    again.sequence_number = snapshot.sequence_number if keeps_number else None
+                    self.groups[i] = again
+                    again.added = write_group(live, metadata, at.storage, self.options, self.order)
+                elif not live:
+                    self.groups[i] = _Written(written.group)
+            return self._command(at, by_path)
+        except BaseException:
+            for f in (f for g in self.groups for f in g.added):
+                with contextlib.suppress(IcecoreError):
+                    at.storage.delete(f.file_path)
+            self.forget()
+            raise
+
+    def _command(self, at: PlanContext, by_path: Mapping[str, FileScanTask]) -> ProduceSnapshot | None:
+        added = [f for g in self.groups for f in g.added]
+        if not by_path:
+            self.result = RewriteResult()
+            return None
+        effects = FileChanges(False, gone=sorted(by_path), added=added)
+        command = produce(at, self.target, (), effects, Operation.REPLACE)
+        deletes = sum(len(r.removed) for r in command.removals) - len(by_path)
+        size = sum(g.size for g in self.groups)
+        self.result = RewriteResult(len(by_path), len(added), size, deletes)
+        numbers = {f.file_path: g.sequence_number for g in self.groups for f in g.added}
+        if command.added is None or not any(n is not None for n in numbers.values()):
+            return command
+        column = pa.array([numbers[p] for p in command.added["file_path"].to_pylist()], pa.int64())
+        entries = command.added.set_column(_SEQUENCE_NUMBER, ENTRY_SCHEMA.field(_SEQUENCE_NUMBER), column)
+        return evolve(command, added=entries)
+
     def use(self, metadata: TableMetadata, snapshot: Snapshot) -> None:
         """Has everything written again where files would be written otherwise now, or the branch was set elsewhere.
 
@@ -115,71 +164,6 @@ class Compaction:
     def forget(self) -> None:
         """Forgets what was written, as once it is deleted."""
         self.groups = [_Written(g.group) for g in self.groups]
-
-
-def plan_compaction(
-    repository: Repository,
-    planner: Planner,
-    state: TableState,
-    metadata: TableMetadata,
-    compaction: Compaction,
-    storage: Storage,
-) -> ProduceSnapshot | None:
-    """The command for the head of the branch as it is now; where the branch moves, this is called again.
-
-    A group whose files are as they were is taken as it was written; one of which files went, or got deletes, is written
-    again from the files that are left. So a delete that came meanwhile is never lost, and none of its rows comes back.
-    """
-    snapshot = state.metadata.snapshot_by_ref(compaction.target.branch)
-    if snapshot is None:
-        return None
-    compaction.use(metadata, snapshot)
-    keeps_number = compaction.options.use_starting_sequence_number and metadata.format_version >= 2
-    paths = {p for g in compaction.groups for p in g.group.paths}
-    tasks = planner.tasks(state, snapshot, TRUE, metadata.schema(), paths=paths)
-    by_path = {t.file.file_path: t for t in tasks}
-    try:
-        for i, written in enumerate(compaction.groups):
-            live = [by_path[p] for p in written.group.paths if p in by_path]
-            key = _group_key(live, keeps_number)
-            if live and key != written.key:
-                again = _Written(written.group, key, (), sum(t.file.file_size_in_bytes for t in live))
-                again.sequence_number = snapshot.sequence_number if keeps_number else None
-                compaction.groups[i] = again
-                again.added = write_group(live, metadata, storage, compaction.options, compaction.order)
-            elif not live:
-                compaction.groups[i] = _Written(written.group)
-        return _command(repository, state, metadata, compaction, by_path)
-    except BaseException:
-        for f in (f for g in compaction.groups for f in g.added):
-            with contextlib.suppress(IcecoreError):
-                storage.delete(f.file_path)
-        compaction.forget()
-        raise
-
-
-def _command(
-    repository: Repository,
-    state: TableState,
-    metadata: TableMetadata,
-    compaction: Compaction,
-    by_path: Mapping[str, FileScanTask],
-) -> ProduceSnapshot | None:
-    added = [f for g in compaction.groups for f in g.added]
-    if not by_path:
-        compaction.result = RewriteResult()
-        return None
-    effects = FileChanges(False, gone=sorted(by_path), added=added)
-    command = produce(repository, state, metadata, compaction.target, (), effects, Operation.REPLACE)
-    deletes = sum(len(r.removed) for r in command.removals) - len(by_path)
-    size = sum(g.size for g in compaction.groups)
-    compaction.result = RewriteResult(len(by_path), len(added), size, deletes)
-    numbers = {f.file_path: g.sequence_number for g in compaction.groups for f in g.added}
-    if command.added is None or not any(n is not None for n in numbers.values()):
-        return command
-    column = pa.array([numbers[p] for p in command.added["file_path"].to_pylist()], pa.int64())
-    entries = command.added.set_column(_SEQUENCE_NUMBER, ENTRY_SCHEMA.field(_SEQUENCE_NUMBER), column)
-    return evolve(command, added=entries)
 
 
 def _group_key(tasks: Sequence[FileScanTask], keeps_number: bool) -> _Key:

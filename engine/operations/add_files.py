@@ -1,24 +1,50 @@
-"""Taking in Parquet files that lie somewhere already."""
+"""Files that were written already: appended as they are described, or described first. Spec: Snapshots (L4: append)."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import frozen
 
+from icecore.engine.commit.added_files import added_entries, check_data_files
+from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.common.location import local_path, location_key, path_fault, to_uri
 from icecore.engine.common.text import abbreviated
 from icecore.engine.data.write.describe_files import describe_files
 from icecore.engine.errors import ValidationError
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
-from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.storage.file_io import Storage
+
+
+@frozen
+class AppendFiles:
+    """Manifest entries that come; nothing goes, so that it makes no difference what others commit meanwhile."""
+
+    target: SnapshotTarget
+    entries: pa.Table
+    operation: Operation = Operation.APPEND
+
+    @classmethod
+    def of(cls, target: SnapshotTarget, files: Iterable[ContentFile], metadata: TableMetadata) -> AppendFiles:
+        """Raises ValidationError for what is no data file, can't be written to manifests, or misleads readers."""
+        return cls(target, added_entries(check_data_files(files), metadata))
+
+    def plan(self, at: PlanContext) -> ProduceSnapshot:
+        """The command; it holds on any head."""
+        target = self.target
+        return ProduceSnapshot(
+            self.operation, target.snapshot_id, target.branch, added=self.entries, summary=target.summary
+        )
 
 
 def describe_existing_files(

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import frozen
 
 from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot, StaleRemovals
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.manage_snapshots import CherryPick, move_main
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
-from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.write_audit_publish import PUBLISHED_WAP_ID, check_unpublished
-from icecore.engine.operations.delete_by_filter import FileChanges, removals_of
+from icecore.engine.operations.action import PlanContext
+from icecore.engine.operations.file_changes import FileChanges, removals_of
 from icecore.engine.operations.replace_partitions import REPLACE_PARTITIONS
-from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
@@ -28,44 +28,51 @@ SOURCE_SNAPSHOT_ID = "source-snapshot-id"
 _INHERITED = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 
 
-def plan_cherry_pick(repository: Repository, state: TableState, pick: CherryPick, snapshot_id: int) -> Command:
-    """The command for main as it is now; where it moves, this is called again.
+@frozen
+class PickSnapshot:
+    """A cherry-pick onto main, as a snapshot of this id unless it is a fast-forward."""
 
-    Raises ValidationError where the snapshot can't be picked: it is on main already, was published already, replaces
-    partitions that were changed since, or is of an operation that can only fast-forward.
-    """
-    metadata = state.metadata
-    source, head = pick.source(metadata), metadata.current_snapshot()
-    is_append = source.operation == Operation.APPEND
-    is_replace = source.operation == Operation.OVERWRITE and _replaces_partitions(source)
-    wap_id = check_unpublished(metadata, source) if is_append or is_replace else None
-    if source.parent_snapshot_id == (head.snapshot_id if head else None):
-        return _fast_forward(source)
-    if not is_append and not is_replace:
-        raise ValidationError(
-            f"snapshot {source.snapshot_id} ({source.operation}) can't be picked: it is no append or overwrite of "
-            f"partitions, and its parent is not the head of main"
+    pick: CherryPick
+    snapshot_id: int
+
+    def plan(self, at: PlanContext) -> Command:
+        """The command for main as it is now.
+
+        Raises ValidationError where the snapshot can't be picked: it is on main already, was published already,
+        replaces partitions that were changed since, or is of an operation that can only fast-forward.
+        """
+        metadata = at.state.metadata
+        source, head = self.pick.source(metadata), metadata.current_snapshot()
+        is_append = source.operation == Operation.APPEND
+        is_replace = source.operation == Operation.OVERWRITE and _replaces_partitions(source)
+        wap_id = check_unpublished(metadata, source) if is_append or is_replace else None
+        if source.parent_snapshot_id == (head.snapshot_id if head else None):
+            return _fast_forward(source)
+        if not is_append and not is_replace:
+            raise ValidationError(
+                f"snapshot {source.snapshot_id} ({source.operation}) can't be picked: it is no append or overwrite of "
+                f"partitions, and its parent is not the head of main"
+            )
+        _check_not_there(metadata, source)
+        added = _entries(at, source, ManifestEntryStatus.ADDED)
+        removed = _entries(at, source, ManifestEntryStatus.DELETED)
+        if pc.any(pc.not_equal(added["content"], int(DataFileContent.DATA))).as_py():
+            raise ValidationError(f"snapshot {source.snapshot_id} can't be picked: it adds delete files")
+        if is_replace:
+            _check_partitions(at, source, added)
+        gone = removed.filter(pc.equal(removed["content"], int(DataFileContent.DATA)))["file_path"].to_pylist()
+        effects = FileChanges(by_position=False, gone=gone)
+        summary = {SOURCE_SNAPSHOT_ID: str(source.snapshot_id)} | ({PUBLISHED_WAP_ID: wap_id} if wap_id else {})
+        return ProduceSnapshot(
+            Operation.APPEND if is_append else Operation.OVERWRITE,
+            self.snapshot_id,
+            MAIN_BRANCH,
+            added=as_new(added),
+            removals=removals_of(at, head, effects),
+            is_planned=True,
+            base_snapshot_id=head.snapshot_id if head else None,
+            summary=summary,
         )
-    _check_not_there(metadata, source)
-    added = _entries(repository, state, source, ManifestEntryStatus.ADDED)
-    removed = _entries(repository, state, source, ManifestEntryStatus.DELETED)
-    if pc.any(pc.not_equal(added["content"], int(DataFileContent.DATA))).as_py():
-        raise ValidationError(f"snapshot {source.snapshot_id} can't be picked: it adds delete files")
-    if is_replace:
-        _check_partitions(repository, state, source, added)
-    gone = removed.filter(pc.equal(removed["content"], int(DataFileContent.DATA)))["file_path"].to_pylist()
-    effects = FileChanges(by_position=False, gone=gone)
-    summary = {SOURCE_SNAPSHOT_ID: str(source.snapshot_id)} | ({PUBLISHED_WAP_ID: wap_id} if wap_id else {})
-    return ProduceSnapshot(
-        Operation.APPEND if is_append else Operation.OVERWRITE,
-        snapshot_id,
-        MAIN_BRANCH,
-        added=as_new(added),
-        removals=removals_of(repository, state, head, effects),
-        is_planned=True,
-        base_snapshot_id=head.snapshot_id if head else None,
-        summary=summary,
-    )
 
 
 def as_new(entries: pa.Table) -> pa.Table:
@@ -100,9 +107,9 @@ def _check_not_there(metadata: TableMetadata, source: Snapshot) -> None:
             )
 
 
-def _check_partitions(repository: Repository, state: TableState, source: Snapshot, added: pa.Table) -> None:
+def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table) -> None:
     """Raises ValidationError where a snapshot since the source's parent added files to a partition it replaces."""
-    metadata = state.metadata
+    metadata = at.state.metadata
     parent = source.parent_snapshot_id
     if parent is not None and not metadata.is_ancestor(parent, metadata.current_snapshot_id):
         raise ValidationError(
@@ -113,7 +120,7 @@ def _check_partitions(repository: Repository, state: TableState, source: Snapsho
     for snapshot in metadata.ancestors(metadata.current_snapshot_id):
         if snapshot.snapshot_id == parent:
             return
-        since = _entries(repository, state, snapshot, ManifestEntryStatus.ADDED)
+        since = _entries(at, snapshot, ManifestEntryStatus.ADDED)
         if not replaced.isdisjoint(_partitions(since)):
             raise ValidationError(
                 f"snapshot {source.snapshot_id} can't be picked: snapshot {snapshot.snapshot_id} added files to a "
@@ -126,13 +133,13 @@ def _partitions(entries: pa.Table) -> Iterator[tuple[int, tuple[object, ...]]]:
     return ((s, tuple(sorted(p or ()))) for s, p in zip(specs, tuples, strict=True))
 
 
-def _entries(repository: Repository, state: TableState, snapshot: Snapshot, status: ManifestEntryStatus) -> pa.Table:
+def _entries(at: PlanContext, snapshot: Snapshot, status: ManifestEntryStatus) -> pa.Table:
     """The entries that a snapshot itself added or deleted."""
     found = [ENTRY_SCHEMA.empty_table()]
-    for listed in repository.list_manifests(state, snapshot):
+    for listed in at.repository.list_manifests(at.state, snapshot):
         if listed.manifest.added_snapshot_id != snapshot.snapshot_id:
             continue
-        entries = repository.entries.inherited(state.stream, listed, repository.storage_of(state))
+        entries = at.repository.entries.inherited(at.state.stream, listed, at.repository.storage_of(at.state))
         own = pc.and_(pc.equal(entries["status"], int(status)), pc.equal(entries["snapshot_id"], snapshot.snapshot_id))
         found.append(entries.filter(own).select(ENTRY_SCHEMA.names).cast(ENTRY_SCHEMA))
     return pa.concat_tables(found)

@@ -21,12 +21,9 @@ from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.log.read_models import dotted
-from icecore.engine.metadata.fold import TableState
+from icecore.engine.operations.action import PlanContext
 from icecore.engine.properties.table_properties import KnownProperty
-from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.inspect.changes_since import ChangedFile, ChangesSince
-from icecore.projections.plan.planner import Planner
 
 Concerns = Callable[[ChangedFile], bool]
 
@@ -67,33 +64,20 @@ def isolation_level(properties: Mapping[str, str], known: KnownProperty[str], wa
 
 @frozen
 class Check:
-    """Checks a pinned decision against the head of its branch in a state.
+    """Checks what was decided on a base against the head of its branch now.
 
-    `metadata` has the schema that filters are over. Every check raises ConflictingCommitsError naming the commits and
+    Every check raises ConflictingCommitsError naming the commits and
     what they did, and CommitConflictError where the history since the base is not there any more.
     """
 
-    repository: Repository
-    planner: Planner
-    state: TableState
-    metadata: TableMetadata
-    pin: CommitBase
+    at: PlanContext
+    base: CommitBase
     changes: ChangesSince
 
     @classmethod
-    def of(
-        cls,
-        repository: Repository,
-        planner: Planner,
-        state: TableState,
-        metadata: TableMetadata,
-        pin: CommitBase,
-        branch: str,
-    ) -> Check:
+    def of(cls, at: PlanContext, base: CommitBase, branch: str) -> Check:
         """Raises CommitConflictError, NoSuchSnapshotError for a base that never was."""
-        head = state.metadata.snapshot_by_ref(branch)
-        changes = ChangesSince.of(planner, state, pin.base_snapshot_id, head)
-        return cls(repository, planner, state, metadata, pin, changes)
+        return cls(at, base, ChangesSince.of(at.planner, at.state, base.base_snapshot_id, at.head(branch)))
 
     @property
     def is_needed(self) -> bool:
@@ -101,19 +85,19 @@ class Check:
         return bool(self.changes.snapshots)
 
     def read(self, row_filter: str | Expression | None, concerns: Concerns = lambda _: True) -> None:
-        """What the decision read is as it was, as far as the level asks for it; the pin's filter goes first.
+        """What the decision read is as it was, as far as the level asks for it; the base's filter goes first.
 
         `concerns` may leave files out that the filter can't tell to be of no concern.
         """
-        if not self.is_needed or self.pin.level is IsolationLevel.SNAPSHOT:
+        if not self.is_needed or self.base.level is IsolationLevel.SNAPSHOT:
             return
-        self.unchanged(self.pin.conflict_filter or row_filter, concerns, added=True)
+        self.unchanged(self.base.conflict_filter or row_filter, concerns, added=True)
 
     def unchanged(self, row_filter: str | Expression | None, concerns: Concerns, *, added: bool) -> None:
         """No file went that may have had rows of the filter, no delete came or went, and with `added` none came."""
         if not self.is_needed:
             return
-        schema = self.metadata.schema()
+        schema = self.at.metadata.schema()
         parsed = parse_filter(row_filter)
         bound = bind(parsed, schema)
         which = "" if bound == TRUE else f" that may have rows of {row_filter}"
@@ -153,10 +137,10 @@ class Check:
 
     def _base_files(self, bound: Expression) -> set[str]:
         """The data files that may have had rows of the filter at the base."""
-        if self.pin.base_snapshot_id is None:
+        if self.base.base_snapshot_id is None:
             return set()
-        base = self.state.metadata.find_snapshot(self.pin.base_snapshot_id)
-        planned = self.planner.plan(self.state, base, bound, self.metadata.schema())
+        base = self.at.state.metadata.find_snapshot(self.base.base_snapshot_id)
+        planned = self.at.planner.plan(self.at.state, base, bound, self.at.metadata.schema())
         return set(planned.files["file_path"].to_pylist())
 
     def _told(self, kind: str, verb: str, which: str, files: Iterable[ChangedFile]) -> list[str]:
@@ -173,7 +157,7 @@ class Check:
 
     def _events(self) -> list[Event]:
         """The table's events, as far as they can be read: a conflict is one, whoever made it."""
-        store, stream = self.repository.store, self.state.stream
+        store, stream = self.at.repository.store, self.at.state.stream
         try:
             return list(store.stream_events(stream))
         except MissingArchiveError:
@@ -181,7 +165,7 @@ class Check:
 
     def _raise(self, found: list[str]) -> None:
         if found:
-            base = self.pin.base_snapshot_id
+            base = self.base.base_snapshot_id
             what = "an empty branch" if base is None else f"snapshot {base}"
-            text = f"{dotted(self.state.identifier)}: what was decided on {what} does not hold any more"
+            text = f"{dotted(self.at.state.identifier)}: what was decided on {what} does not hold any more"
             raise ConflictingCommitsError(text, tuple(found))

@@ -18,15 +18,12 @@ from icecore.engine.common.location import path_fault
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
-from icecore.engine.metadata.fold import TableState
+from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
-from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, produce
+from icecore.engine.operations.file_changes import FileChanges, produce
 from icecore.engine.operations.reusable_files import FileKey
-from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
-from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation
-from icecore.projections.plan.planner import Planner
 
 _SEQUENCE_NUMBER = ENTRY_SCHEMA.get_field_index("sequence_number")
 
@@ -39,7 +36,7 @@ class FileChange:
     """
 
     target: SnapshotTarget
-    pin: CommitBase
+    base: CommitBase
     removed: tuple[str, ...]
     added: tuple[ContentFile, ...]
     dropped: tuple[FileKey, ...] = ()
@@ -50,7 +47,7 @@ class FileChange:
     def of(
         cls,
         target: SnapshotTarget,
-        pin: CommitBase,
+        base: CommitBase,
         removed: Iterable[str | ContentFile],
         added: Iterable[ContentFile],
         *,
@@ -80,30 +77,26 @@ class FileChange:
             raise ValidationError("a rewrite needs files that it takes the place of")
         if is_rewrite and added and not gone:
             raise ValidationError("a rewrite that adds data files needs data files that they take the place of")
-        return cls(target, pin, tuple(gone), added, tuple(dropped), is_rewrite, data_sequence_number)
+        return cls(target, base, tuple(gone), added, tuple(dropped), is_rewrite, data_sequence_number)
 
+    def plan(self, at: PlanContext) -> ProduceSnapshot:
+        """The command for the head of the branch as it is now.
 
-def plan_file_change(
-    repository: Repository, planner: Planner, state: TableState, metadata: TableMetadata, change: FileChange
-) -> ProduceSnapshot:
-    """The command for the head of the branch as it is now; where the branch moves, this is called again.
-
-    Raises ConflictingCommitsError where the files that go are gone already or got deletes since the base and, for a
-    serializable overwrite, where anything of concern changed; ValidationError for files that were never there.
-    """
-    check = Check.of(repository, planner, state, metadata, change.pin, change.target.branch)
-    if not change.is_rewrite:
-        check.read(TRUE)
-    keeps_number = change.data_sequence_number is not None
-    check.touched(change.removed, ignore_equality_deletes=keeps_number, vectors=False)
-    effects = FileChanges(False, gone=list(change.removed), dropped=list(change.dropped))
-    operation = Operation.REPLACE if change.is_rewrite else None
-    command = produce(repository, state, metadata, change.target, change.added, effects, operation)
-    if change.data_sequence_number is None:
-        return command
-    _check_number(state, metadata, change.pin, change.data_sequence_number, command)
-    assert command.added is not None, "there are files"
-    return evolve(command, added=with_sequence_number(command.added, change.data_sequence_number))
+        Raises ConflictingCommitsError where the files that go are gone already or got deletes since the base and, for a
+        serializable overwrite, where anything of concern changed; ValidationError for files that were never there.
+        """
+        check = Check.of(at, self.base, self.target.branch)
+        if not self.is_rewrite:
+            check.read(TRUE)
+        number = self.data_sequence_number
+        check.touched(self.removed, ignore_equality_deletes=number is not None, vectors=False)
+        effects = FileChanges(False, gone=list(self.removed), dropped=list(self.dropped))
+        command = produce(at, self.target, self.added, effects, Operation.REPLACE if self.is_rewrite else None)
+        if number is None:
+            return command
+        _check_number(at, self.base, number, command)
+        assert command.added is not None, "there are files"
+        return evolve(command, added=with_sequence_number(command.added, number))
 
 
 def with_sequence_number(entries: pa.Table, number: int) -> pa.Table:
@@ -112,13 +105,12 @@ def with_sequence_number(entries: pa.Table, number: int) -> pa.Table:
     return entries.set_column(_SEQUENCE_NUMBER, ENTRY_SCHEMA.field(_SEQUENCE_NUMBER), numbers)
 
 
-def _check_number(
-    state: TableState, metadata: TableMetadata, pin: CommitBase, number: int, command: ProduceSnapshot
-) -> None:
+def _check_number(at: PlanContext, pinned: CommitBase, number: int, command: ProduceSnapshot) -> None:
     """An older number would let deletes apply that don't, a newer one keep deletes off that came since the base."""
-    if metadata.format_version < 2:
+    if at.metadata.format_version < 2:
         raise ValidationError("a v1 table has no sequence numbers")
-    base = None if pin.base_snapshot_id is None else state.metadata.find_snapshot(pin.base_snapshot_id)
+    base_id = pinned.base_snapshot_id
+    base = None if base_id is None else at.state.metadata.find_snapshot(base_id)
     newest = base.sequence_number if base is not None else 0
     removed = [r.removed.filter(pc.equal(r.removed["content"], 0))["sequence_number"] for r in command.removals]
     oldest = max((pc.max(c).as_py() or 0 for c in removed), default=0)

@@ -17,13 +17,13 @@ from attrs import frozen
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
 from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
-from icecore.engine.metadata.fold import TableState
+from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase, IsolationLevel
-from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, discarding_on_error, produce
+from icecore.engine.operations.file_changes import FileChanges, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read
-from icecore.engine.repository.repository import Repository
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -33,9 +33,7 @@ from icecore.engine.spec.snapshot import Operation as SnapshotOperation
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.spec.transform import IdentityTransform
 from icecore.engine.spec.types import DoubleType, FloatType
-from icecore.engine.storage.file_io import Storage
 from icecore.projections.inspect.changes_since import ChangedFile
-from icecore.projections.plan.planner import Planner
 
 REPLACE_PARTITIONS = "replace-partitions"
 MAX_VALUES = 200
@@ -49,61 +47,61 @@ class ReplacePartitions:
 
     target: SnapshotTarget
     added: tuple[ContentFile, ...]
-    pin: CommitBase | None = None
+    base: CommitBase | None = None
+
+    def plan(self, at: PlanContext) -> ProduceSnapshot:
+        """The command that replaces what the partitions have by now.
+
+        Where it has a base, ConflictingCommitsError is raised where a file of theirs was removed or got deletes since
+        then and, where it is serializable, where one came.
+        """
+        effects = FileChanges(merges_on_read(at.metadata))
+        spec, fields = at.metadata.spec(), at.metadata.all_fields
+        partitions = {partition_key(spec, fields, f.partition): f.partition for f in self.added}
+        if self.base is not None and partitions:
+            _check_unchanged(at, self.base, self.target.branch, partitions)
+        with discarding_on_error(at, effects):
+            _take_partitions(at, at.head(self.target.branch), effects, partitions)
+            target = self.target
+            if partitions:
+                target = target.with_summary({REPLACE_PARTITIONS: "true"})
+            return produce(at, target, self.added, effects, SnapshotOperation.OVERWRITE)
 
 
-def plan_dynamic_overwrite(
-    repository: Repository,
-    planner: Planner,
-    state: TableState,
-    metadata: TableMetadata,
-    overwrite: ReplacePartitions,
-    storage: Storage,
-) -> ProduceSnapshot:
-    """The command for the head of the branch as it is now; where the branch moves, this is called again.
+def check_partitioned(metadata: TableMetadata) -> None:
+    """Raises ValidationError for a table without partitions that could be replaced."""
+    if metadata.spec().is_unpartitioned:
+        raise ValidationError("a dynamic partition overwrite needs a partitioned table; overwrite() replaces it all")
 
-    It replaces what the partitions have by then. A pinned one raises ConflictingCommitsError where a file of theirs was
-    removed or got deletes since the base and, where it is serializable, where one came.
-    """
-    snapshot = state.metadata.snapshot_by_ref(overwrite.target.branch)
-    effects = FileChanges(merges_on_read(metadata))
-    spec, fields = metadata.spec(), metadata.all_fields
-    partitions = {partition_key(spec, fields, f.partition): f.partition for f in overwrite.added}
-    if overwrite.pin is not None and partitions:
 
-        def concerns(file: ChangedFile) -> bool:
-            return file.spec_id != spec.spec_id or partition_key(spec, fields, file.partition) in partitions
+def _check_unchanged(at: PlanContext, base: CommitBase, branch: str, partitions: Mapping[Key, tuple[Any, ...]]) -> None:
+    spec, fields = at.metadata.spec(), at.metadata.all_fields
 
-        check = Check.of(repository, planner, state, metadata, overwrite.pin, overwrite.target.branch)
-        wanted = overwrite.pin.conflict_filter or _may_hold(metadata, partitions.values())
-        check.unchanged(wanted, concerns, added=overwrite.pin.level is IsolationLevel.SERIALIZABLE)
-    with discarding_on_error(effects, storage):
-        _take_partitions(planner, state, metadata, snapshot, effects, partitions, storage)
-        target = overwrite.target
-        if partitions:
-            target = target.with_summary({REPLACE_PARTITIONS: "true"})
-        return produce(repository, state, metadata, target, overwrite.added, effects, SnapshotOperation.OVERWRITE)
+    def concerns(file: ChangedFile) -> bool:
+        return file.spec_id != spec.spec_id or partition_key(spec, fields, file.partition) in partitions
+
+    wanted = base.conflict_filter or _may_hold(at.metadata, partitions.values())
+    check = Check.of(at, base, branch)
+    check.unchanged(wanted, concerns, added=base.level is IsolationLevel.SERIALIZABLE)
 
 
 def _take_partitions(
-    planner: Planner,
-    state: TableState,
-    metadata: TableMetadata,
+    at: PlanContext,
     snapshot: Snapshot | None,
     effects: FileChanges,
     partitions: Mapping[Key, tuple[Any, ...]],
-    storage: Storage,
 ) -> None:
+    metadata = at.metadata
     spec, fields = metadata.spec(), metadata.all_fields
     if snapshot is not None and partitions:
         deletes = DeleteCache()
-        for task in planner.tasks(state, snapshot, _may_hold(metadata, partitions.values()), metadata.schema()):
+        for task in at.planner.tasks(at.state, snapshot, _may_hold(metadata, partitions.values()), metadata.schema()):
             if task.file.spec_id == spec.spec_id:
                 if partition_key(spec, fields, task.file.partition) in partitions:
                     effects.gone.append(task.file.file_path)
-            elif (rows := effects.live_rows(task, metadata, storage, deletes)) is not None:
-                effects.take(task, rows, _rows_in(rows, metadata, partitions), metadata, storage)
-        effects.write(metadata, storage, deletes)
+            elif (rows := effects.live_rows(at, task, deletes)) is not None:
+                effects.take(at, task, rows, _rows_in(rows, metadata, partitions))
+        effects.write(at, deletes)
 
 
 def partition_key(spec: PartitionSpec, fields: Schema, partition: tuple[Any, ...]) -> Key:

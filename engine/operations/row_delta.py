@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
+from icecore.engine.commit.added_files import added_entries, check_data_files
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.common.location import location_key
 from icecore.engine.data.read.apply_deletes import DeleteCache, read_position_deletes
@@ -21,18 +22,52 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.metadata.fold import TableState
+from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
-from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, produce
+from icecore.engine.operations.file_changes import FileChanges, produce
 from icecore.engine.operations.replace_partitions import partition_key
 from icecore.engine.operations.reusable_files import ReusableFiles, task_key
 from icecore.engine.properties.data_locations import DataLocations
-from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import Operation
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.plan.lost_values import Losable, losable_fields, may_be_same
-from icecore.projections.plan.planner import Planner
+
+
+@frozen
+class DeltaFiles:
+    """Data files and delete files that come together, checked against a table, and their manifest entries."""
+
+    data_files: tuple[ContentFile, ...]
+    delete_files: tuple[ContentFile, ...]
+    entries: pa.Table
+
+    @classmethod
+    def of(
+        cls, data_files: Iterable[ContentFile], delete_files: Iterable[ContentFile], metadata: TableMetadata
+    ) -> DeltaFiles:
+        """Raises ValidationError for files that the table can't have."""
+        deletes, added = tuple(delete_files), check_data_files(data_files)
+        check_delete_files(deletes, metadata)
+        return cls(added, deletes, added_entries((*added, *deletes), metadata))
+
+    @property
+    def all(self) -> tuple[ContentFile, ...]:
+        """All files."""
+        return (*self.data_files, *self.delete_files)
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether rows are deleted by position, which was decided on a base."""
+        return any(f.content is DataFileContent.POSITION_DELETES for f in self.delete_files)
+
+    @property
+    def operation(self) -> Operation:
+        """What a snapshot of these files does (L4)."""
+        if not self.data_files:
+            return Operation.DELETE
+        return Operation.OVERWRITE if self.delete_files else Operation.APPEND
 
 
 @frozen
@@ -40,10 +75,66 @@ class RowDelta:
     """Data files and delete files that come together; a delete applies to what was there, and by position to both."""
 
     target: SnapshotTarget
-    pin: CommitBase
-    data_files: tuple[ContentFile, ...]
-    delete_files: tuple[ContentFile, ...]
+    base: CommitBase
+    files: DeltaFiles
     before: ReusableFiles
+
+    def plan(self, at: PlanContext) -> ProduceSnapshot:
+        """The command for the head of the branch as it is now.
+
+        A vector that lacks what was deleted from its file before is written again with it (D2). Raises
+        ConflictingCommitsError where files with deleted rows are gone or got other deletes since the base, and what
+        serializable adds to that; ValidationError for files that were never there or are in another partition (SP7).
+        """
+        check = Check.of(at, self.base, self.target.branch)
+        check.read(TRUE)
+        names = _Names(at.storage, self.files)
+        by_name = self._check_named(at, check, names)
+        effects = FileChanges(True)
+        merged: list[ContentFile] = []
+        try:
+            for f in self.files.delete_files:
+                name = (
+                    None if f.referenced_data_file is None else location_key(at.storage.resolve(f.referenced_data_file))
+                )
+                task = None if name is None else by_name.get(name)
+                if name is not None:
+                    # A delete applies to the very path that it names, however else that may be written.
+                    f = evolve(f, referenced_data_file=task.file.file_path if task else names.added[name].file_path)
+                if task is not None and f.is_deletion_vector:
+                    f = _complete(task, f, at.metadata, at.storage, self.before, merged)
+                    effects.superseded.append(task.file.file_path)
+                effects.added.append(f)
+            effects.added += self.files.data_files
+            return produce(at, self.target, (), effects)
+        except BaseException:
+            self.before.forget()
+            for f in merged:
+                with contextlib.suppress(IcecoreError):
+                    at.storage.delete(f.file_path)
+            raise
+
+    def _check_named(self, at: PlanContext, check: Check, names: _Names) -> dict[str, FileScanTask]:
+        """The data files that the deletes name and the table has; they are as they were at the base."""
+        snapshot, schema = at.head(self.target.branch), at.metadata.schema()
+        snapshots = [snapshot]
+        if self.base.base_snapshot_id is not None:
+            snapshots.append(at.state.metadata.find_snapshot(self.base.base_snapshot_id))
+        planned = [at.planner.plan(at.state, s, TRUE, schema).files["file_path"] for s in snapshots if s is not None]
+        there = names.resolved(planned)
+        unknown = names.wanted - there.keys()
+        if unknown:
+            raise ValidationError(f"deletes name {min(unknown)}, which is not in the snapshot that they were made for")
+        paths = [there[name] for name in names.wanted]
+        check.touched(paths)
+        tasks: Iterable[FileScanTask] = ()
+        if snapshot is not None and paths:
+            tasks = at.planner.tasks(at.state, snapshot, TRUE, schema, paths=paths)
+        by_name = {location_key(at.storage.resolve(t.file.file_path)): t for t in tasks}
+        if missing := names.wanted - by_name.keys():
+            raise ValidationError(f"deletes name {there[min(missing)]}, which is not in the snapshot any more")
+        names.check_partitions(at.metadata, {**{n: t.file for n, t in by_name.items()}, **names.added})
+        return by_name
 
 
 def check_delete_files(files: Iterable[ContentFile], metadata: TableMetadata) -> None:
@@ -70,67 +161,10 @@ def check_delete_files(files: Iterable[ContentFile], metadata: TableMetadata) ->
         vectors.add(f.referenced_data_file)
 
 
-def plan_row_delta(
-    repository: Repository,
-    planner: Planner,
-    state: TableState,
-    metadata: TableMetadata,
-    delta: RowDelta,
-    storage: Storage,
-) -> ProduceSnapshot:
-    """The command for the head of the branch as it is now; where the branch moves, this is called again.
-
-    A vector that lacks what was deleted from its file before is written again with it (D2). Raises
-    ConflictingCommitsError where files with deleted rows are gone or got other deletes since the base, and what
-    serializable adds to that; ValidationError for files that were never there or are in another partition (SP7).
-    """
-    check = Check.of(repository, planner, state, metadata, delta.pin, delta.target.branch)
-    check.read(TRUE)
-    names = _Names(storage, delta)
-    snapshot = state.metadata.snapshot_by_ref(delta.target.branch)
-    schema = metadata.schema()
-    snapshots = [snapshot]
-    if delta.pin.base_snapshot_id is not None:
-        snapshots.append(state.metadata.find_snapshot(delta.pin.base_snapshot_id))
-    planned = [planner.plan(state, s, TRUE, schema).files["file_path"] for s in snapshots if s is not None]
-    there = names.resolved(planned)
-    unknown = names.wanted - there.keys()
-    if unknown:
-        raise ValidationError(f"deletes name {min(unknown)}, which is not in the snapshot that they were made for")
-    paths = [there[name] for name in names.wanted]
-    check.touched(paths)
-    tasks = planner.tasks(state, snapshot, TRUE, schema, paths=paths) if snapshot is not None and paths else []
-    by_name = {location_key(storage.resolve(t.file.file_path)): t for t in tasks}
-    if missing := names.wanted - by_name.keys():
-        raise ValidationError(f"deletes name {there[min(missing)]}, which is not in the snapshot any more")
-    names.check_partitions(metadata, {**{n: t.file for n, t in by_name.items()}, **names.added})
-    effects = FileChanges(True)
-    merged: list[ContentFile] = []
-    try:
-        for f in delta.delete_files:
-            name = None if f.referenced_data_file is None else location_key(storage.resolve(f.referenced_data_file))
-            task = None if name is None else by_name.get(name)
-            if name is not None:
-                # A delete applies to the very path that it names, however else that may be written.
-                f = evolve(f, referenced_data_file=task.file.file_path if task else names.added[name].file_path)
-            if task is not None and f.is_deletion_vector:
-                f = _complete(task, f, metadata, storage, delta.before, merged)
-                effects.superseded.append(task.file.file_path)
-            effects.added.append(f)
-        effects.added += delta.data_files
-        return produce(repository, state, metadata, delta.target, (), effects)
-    except BaseException:
-        delta.before.forget()
-        for f in merged:
-            with contextlib.suppress(IcecoreError):
-                storage.delete(f.file_path)
-        raise
-
-
 class _Names:
     """The data files that deletes by position name: `wanted` are those of the table, `added` those that come too."""
 
-    def __init__(self, storage: Storage, delta: RowDelta) -> None:
+    def __init__(self, storage: Storage, delta: DeltaFiles) -> None:
         self.added = {location_key(storage.resolve(f.file_path)): f for f in delta.data_files}
         self.storage = storage
         self.written: dict[str, str] = {}

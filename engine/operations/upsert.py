@@ -27,25 +27,16 @@ from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
-from icecore.engine.metadata.fold import TableState
+from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
 from icecore.engine.operations.copy_on_write import write_again
-from icecore.engine.operations.delete_by_filter import (
-    FileChanges,
-    SnapshotTarget,
-    discarding_on_error,
-    produce,
-    read_snapshot,
-)
+from icecore.engine.operations.delete_by_filter import read_snapshot
+from icecore.engine.operations.file_changes import FileChanges, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.properties.table_properties import UPDATE_MODE
-from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import ROW_ID
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import DoubleType, FloatType, PrimitiveType
-from icecore.engine.storage.file_io import Storage
-from icecore.projections.plan.planner import Planner
 
 ROWS_UPDATED = "icecore.rows-updated"
 ROWS_INSERTED = "icecore.rows-inserted"
@@ -73,7 +64,7 @@ class Upsert:
     target: SnapshotTarget
     updates: bool
     inserts: bool
-    pin: CommitBase | None = None
+    base: CommitBase | None = None
     result: UpsertResult = UpsertResult()
 
     @classmethod
@@ -85,7 +76,7 @@ class Upsert:
         target: SnapshotTarget,
         updates: bool,
         inserts: bool,
-        pin: CommitBase | None = None,
+        base: CommitBase | None = None,
     ) -> Upsert:
         """Raises ValidationError where the keys can't be told, or one comes twice."""
         if not updates and not inserts:
@@ -99,9 +90,38 @@ class Upsert:
                 raise ValidationError(f"a key of an upsert must be a top-level primitive column, found {key!r}")
             if key not in rows.column_names:
                 raise ValidationError(f"the data lacks the key column {key!r}")
-        upsert = cls(rows, keys, target, updates, inserts, pin)
+        upsert = cls(rows, keys, target, updates, inserts, base)
         upsert.check_keys(conform(rows, schema))
         return upsert
+
+    def plan(self, at: PlanContext) -> ProduceSnapshot:
+        """The command for the head of the branch as it is now.
+
+        An upsert with a base finds the keys there; ConflictingCommitsError is raised where that does not hold any more.
+        """
+        schema, branch = at.metadata.schema(), self.target.branch
+        source = conform(self.rows, schema)
+        effects = FileChanges(merges_on_read(at.metadata, UPDATE_MODE))
+        check = self.base and Check.of(at, self.base, branch)
+        snapshot = read_snapshot(at, branch, self.base)
+        wanted = key_filter(source, self.keys, schema)
+        if check and source.num_rows:
+            check.read(wanted)
+        with discarding_on_error(at, effects):
+            matching = _Matching(self, source, at.metadata.format_version)
+            if snapshot is not None and source.num_rows:
+                for task in at.planner.tasks(at.state, snapshot, wanted, schema):
+                    rows = effects.live_rows(at, task, matching.deletes)
+                    if rows is not None:
+                        effects.take(at, task, rows, matching.changed(rows))
+                effects.write(at, matching.deletes)
+            if check:
+                check.touched(effects.touched, vectors=effects.by_position)
+            new = matching.new_rows()
+            self.result = UpsertResult(matching.updated_rows, new.num_rows - matching.updated_rows)
+            if new.num_rows:
+                effects.added += write_again(new, at.metadata, at.storage)
+            return produce(at, self.target.with_summary(_counts(self.result)), (), effects)
 
     def check_keys(self, source: pa.Table) -> None:
         """Raises ValidationError where a key comes twice in the rows."""
@@ -112,44 +132,6 @@ class Upsert:
         if len(np.unique(numbers)) < len(numbers):
             first = int(np.flatnonzero(np.bincount(numbers)[numbers] > 1)[0])
             raise ValidationError(f"the data has the key {_key_text(source, self.keys, first)} more than once")
-
-
-def plan_upsert(
-    repository: Repository,
-    planner: Planner,
-    state: TableState,
-    metadata: TableMetadata,
-    upsert: Upsert,
-    storage: Storage,
-) -> ProduceSnapshot:
-    """The command for the head of the branch as it is now; where the branch moves, this is called again.
-
-    A pinned upsert finds the keys in its base; ConflictingCommitsError is raised where that does not hold any more.
-    """
-    source = conform(upsert.rows, metadata.schema())
-    effects = FileChanges(merges_on_read(metadata, UPDATE_MODE))
-    schema, branch = metadata.schema(), upsert.target.branch
-    check = upsert.pin and Check.of(repository, planner, state, metadata, upsert.pin, branch)
-    snapshot = read_snapshot(state, branch, upsert.pin)
-    wanted = key_filter(source, upsert.keys, schema)
-    if check and source.num_rows:
-        check.read(wanted)
-    with discarding_on_error(effects, storage):
-        matching = _Matching(upsert, source, metadata, storage, effects)
-        if snapshot is not None and source.num_rows:
-            for task in planner.tasks(state, snapshot, wanted, schema):
-                rows = effects.live_rows(task, metadata, storage, matching.deletes)
-                if rows is not None:
-                    effects.take(task, rows, matching.changed(rows), metadata, storage)
-            effects.write(metadata, storage, matching.deletes)
-        if check:
-            check.touched(effects.touched, vectors=effects.by_position)
-        new = matching.new_rows()
-        upsert.result = UpsertResult(matching.updated_rows, new.num_rows - matching.updated_rows)
-        if new.num_rows:
-            effects.added += write_again(new, metadata, storage)
-        target = upsert.target.with_summary(_counts(upsert.result))
-        return produce(repository, state, metadata, target, (), effects)
 
 
 def result_of(payload: Mapping[str, Any]) -> UpsertResult:
@@ -192,9 +174,7 @@ def key_columns(rows: pa.Table, keys: Iterable[str]) -> list[pa.Array]:
 class _Matching:
     """Finds rows of the table among the source's keys, file by file."""
 
-    def __init__(
-        self, upsert: Upsert, source: pa.Table, metadata: TableMetadata, storage: Storage, effects: FileChanges
-    ) -> None:
+    def __init__(self, upsert: Upsert, source: pa.Table, format_version: int) -> None:
         self.upsert = upsert
         self.source = source
         self.deletes = DeleteCache()
@@ -202,7 +182,7 @@ class _Matching:
         self.kept = [n for n in source.column_names if n not in upsert.rows.column_names]
         self.matched = np.zeros(source.num_rows, dtype=bool)
         self.updated: list[pa.Table] = []
-        self.keeps_row_ids = metadata.format_version >= 3
+        self.keeps_row_ids = format_version >= 3
         if source.num_rows:
             upsert.check_keys(source)
             columns = key_columns(source, upsert.keys)

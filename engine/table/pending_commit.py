@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -12,24 +12,33 @@ from attrs import evolve
 from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot
 from icecore.engine.commit.dry_run import DryRun, paths_of
 from icecore.engine.commit.ref_updates import forwarded
-from icecore.engine.commit.single_use import UsedOnce
 from icecore.engine.common.ids import new_snapshot_id
 from icecore.engine.data.arrow.to_arrow import to_arrow
 from icecore.engine.data.write.write_rows import write_data_files
-from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    IcecoreError,
+    MissingFileError,
+    MovedWarehouseError,
+    NamespaceNotEmptyError,
+    NotFoundError,
+    ValidationError,
+)
 from icecore.engine.events.event import Provenance
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.metadata_builder import MetadataBuilder, Update
 from icecore.engine.metadata.requirements import Requirement, requirements_for
 from icecore.engine.metadata.write_audit_publish import branch_for
+from icecore.engine.operations.action import Action, PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
-from icecore.engine.operations.delete_by_filter import SnapshotTarget
+from icecore.engine.operations.equality_deletes import write_key_deletes
 from icecore.engine.operations.reusable_files import ReusableFiles
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.properties.table_properties import KnownProperty
-from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.repository import CommitResult, Repository, TablePart
 from icecore.engine.spec.content_file import ContentFile, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
@@ -44,8 +53,19 @@ RESHAPING = frozenset(
 )
 
 
-class PendingCommit(UsedOnce):
-    """The commands of a transaction in the making, on the table's latest state."""
+# What says for sure that a commit was not made.
+REFUSED = (
+    CommitConflictError,
+    ValidationError,
+    NotFoundError,
+    AlreadyExistsError,
+    NamespaceNotEmptyError,
+    MovedWarehouseError,
+)
+
+
+class PendingCommit:
+    """The changes of a transaction in the making, on the table's latest state, and the files written for them."""
 
     def __init__(
         self,
@@ -53,45 +73,84 @@ class PendingCommit(UsedOnce):
         planner: Planner,
         state: TableState,
         provenance: Provenance,
-        committed: Callable[[TableState], None],
-        dry_run: bool = False,
+        check_open: Callable[[], None],
     ) -> None:
-        self._repository = repository
-        self._planner = planner
+        """`check_open` raises where the transaction has ended."""
+        self.repository = repository
+        self.planner = planner
+        self.state = repository.live_state(state.stream)
+        # As the changes so far leave it; snapshots of this transaction are not in it yet.
+        self.metadata = self.state.metadata
+        # The event of an earlier call with the same idempotency key: then nothing is done again.
+        self.answered = repository.already(provenance)
+        # What the next attempt at planning may take of the files that planning wrote.
+        self.reusable = ReusableFiles()
         self._stream = state.stream
         # What the caller's table showed, which may be older than the latest state.
         self._seen = state.metadata
         self._provenance = provenance
-        self._committed = committed
-        self._state = repository.live_state(state.stream)
-        self._metadata = self._state.metadata
+        self._check_open = check_open
         self._commands: list[Prepared] = []
-        # The event of an earlier call with the same idempotency key: then nothing is done again.
-        self._answered = repository.already(provenance)
         self._snapshot_ids: set[int] = set()
         self._reshaping: list[Update] = []
         self._requirements: list[Requirement] = []
-        self._is_dry = dry_run
         self._written: list[str] = []
-        # Files that planning wrote, in all its attempts, and what the next attempt may take of them.
+        # Files that planning wrote, in all its attempts.
         self._planned: set[str] = set()
         self._written_at_once: set[str] = set()
-        self._before = ReusableFiles()
         # Branches that were not there, to be made from main by this transaction.
         self._audited: set[str] = set()
-        self._outcome: DryRun | None = None
 
     @property
-    def outcome(self) -> DryRun | None:
-        """What a dry run found, once it ended; None of a transaction that is none."""
-        return self._outcome
+    def storage(self) -> Storage:
+        """Where the table's files are."""
+        return self.repository.storage_of(self.state)
 
     @property
-    def metadata(self) -> TableMetadata:
-        """The metadata as the changes so far leave it; snapshots of this transaction are not in it yet."""
-        return self._metadata
+    def has_changes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._commands)
 
-    def _check_first_change(self) -> None:
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether rows or manifests were changed."""
+        return bool(self._snapshot_ids)
+
+    # What a change needs
+
+    def branch(self, options: RowChangeOptions) -> str:
+        """The branch that a change of rows goes to; one that is not there yet is made from main, as Java does."""
+        self._check_open()
+        properties = string_properties(options.get("snapshot_properties"), "snapshot properties")
+        wanted = branch_for(self.metadata, options.get("branch", MAIN_BRANCH), properties)
+        if not isinstance(wanted, str) or not wanted:
+            raise ValidationError(f"a branch is named by text that is not empty, found {wanted!r}")
+        if wanted not in self.metadata.refs and MAIN_BRANCH in self.metadata.refs:
+            self._audited.add(wanted)
+            self.add(
+                ChangeMetadata(
+                    lambda m: [] if wanted in m.refs else forwarded(m, wanted, MAIN_BRANCH, only_forward=False)
+                )
+            )
+        self.check_branch(wanted)
+        return wanted
+
+    def check_branch(self, branch: str) -> None:
+        """Raises NoSuchSnapshotError for an unknown branch, ValidationError for a tag."""
+        self._check_open()
+        self.metadata.snapshot_by_ref(branch)
+        ref = self.metadata.refs.get(branch)
+        if ref is not None and ref.type is SnapshotRefType.TAG:
+            raise ValidationError(f"{branch!r} is a tag; commits go to branches")
+
+    def first_branch(self, options: RowChangeOptions) -> str:
+        """As `branch`, for a change that must be the transaction's first of rows. Raises ValidationError."""
+        branch = self.branch(options)
+        self.check_first_change()
+        return branch
+
+    def check_first_change(self) -> None:
+        """Raises ValidationError where rows were changed before."""
         self._check_open()
         if self._snapshot_ids:
             raise ValidationError(
@@ -99,7 +158,18 @@ class PendingCommit(UsedOnce):
                 "must be the first of them"
             )
 
-    def _pin(
+    def new_snapshot_id(self) -> int:
+        """An id that no snapshot of the table has, nor one of this transaction."""
+        while (snapshot_id := new_snapshot_id(self.metadata.snapshots_by_id)) in self._snapshot_ids:
+            pass
+        self._snapshot_ids.add(snapshot_id)
+        return snapshot_id
+
+    def target(self, branch: str, options: RowChangeOptions) -> SnapshotTarget:
+        """A new snapshot on the branch."""
+        return SnapshotTarget(branch, self.new_snapshot_id(), dict(options.get("snapshot_properties") or {}))
+
+    def base(
         self,
         branch: str,
         options: PinnedChangeOptions,
@@ -112,54 +182,73 @@ class PendingCommit(UsedOnce):
             seen = self._seen.refs.get(branch) or self._seen.refs.get(MAIN_BRANCH)
             base = None if seen is None else seen.snapshot_id
         else:
-            self._metadata.find_snapshot(base)
-        return CommitBase(base, isolation_level(self._metadata.properties, known, level), conflict_filter)
+            self.metadata.find_snapshot(base)
+        return CommitBase(base, isolation_level(self.metadata.properties, known, level), conflict_filter)
 
-    def _pin_if_asked(self, branch: str, options: PinnedChangeOptions, known: KnownProperty[str]) -> CommitBase | None:
-        """No pin unless the caller names a base or a level: then a change is of the rows that are there by then."""
-        return self._pin(branch, options, known) if is_pinned(options) else None
+    def base_if_named(self, branch: str, options: PinnedChangeOptions, known: KnownProperty[str]) -> CommitBase | None:
+        """None unless the caller names a base or a level: then a change is of the rows that are there by then."""
+        return self.base(branch, options, known) if is_pinned(options) else None
 
-    def _target(self, branch: str, options: RowChangeOptions) -> SnapshotTarget:
-        """A new snapshot on the branch."""
-        return SnapshotTarget(branch, self._new_snapshot_id(), dict(options.get("snapshot_properties") or {}))
+    # Changes
 
-    def _plan(
-        self,
-        plan: Callable[[TableState, TableMetadata], ProduceSnapshot | None],
-        given: Iterable[ContentFile] = (),
-    ) -> None:
-        """Adds a command that is planned on the latest state, and on what this transaction makes of its metadata.
+    def add(self, command: ChangeMetadata) -> None:
+        """Adds a change of metadata. Raises ValidationError at once where it does not fit what is there."""
+        self._check_open()
+        updates = command.updates_for(self.metadata)
+        builder = MetadataBuilder(self.metadata)
+        builder.apply(updates, self.metadata.last_updated_ms)
+        self.metadata = builder.build()
+        self._reshaping += [u for u in updates if u["action"] in RESHAPING]
+        self._commands.append(lambda _: command)
+
+    def add_action(self, action: Action) -> None:
+        """Adds an operation that writes no files when it is planned; it is planned on the table's own metadata."""
+        self._commands.append(lambda state: action.plan(self._context(state, state.metadata)))
+
+    def add_writing(self, action: Action, given: Iterable[ContentFile] = ()) -> None:
+        """Adds an operation that writes files when it is planned, by what this transaction makes of the metadata.
 
         All files that it adds are written by it or by this transaction, but for those `given` by the caller.
         """
         from_caller = {f.file_path for f in given}
         self._rely_on_shape()
-        reshaped = self._metadata if self._reshaping else None
+        reshaped = self.metadata if self._reshaping else None
 
         def prepare(state: TableState) -> Command | None:
             metadata = state.metadata
             if MAIN_BRANCH in metadata.refs and (missing := self._audited - metadata.refs.keys()):
                 refs = {**metadata.refs, **dict.fromkeys(missing, metadata.refs[MAIN_BRANCH])}
                 state = evolve(state, metadata=evolve(metadata, refs=refs))
-            command = plan(state, reshaped or state.metadata)
-            if command is None:
-                return None
-            own = [p for p in paths_of(command.added, ManifestEntryStatus.ADDED) if p not in from_caller]
-            self._planned.update(p for p in own if p not in self._written_at_once)
-            self._written += own
+            command = action.plan(self._context(state, reshaped or state.metadata))
+            if isinstance(command, ProduceSnapshot):
+                own = [p for p in paths_of(command.added, ManifestEntryStatus.ADDED) if p not in from_caller]
+                self._planned.update(p for p in own if p not in self._written_at_once)
+                self._written += own
             return command
 
         self._commands.append(prepare)
 
-    def _write(self, data: Any) -> list[ContentFile]:
+    def _context(self, state: TableState, metadata: TableMetadata) -> PlanContext:
+        return PlanContext(self.repository, self.planner, state, metadata, self.storage)
+
+    # Files
+
+    def write(self, data: Any) -> list[ContentFile]:
+        """Writes the rows into new data files. Raises ValidationError where they do not fit the schema."""
         files = self._write_files(data)
         self._written += [f.file_path for f in files]
         self._written_at_once.update(f.file_path for f in files)
         return files
 
+    def write_keys(self, keys: Any, key_columns: Sequence[str]) -> list[ContentFile]:
+        """Writes the keys into equality delete files. Raises ValidationError for a v1 table."""
+        files = [] if self.answered else write_key_deletes(keys, key_columns, self.metadata, self.storage)
+        self._written += [f.file_path for f in files]
+        return files
+
     def _write_files(self, data: Any) -> list[ContentFile]:
-        metadata = self._metadata
-        if self._answered is not None:
+        metadata = self.metadata
+        if self.answered is not None:
             return []
         self._rely_on_shape()
         if is_spark(data):
@@ -173,14 +262,14 @@ class PendingCommit(UsedOnce):
                 location=DataLocations.of(metadata.location, metadata.properties),
                 properties=metadata.properties,
                 file_prefix=str(uuid.uuid4()),
-                storage=self._storage,
+                storage=self.storage,
             )
         return write_data_files(
             to_arrow(data, metadata.schema()),
             schema=metadata.schema(),
             spec=metadata.spec(),
             location=DataLocations.of(metadata.location, metadata.properties),
-            storage=self._storage,
+            storage=self.storage,
             properties=metadata.properties,
             file_prefix=f"00000-0-{uuid.uuid4()}",
             sort_order=metadata.sort_order(),
@@ -188,66 +277,82 @@ class PendingCommit(UsedOnce):
 
     def _rely_on_shape(self) -> None:
         """Notes that files have ids which this transaction gave out: another writer must not take them meanwhile."""
-        self._requirements = requirements_for(self._state.metadata, self._reshaping)
+        self._requirements = requirements_for(self.state.metadata, self._reshaping)
 
     def discard(self, committed: Container[str] = ()) -> None:
         """Deletes what planning wrote and the commit does not have, once it is known what became of the commit."""
         for path in sorted(self._planned):
             if path not in committed:
                 with contextlib.suppress(IcecoreError):
-                    self._storage.delete(path)
+                    self.storage.delete(path)
         self._planned.clear()
-        self._before.forget()
+        self.reusable.forget()
 
     def keep_planned(self) -> None:
         """Leaves what planning wrote where it is: a commit of unknown outcome may have it."""
         self._planned.clear()
         self._written.clear()
-        self._before.forget()
+        self.reusable.forget()
 
-    @property
-    def _storage(self) -> Storage:
-        return self._repository.storage_of(self._state)
+    def forget_files(self) -> None:
+        """Deletes the files that were written for a commit that is never made."""
+        self._commands = []
+        for path in dict.fromkeys(self._written):
+            with contextlib.suppress(MissingFileError):
+                self.storage.delete(path)
+        self._written = []
 
-    def _new_snapshot_id(self) -> int:
-        while (snapshot_id := new_snapshot_id(self._metadata.snapshots_by_id)) in self._snapshot_ids:
-            pass
-        self._snapshot_ids.add(snapshot_id)
-        return snapshot_id
+    # The end
 
-    def _branch(self, options: RowChangeOptions) -> str:
-        """The branch that a change of rows goes to; one that is not there yet is made from main, as Java does."""
-        self._check_open()
-        properties = string_properties(options.get("snapshot_properties"), "snapshot properties")
-        wanted = branch_for(self._metadata, options.get("branch", MAIN_BRANCH), properties)
-        if not isinstance(wanted, str) or not wanted:
-            raise ValidationError(f"a branch is named by text that is not empty, found {wanted!r}")
-        if wanted not in self._metadata.refs and MAIN_BRANCH in self._metadata.refs:
-            self._audited.add(wanted)
-            self.add(
-                ChangeMetadata(
-                    lambda m: [] if wanted in m.refs else forwarded(m, wanted, MAIN_BRANCH, only_forward=False)
-                )
-            )
-        self._check_branch(wanted)
-        return wanted
+    def part(self) -> TablePart:
+        """What a commit, of this table or of several, does to this table."""
+        prepared = tuple(self._commands)
+        return TablePart(
+            self._stream,
+            lambda state: [command for prepare in prepared if (command := prepare(state)) is not None],
+            tuple(self._requirements),
+        )
 
-    def _check_branch(self, branch: str) -> None:
-        self._check_open()
-        self._metadata.snapshot_by_ref(branch)
-        ref = self._metadata.refs.get(branch)
-        if ref is not None and ref.type is SnapshotRefType.TAG:
-            raise ValidationError(f"{branch!r} is a tag; commits go to branches")
+    def commit(self) -> TableState | None:
+        """Makes the commit, and gives the state that it led to; None where there is nothing to commit.
 
-    def add(self, command: ChangeMetadata) -> None:
-        """Adds a change of metadata. Raises ValidationError at once where it does not fit what is there."""
-        self._check_open()
-        updates = command.updates_for(self._metadata)
-        builder = MetadataBuilder(self._metadata)
-        builder.apply(updates, self._metadata.last_updated_ms)
-        self._metadata = builder.build()
-        self._reshaping += [u for u in updates if u["action"] in RESHAPING]
-        self._commands.append(lambda _: command)
+        Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then.
+        """
+        if self.answered is not None:
+            return self.repository.state(self.answered.stream)
+        if not self._commands:
+            return None
+        part = self.part()
+        try:
+            result = self.repository.commit(part.stream, part.prepare, self._provenance, requirements=part.requirements)
+        except REFUSED:
+            self.discard()
+            # Nobody goes on with it, so that what was written for it is of no use.
+            with contextlib.suppress(IcecoreError):
+                self.forget_files()
+            raise
+        except BaseException:
+            self.keep_planned()
+            raise
+        self.end(result)
+        return result.state
+
+    def end(self, result: CommitResult) -> None:
+        """Takes in that the commit was made."""
+        self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
+        if self._planned:
+            self.discard(self.repository.added_paths(result.event))
+        self._written.clear()
+
+    def dry_run(self) -> DryRun:
+        """What the commit would be; the files that were written for it are deleted."""
+        part = self.part()
+        try:
+            if self.answered is not None:
+                return DryRun(self.answered.payload, self.metadata, is_done=True)
+            return self.repository.dry_run(part.stream, part.prepare, requirements=part.requirements)
+        finally:
+            self.forget_files()
 
 
 def is_spark(data: Any) -> bool:

@@ -48,7 +48,7 @@ class TableRewrites:
 
         from icecore.engine.maintenance.compaction_groups import CompactionOptions
         from icecore.engine.maintenance.rewrite_data_files import RewriteResult
-        from icecore.engine.table.rewrites import order_for
+        from icecore.engine.maintenance.rewrite_strategy import order_for
 
         planning = self.transaction(**commit)
         chosen = CompactionOptions.of(options or {}, planning.metadata)

@@ -124,7 +124,7 @@ class TableStatistics(TableReads):
         if dry_run:
             yield
             return
-        from icecore.engine.table.transaction import REFUSED
+        from icecore.engine.table.pending_commit import REFUSED
 
         storage = self._repository.storage_of(self._state)
         storage.create(location, data)

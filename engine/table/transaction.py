@@ -3,56 +3,90 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Unpack
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.commit.single_use import OnceInBlock
-from icecore.engine.errors import (
-    AlreadyExistsError,
-    CommitConflictError,
-    IcecoreError,
-    MissingFileError,
-    MovedWarehouseError,
-    NamespaceNotEmptyError,
-    NotFoundError,
-    ValidationError,
-)
+from icecore.engine.common.identifiers import names_of
+from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.events.event import Provenance
+from icecore.engine.evolution import metadata_commands
 from icecore.engine.evolution.manage_snapshots import CherryPick, ManageSnapshots, RefChange
-from icecore.engine.evolution.metadata_commands import (
-    changed_properties,
-    evolved_schema,
-    evolved_sort_order,
-    evolved_spec,
-)
 from icecore.engine.evolution.terms import SortTerm
 from icecore.engine.evolution.update_schema import SchemaOp, UpdateSchema
 from icecore.engine.evolution.update_sort_order import UpdateSortOrder
 from icecore.engine.evolution.update_spec import SpecOp, UpdateSpec
-from icecore.engine.operations.cherry_pick import plan_cherry_pick
-from icecore.engine.repository.repository import CommitResult, TablePart
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.maintenance.compaction_groups import CompactionOptions, FileGroup, groups_of
+from icecore.engine.maintenance.rewrite_data_files import Compaction
+from icecore.engine.maintenance.rewrite_delete_files import DanglingDeletes, DeleteRewrite
+from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms, order_for
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.operations.add_files import AppendFiles, describe_existing_files
+from icecore.engine.operations.cherry_pick import PickSnapshot
+from icecore.engine.operations.delete_by_filter import DeleteByFilter
+from icecore.engine.operations.replace_files import FileChange
+from icecore.engine.operations.replace_partitions import ReplacePartitions, check_partitioned
+from icecore.engine.operations.rewrite_manifests import RewriteManifests
+from icecore.engine.operations.row_delta import DeltaFiles, RowDelta
+from icecore.engine.operations.upsert import Upsert, result_of
+from icecore.engine.properties.table_properties import DELETE_ISOLATION, MERGE_ISOLATION, NAME_MAPPING, UPDATE_ISOLATION
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.name_mapping import NameMapping
+from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.statistics.update_statistics import UpdateStatistics
-from icecore.engine.table.rewrites import Rewrites
+from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
+from icecore.engine.table.pending_commit import PendingCommit
+from icecore.projections.plan.planner import Planner
 
-# What says for sure that a commit was not made.
-REFUSED = (
-    CommitConflictError,
-    ValidationError,
-    NotFoundError,
-    AlreadyExistsError,
-    NamespaceNotEmptyError,
-    MovedWarehouseError,
-)
+Filter = str | Expression | None
 
 
-class Transaction(Rewrites, OnceInBlock):
+class Transaction(OnceInBlock):
     """Gathers changes; `commit()`, or the end of a `with` block, makes them one event: all or nothing.
 
     Data files are written when the call is made, the log is touched at the end. Later changes see the schema and spec
-    that earlier ones leave.
+    that earlier ones leave. Changes of rows go to `branch`, with `snapshot_properties` in the snapshot's summary; with
+    a `base_snapshot_id` or an `isolation_level` they are of the rows of that base, and what changed since may be a
+    conflict. What the options mean is in `table/commit_options.py`.
     """
 
+    def __init__(
+        self,
+        repository: Repository,
+        planner: Planner,
+        state: TableState,
+        provenance: Provenance,
+        committed: Callable[[TableState], None],
+        dry_run: bool = False,
+    ) -> None:
+        self._pending = PendingCommit(repository, planner, state, provenance, self._check_open)
+        self._committed = committed
+        self._is_dry = dry_run
+        self._outcome: DryRun | None = None
+
+    @property
+    def outcome(self) -> DryRun | None:
+        """What a dry run found, once it ended; None of a transaction that is none."""
+        return self._outcome
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The metadata as the changes so far leave it; snapshots of this transaction are not in it yet."""
+        return self._pending.metadata
+
     # Metadata
+
+    def add(self, command: ChangeMetadata) -> None:
+        """Adds a change of metadata. Raises ValidationError at once where it does not fit what is there."""
+        self._pending.add(command)
 
     def update_schema(self, *, allow_incompatible_changes: bool = False) -> UpdateSchema:
         self._check_open()
@@ -75,19 +109,19 @@ class Transaction(Rewrites, OnceInBlock):
         return ManageSnapshots(self.change_refs)
 
     def set_properties(self, updates: Mapping[str, str]) -> None:
-        self.add(changed_properties(updates, ()))
+        self.add(metadata_commands.changed_properties(updates, ()))
 
     def remove_properties(self, *keys: str) -> None:
-        self.add(changed_properties({}, keys))
+        self.add(metadata_commands.changed_properties({}, keys))
 
     def change_schema(self, ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool = False) -> None:
-        self.add(evolved_schema(ops, allow_incompatible_changes=allow_incompatible_changes))
+        self.add(metadata_commands.evolved_schema(ops, allow_incompatible_changes=allow_incompatible_changes))
 
     def change_spec(self, ops: Sequence[SpecOp]) -> None:
-        self.add(evolved_spec(ops))
+        self.add(metadata_commands.evolved_spec(ops))
 
     def change_sort_order(self, terms: Sequence[SortTerm | str]) -> None:
-        self.add(evolved_sort_order(terms))
+        self.add(metadata_commands.evolved_sort_order(terms))
 
     def change_refs(self, ops: Sequence[RefChange]) -> None:
         self._check_open()
@@ -99,17 +133,242 @@ class Transaction(Rewrites, OnceInBlock):
                     self._cherry_pick(op)
 
     def _cherry_pick(self, pick: CherryPick) -> None:
-        self._check_first_change()
-        if self._metadata.refs != self._state.metadata.refs:
+        pending = self._pending
+        pending.check_first_change()
+        if pending.metadata.refs != pending.state.metadata.refs:
             raise ValidationError("a cherry-pick must be a transaction's first change of refs")
-        pick.source(self._metadata)
-        snapshot_id = self._new_snapshot_id()
-        self._commands.append(lambda state: plan_cherry_pick(self._repository, state, pick, snapshot_id))
+        pick.source(pending.metadata)
+        pending.add_action(PickSnapshot(pick, pending.new_snapshot_id()))
 
     def change_statistics(self, ops: Sequence[ChangeMetadata]) -> None:
         self._check_open()
         for op in ops:
             self.add(op)
+
+    # Rows
+
+    @takes_options(RowChangeOptions)
+    def append(self, data: Any, **options: Unpack[RowChangeOptions]) -> None:
+        """Writes the data into new files, to be appended. Raises ValidationError where it does not fit the schema."""
+        branch = self._pending.branch(options)
+        self._append(branch, self._pending.write(data), options)
+
+    @takes_options(RowChangeOptions)
+    def append_files(self, files: Iterable[ContentFile], **options: Unpack[RowChangeOptions]) -> None:
+        """Appends data files that were written already; rows get new row ids, whatever their files had elsewhere.
+
+        Raises ValidationError where a description can't be written to the table's manifests, or misleads readers.
+        """
+        self._append(self._pending.branch(options), files, options)
+
+    def _append(self, branch: str, files: Iterable[ContentFile], options: RowChangeOptions) -> None:
+        self._pending.add_action(AppendFiles.of(self._pending.target(branch, options), files, self.metadata))
+
+    @takes_options(RowChangeOptions)
+    def add_files(
+        self, file_paths: Iterable[str], *, check_duplicate_files: bool = True, **options: Unpack[RowChangeOptions]
+    ) -> None:
+        """Appends Parquet files that lie somewhere already, with metrics read from them.
+
+        The table gets a name mapping where it has none, since such files may lack field ids.
+        """
+        pending, branch = self._pending, self._pending.branch(options)
+        if NAME_MAPPING.name not in self.metadata.properties:
+            mapping = NameMapping.of_fields(self.metadata.schema().fields)
+            self.add(metadata_commands.changed_properties({NAME_MAPPING.name: mapping.to_json()}, ()))
+        paths = names_of(file_paths, "file_paths")
+        files = describe_existing_files(
+            pending.repository, pending.state, self.metadata, paths, branch, check_duplicate_files
+        )
+        self._append(branch, files, options)
+
+    @takes_options(PinnedChangeOptions)
+    def row_delta(
+        self,
+        data_files: Iterable[ContentFile] = (),
+        delete_files: Iterable[ContentFile] = (),
+        *,
+        conflict_filter: Filter = None,
+        **options: Unpack[PinnedChangeOptions],
+    ) -> None:
+        """Adds data files and delete files that were written already, in one snapshot.
+
+        Equality deletes apply to what is there before, not to the data files that come with them; without a base they
+        never conflict. Deletes by position were decided on a base, by default the snapshot that the table showed: the
+        files that they name must be as they were, and where it is serializable no row may have changed that the
+        conflict filter selects, all rows without one. The level is by default that of `write.delete.isolation-level`,
+        with data files `write.update.isolation-level`. Raises ValidationError for files that don't fit the table.
+        """
+        pending, branch = self._pending, self._pending.branch(options)
+        files = DeltaFiles.of(data_files, delete_files, self.metadata)
+        if not files.has_positions and conflict_filter is None and not is_pinned(options):
+            pending.add_action(AppendFiles(pending.target(branch, options), files.entries, files.operation))
+            return
+        pending.check_first_change()
+        base = pending.base(
+            branch, options, UPDATE_ISOLATION if files.data_files else DELETE_ISOLATION, conflict_filter
+        )
+        delta = RowDelta(pending.target(branch, options), base, files, pending.reusable)
+        pending.add_writing(delta, given=files.all)
+
+    @takes_options(PinnedChangeOptions)
+    def overwrite_files(
+        self,
+        delete: Iterable[str | ContentFile] = (),
+        add: Iterable[ContentFile] = (),
+        *,
+        conflict_filter: Filter = None,
+        **options: Unpack[PinnedChangeOptions],
+    ) -> None:
+        """Removes data files, by path or as they are described, and adds others that were written already.
+
+        It was decided on the base, by default the snapshot that the table showed: the files that go must still be there
+        and have no new deletes, and where it is serializable no row may have changed that the conflict filter selects,
+        all rows without one. The level is by default that of `write.update.isolation-level`.
+        """
+        pending, branch = self._pending, self._pending.first_branch(options)
+        base = pending.base(branch, options, UPDATE_ISOLATION, conflict_filter)
+        change = FileChange.of(pending.target(branch, options), base, delete, add)
+        pending.add_writing(change, given=change.added)
+
+    @takes_options(RowChangeOptions)
+    def rewrite_files(
+        self,
+        delete_files: Iterable[str | ContentFile],
+        add_files: Iterable[ContentFile] = (),
+        *,
+        base_snapshot_id: int | None = None,
+        data_sequence_number: int | None = None,
+        **options: Unpack[RowChangeOptions],
+    ) -> None:
+        """Replaces data files by others that hold the same rows; delete files among `delete_files` are dropped.
+
+        The files that go must be as they were at the base, by default the snapshot that the table showed. With the data
+        sequence number of the base new equality deletes are no conflict, since they apply to the new files too. In a
+        v3 table the new files must bring the rows' lineage (RL6).
+        """
+        pending, branch = self._pending, self._pending.first_branch(options)
+        base = pending.base(branch, {"base_snapshot_id": base_snapshot_id}, UPDATE_ISOLATION)
+        target = pending.target(branch, options)
+        change = FileChange.of(
+            target, base, delete_files, add_files, is_rewrite=True, data_sequence_number=data_sequence_number
+        )
+        pending.add_writing(change, given=change.added)
+
+    @takes_options(RowChangeOptions)
+    def delete_keys(self, keys: Any, key_columns: Sequence[str] = (), **options: Unpack[RowChangeOptions]) -> None:
+        """Deletes the rows that equal one of `keys` in the key columns, by equality delete files: nothing is read."""
+        self._pending.branch(options)
+        self.row_delta((), self._pending.write_keys(keys, key_columns), **options)
+
+    @takes_options(PinnedChangeOptions)
+    def delete(self, delete_filter: str | Expression, **options: Unpack[PinnedChangeOptions]) -> None:
+        """Deletes the rows that match: whole files where all rows do, else the file is rewritten without them."""
+        pending, branch = self._pending, self._pending.first_branch(options)
+        base = pending.base_if_named(branch, options, DELETE_ISOLATION)
+        target = pending.target(branch, options)
+        pending.add_writing(DeleteByFilter(target, delete_filter, (), base, pending.reusable))
+
+    @takes_options(PinnedChangeOptions)
+    def overwrite(self, data: Any, overwrite_filter: Filter = None, **options: Unpack[PinnedChangeOptions]) -> None:
+        """Replaces the rows that match, all rows without a filter, by the data."""
+        pending, branch = self._pending, self._pending.first_branch(options)
+        base = pending.base_if_named(branch, options, UPDATE_ISOLATION)
+        added, target = tuple(pending.write(data)), pending.target(branch, options)
+        pending.add_writing(DeleteByFilter(target, overwrite_filter or TRUE, added, base, pending.reusable))
+
+    @takes_options(PinnedChangeOptions)
+    def dynamic_partition_overwrite(self, data: Any, **options: Unpack[PinnedChangeOptions]) -> None:
+        """Replaces the partitions that the data has, by the default spec, and leaves all others as they are.
+
+        With a base or an isolation level a change of these partitions since may be a conflict. Raises ValidationError
+        for an unpartitioned table.
+        """
+        pending, branch = self._pending, self._pending.branch(options)
+        check_partitioned(self.metadata)
+        pending.check_first_change()
+        base = pending.base_if_named(branch, options, UPDATE_ISOLATION)
+        added = tuple(pending.write(data))
+        pending.add_writing(ReplacePartitions(pending.target(branch, options), added, base))
+
+    @takes_options(PinnedChangeOptions)
+    def upsert(
+        self,
+        data: Any,
+        join_cols: Sequence[str] | None = None,
+        *,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        **options: Unpack[PinnedChangeOptions],
+    ) -> Upsert:
+        """Updates the rows whose keys the data has and inserts the others; the answer's `result` is set at commit.
+
+        The keys are `join_cols`, else the identifier fields. Rows that would stay the same are not written. With a base
+        or an isolation level the keys are looked up there. Raises ValidationError where a key comes twice in the data,
+        and at commit where a key to update is twice in the table.
+        """
+        pending, branch = self._pending, self._pending.first_branch(options)
+        target, schema = pending.target(branch, options), self.metadata.schema()
+        base = pending.base_if_named(branch, options, MERGE_ISOLATION)
+        upsert = Upsert.of(data, join_cols, schema, target, when_matched_update_all, when_not_matched_insert_all, base)
+        if pending.answered is not None:
+            upsert.result = result_of(pending.answered.payload)
+        pending.add_writing(upsert)
+        return upsert
+
+    # Rewrites, which change no row; each must be the first change of rows in its transaction
+
+    def rewrite_manifests(self, *, branch: str = MAIN_BRANCH) -> None:
+        """Puts the live data files of a branch into manifests sorted by partition, of the target size."""
+        self._pending.check_branch(branch)
+        if self._pending.has_snapshots:
+            raise ValidationError("manifests can't be rewritten in a transaction that has changed rows before")
+        self._pending.add_action(RewriteManifests(branch, self._pending.new_snapshot_id()))
+
+    def file_groups(self, row_filter: Filter, options: CompactionOptions, branch: str = MAIN_BRANCH) -> list[FileGroup]:
+        """The groups of data files that are worth being written again, of those that may have rows of the filter."""
+        snapshot, schema = self.metadata.snapshot_by_ref(branch), self.metadata.schema()
+        bound = bind(parse_filter(row_filter), schema)
+        return groups_of(self._pending.planner.plan(self._pending.state, snapshot, bound, schema), options)
+
+    @takes_options(RowChangeOptions)
+    def rewrite_data_files(
+        self,
+        row_filter: Filter = None,
+        *,
+        strategy: str = BINPACK,
+        sort_order: SortTerms | None = None,
+        options: Mapping[str, Any] | None = None,
+        groups: Sequence[FileGroup] | None = None,
+        **change: Unpack[RowChangeOptions],
+    ) -> Compaction:
+        """Writes data files again as larger ones, or sorted; the answer's `result` is set at commit.
+
+        `groups` says which, else the options do: see `Table.rewrite_data_files`.
+        """
+        self._pending.check_first_change()
+        branch = self._pending.branch(change)
+        parsed = CompactionOptions.of(options or {}, self.metadata)
+        order = order_for(strategy, sort_order, self.metadata)
+        chosen = self.file_groups(row_filter, parsed, branch) if groups is None else groups
+        compaction = Compaction.of(self._pending.target(branch, change), parsed, order, chosen)
+        if chosen:
+            self._pending.add_writing(compaction)
+        return compaction
+
+    @takes_options(RowChangeOptions)
+    def rewrite_position_delete_files(self, **options: Unpack[RowChangeOptions]) -> DeleteRewrite:
+        """Merges the position delete files of each data file: see `Table.rewrite_position_delete_files`."""
+        rewrite = DeleteRewrite(self._pending.target(self._pending.first_branch(options), options))
+        self._pending.add_writing(rewrite)
+        return rewrite
+
+    @takes_options(RowChangeOptions)
+    def remove_dangling_deletes(self, **options: Unpack[RowChangeOptions]) -> DanglingDeletes:
+        """Drops the delete files that apply to no live data file."""
+        removal = DanglingDeletes(self._pending.target(self._pending.first_branch(options), options))
+        self._pending.add_writing(removal)
+        return removal
 
     # The end
 
@@ -120,28 +379,9 @@ class Transaction(Rewrites, OnceInBlock):
         """
         self._use_up()
         if self._is_dry:
-            self._end_dry_run()
-            return
-        if self._answered is not None:
-            self._committed(self._repository.state(self._answered.stream))
-            return
-        if not self._commands:
-            return
-        part = self.part()
-        try:
-            result = self._repository.commit(
-                part.stream, part.prepare, self._provenance, requirements=part.requirements
-            )
-        except REFUSED:
-            self.discard()
-            # Nobody goes on with it, so that what was written for it is of no use.
-            with contextlib.suppress(IcecoreError):
-                self._forget_files()
-            raise
-        except BaseException:
-            self.keep_planned()
-            raise
-        self.end(result)
+            self._outcome = self._pending.dry_run()
+        elif (state := self._pending.commit()) is not None:
+            self._committed(state)
 
     def commit_transaction(self) -> None:
         """As `commit`; PyIceberg's name for it."""
@@ -150,44 +390,9 @@ class Transaction(Rewrites, OnceInBlock):
     @property
     def has_changes(self) -> bool:
         """Whether there is anything to commit."""
-        return bool(self._commands)
-
-    def part(self) -> TablePart:
-        """What a commit, of this table or of several, does to this table."""
-        prepared = tuple(self._commands)
-        return TablePart(
-            self._stream,
-            lambda state: [command for prepare in prepared if (command := prepare(state)) is not None],
-            tuple(self._requirements),
-        )
-
-    def end(self, result: CommitResult) -> None:
-        """Takes in that the commit was made."""
-        self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
-        if self._planned:
-            self.discard(self._repository.added_paths(result.event))
-        self._written.clear()
-        self._committed(result.state)
-
-    def _end_dry_run(self) -> None:
-        part = self.part()
-        try:
-            if self._answered is not None:
-                self._outcome = DryRun(self._answered.payload, self._metadata, is_done=True)
-            else:
-                self._outcome = self._repository.dry_run(part.stream, part.prepare, requirements=part.requirements)
-        finally:
-            self._forget_files()
-
-    def _forget_files(self) -> None:
-        """Deletes the files that were written for a commit that is never made."""
-        self._commands = []
-        for path in dict.fromkeys(self._written):
-            with contextlib.suppress(MissingFileError):
-                self._storage.delete(path)
-        self._written = []
+        return self._pending.has_changes
 
     def _abandon(self) -> None:
         super()._abandon()
         with contextlib.suppress(IcecoreError):
-            self._forget_files()
+            self._pending.forget_files()

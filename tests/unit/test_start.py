@@ -29,7 +29,7 @@ ROWS = (
 COMMITS = (
     "icecore.engine.table.transaction",
     "icecore.engine.catalog.catalog_transaction",
-    "icecore.engine.table.row_changes",
+    "icecore.engine.table.pending_commit",
 )
 VIEWS = ("icecore.engine.view.view", "icecore.engine.view.view_duckdb")
 

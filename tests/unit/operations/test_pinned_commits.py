@@ -7,14 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from attrs import evolve
+from attrs import evolve, frozen
 from core_tables import ids_of, local, make_table, peer_ids, rows
 from pinned_files import position_deletes, rewritten, storage_of, vector
 
 import icecore
+from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.errors import CommitConflictError, ConflictingCommitsError, NoSuchSnapshotError, ValidationError
-from icecore.engine.operations.delete_by_filter import FileChanges, SnapshotTarget, produce
+from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.equality_deletes import write_key_deletes
+from icecore.engine.operations.file_changes import FileChanges, produce
 
 Open = Callable[[], icecore.Catalog]
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read"}
@@ -351,6 +353,17 @@ def test_a_row_delta_that_updates(catalog: icecore.Catalog) -> None:
     assert (table.metadata.snapshots[-1].summary or {})["operation"] == "overwrite"
 
 
+@frozen
+class Restoring:
+    """Takes delete files back, as no call of a table does."""
+
+    target: SnapshotTarget
+    effects: FileChanges
+
+    def plan(self, at: PlanContext) -> ProduceSnapshot:
+        return produce(at, self.target, (), self.effects)
+
+
 def test_deletes_that_were_taken_back(catalog: icecore.Catalog) -> None:
     """A file whose deletes went meanwhile has more rows than were read: a rewrite of it would lose them."""
     table = make_table(catalog, format_version=3, properties=MERGE_ON_READ)
@@ -361,8 +374,8 @@ def test_deletes_that_were_taken_back(catalog: icecore.Catalog) -> None:
     gone, again = rewritten(table, "TRUE")
     effects = FileChanges(False, dropped=[(d.file_path, d.content_offset) for d in task.delete_files])
     with table.transaction() as transaction:
-        target = SnapshotTarget("main", transaction._new_snapshot_id())
-        transaction._plan(lambda state, metadata: produce(table._repository, state, metadata, target, (), effects))
+        pending = transaction._pending
+        pending.add_writing(Restoring(SnapshotTarget("main", pending.new_snapshot_id()), effects))
     assert ids_of(table.refresh()) == [1, 2, 3]
     with pytest.raises(ConflictingCommitsError):
         table.rewrite_files(gone, again, base_snapshot_id=base)

@@ -14,9 +14,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 import icecore
 from icecore.engine.errors import UnwritableCommitError, ValidationError
 from icecore.engine.formats.entry_arrow import files_to_arrow
+from icecore.engine.operations import add_files
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.table import row_changes
 from icecore.engine.table.table import Table
 from icecore.projections.files.file_follower import FileFollower, MaterializationWarning
 
@@ -30,8 +30,8 @@ def unchecked(files: Iterable[ContentFile], metadata: TableMetadata) -> pa.Table
 def as_earlier(monkeypatch: pytest.MonkeyPatch, commit: Callable[[], object]) -> None:
     """Makes a commit as a release did that checked nothing and let the commit stand without its files."""
     with monkeypatch.context() as earlier:
-        earlier.setattr(row_changes, "check_data_files", lambda files: files)
-        earlier.setattr(row_changes, "added_entries", unchecked)
+        earlier.setattr(add_files, "check_data_files", lambda files: files)
+        earlier.setattr(add_files, "added_entries", unchecked)
         earlier.setattr(FileFollower, "publish", lambda *_: None)
         earlier.setattr(FileFollower, "follow", lambda *_: None)
         commit()
@@ -192,8 +192,8 @@ def test_a_table_that_is_written_out_by_hand_refuses_at_once_and_has_the_same_wa
     assert rows_elsewhere(warehouse) == [1]
     assert catalog.verify().ok
     with monkeypatch.context() as unsafe:
-        unsafe.setattr(row_changes, "added_entries", unchecked)
-        unsafe.setattr(row_changes, "check_data_files", lambda files: files)
+        unsafe.setattr(add_files, "added_entries", unchecked)
+        unsafe.setattr(add_files, "check_data_files", lambda files: files)
         file = evolve(given, content=DataFileContent.EQUALITY_DELETES)
         with pytest.raises(ValidationError, match=r"can't be written to manifests: .*equality_ids"):
             table.append_files([file])

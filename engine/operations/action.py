@@ -1,0 +1,59 @@
+"""Operations as values: what each is given, and what a transaction does with any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from attrs import evolve, field, frozen
+
+from icecore.engine.commit.decide import Command
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.plan.planner import Planner
+
+
+@frozen
+class PlanContext:
+    """The table that an operation is planned on, and the means to read it.
+
+    `state` is the latest; `metadata` is the state's, or what the transaction made of it: filters are over its schema,
+    and new files are written by it.
+    """
+
+    repository: Repository
+    planner: Planner
+    state: TableState
+    metadata: TableMetadata
+    storage: Storage
+
+    def head(self, branch: str) -> Snapshot | None:
+        """The snapshot that the branch is at now; None where it has none. Raises NoSuchSnapshotError."""
+        return self.state.metadata.snapshot_by_ref(branch)
+
+
+class Action(Protocol):
+    """An operation on a table."""
+
+    def plan(self, at: PlanContext) -> Command | None:
+        """The command for the table as it is now, None for nothing to do; where a commit came first, planned again.
+
+        Raises ValidationError, ConflictingCommitsError; files that it wrote are deleted then.
+        """
+        ...
+
+
+@frozen
+class SnapshotTarget:
+    """Where a snapshot is to be made, and the properties that it is given."""
+
+    branch: str
+    snapshot_id: int
+    summary: Mapping[str, str] = field(factory=dict)
+
+    def with_summary(self, properties: Mapping[str, str]) -> SnapshotTarget:
+        """The target with more properties."""
+        return evolve(self, summary={**self.summary, **properties})

@@ -1,0 +1,175 @@
+"""Files that go and files that come by an operation, and the command that makes a snapshot of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, field
+
+from icecore.engine.commit.added_files import added_entries
+from icecore.engine.commit.decide import ProduceSnapshot
+from icecore.engine.commit.new_manifests import ManifestRemoval
+from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.operations.action import PlanContext, SnapshotTarget
+from icecore.engine.operations.copy_on_write import lineage_schema, write_again
+from icecore.engine.operations.merge_on_read import Positions, write_deletes
+from icecore.engine.operations.reusable_files import FileKey, ReusableFiles, task_key
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
+from icecore.engine.spec.reserved import POS, with_columns
+from icecore.engine.spec.snapshot import Operation, Snapshot
+from icecore.projections.entries.manifest_entries import file_key, file_keys
+
+
+@define
+class FileChanges:
+    """Data files that go, data files whose position deletes are replaced by a vector, and files that come.
+
+    `by_position` says that rows of a file that stays are deleted by position; else the file is written again.
+    `touched` are the data files that go or get deletes; `dropped` are delete files that go by themselves.
+    """
+
+    by_position: bool
+    gone: list[str] = field(factory=list)
+    superseded: list[str] = field(factory=list)
+    added: list[ContentFile] = field(factory=list)
+    selected: list[tuple[FileScanTask, Positions]] = field(factory=list)
+    marked: list[str] = field(factory=list)
+    dropped: list[FileKey] = field(factory=list)
+
+    @property
+    def touched(self) -> list[str]:
+        return [*self.gone, *self.marked]
+
+    def live_rows(self, at: PlanContext, task: FileScanTask, deletes: DeleteCache) -> pa.Table | None:
+        """All live rows of a file with their places, and with the lineage that they have; None where it has none."""
+        metadata = at.metadata
+        batches = read_task(
+            task,
+            projection=with_columns(lineage_schema(metadata.schema(), metadata, task), POS),
+            table_schema=metadata.schema(),
+            specs=metadata.specs,
+            storage=at.storage,
+            name_mapping=table_name_mapping(metadata),
+            table_schemas=metadata.schemas,
+            deletes=deletes,
+        )
+        found = list(batches)
+        return pa.Table.from_batches(found) if found else None
+
+    def take(self, at: PlanContext, task: FileScanTask, rows: pa.Table, mask: npt.NDArray[np.bool_]) -> None:
+        """Takes the masked ones of a file's live rows, as `live_rows` gives them, out of the table."""
+        if not mask.any():
+            return
+        if mask.all():
+            self.gone.append(task.file.file_path)
+        elif self.by_position:
+            self.selected.append((task, rows[POS.name].to_numpy()[mask].astype(np.int64)))
+        else:
+            self.gone.append(task.file.file_path)
+            self.added += write_again(rows.filter(pa.array(~mask)).drop_columns([POS.name]), at.metadata, at.storage)
+
+    def write(self, at: PlanContext, deletes: DeleteCache, before: ReusableFiles | None = None) -> None:
+        """Writes the delete files of all rows that are deleted by position, but for those written before."""
+        if not self.selected:
+            return
+        before = before or ReusableFiles()
+        known = [f for task, _ in self.selected if (f := before.deletes.get(task_key(task))) is not None]
+        new = [(task, positions) for task, positions in self.selected if task_key(task) not in before.deletes]
+        written = write_deletes(new, at.metadata, at.storage, deletes) if new else []
+        before.note_deletes([task for task, _ in new], written)
+        self.added += [*known, *written]
+        paths = [task.file.file_path for task, _ in self.selected]
+        self.marked += paths
+        if at.metadata.format_version >= 3:
+            self.superseded += paths
+        self.selected = []
+
+
+@contextlib.contextmanager
+def discarding_on_error(at: PlanContext, effects: FileChanges, before: ReusableFiles | None = None) -> Iterator[None]:
+    """Deletes the files that were written for effects which come to nothing."""
+    try:
+        yield
+    except BaseException:
+        if before is not None:
+            before.forget()
+        for file in effects.added:
+            with contextlib.suppress(IcecoreError):
+                at.storage.delete(file.file_path)
+        raise
+
+
+def produce(
+    at: PlanContext,
+    target: SnapshotTarget,
+    added: Sequence[ContentFile],
+    effects: FileChanges,
+    operation: Operation | None = None,
+) -> ProduceSnapshot:
+    """The command that makes a snapshot of the effects on the branch's head and of files that come beside them."""
+    snapshot = at.head(target.branch)
+    adds_data = bool(added or any(f.content is DataFileContent.DATA for f in effects.added))
+    return ProduceSnapshot(
+        operation or _operation(effects, adds_data),
+        target.snapshot_id,
+        target.branch,
+        added=added_entries([*added, *effects.added], at.metadata),
+        removals=removals_of(at, snapshot, effects),
+        is_planned=True,
+        base_snapshot_id=snapshot.snapshot_id if snapshot else None,
+        summary=target.summary,
+    )
+
+
+def _operation(effects: FileChanges, adds_data: bool) -> Operation:
+    """What the snapshot does (L4): an append only adds data, a delete only removes files or adds deletes."""
+    if not adds_data:
+        return Operation.DELETE
+    adds_deletes = any(f.content is not DataFileContent.DATA for f in effects.added)
+    return Operation.OVERWRITE if effects.gone or effects.superseded or adds_deletes else Operation.APPEND
+
+
+def removals_of(at: PlanContext, snapshot: Snapshot | None, effects: FileChanges) -> tuple[ManifestRemoval, ...]:
+    """For each manifest that holds a file to be removed: its live entries, split.
+
+    Beside the data files these are the delete files that only say something of them, or that a vector replaces (D2).
+    """
+    if snapshot is None or not (effects.gone or effects.superseded or effects.dropped):
+        return ()
+    gone = pa.array(sorted(set(effects.gone)), pa.string())
+    replaced = pa.array(sorted({*effects.gone, *effects.superseded}), pa.string())
+    dropped = pa.array(sorted(file_key(*k) for k in set(effects.dropped)), pa.string())
+    out, found = [], 0
+    for listed in at.repository.list_manifests(at.state, snapshot):
+        if not listed.manifest.has_live_files:
+            continue
+        is_data = listed.manifest.content is ManifestContent.DATA
+        column, paths = ("file_path", gone) if is_data else ("referenced_data_file", replaced)
+        removal = _split(at, listed, column, paths, None if is_data else dropped)
+        if removal is not None:
+            out.append(removal)
+            found += removal.removed.num_rows if is_data else 0
+    if found < len(gone):
+        raise ValidationError(f"{len(gone) - found} of {len(gone)} files to remove are not in the snapshot")
+    return tuple(out)
+
+
+def _split(
+    at: PlanContext, listed: ListedManifest, column: str, paths: pa.Array, dropped: pa.Array | None
+) -> ManifestRemoval | None:
+    live = at.repository.entries.live(at.state.stream, listed, at.repository.storage_of(at.state))
+    mask = pc.is_in(live[column], paths)
+    if dropped is not None and len(dropped):
+        mask = pc.or_(mask, pc.is_in(file_keys(live), dropped))
+    if not pc.any(mask).as_py():
+        return None
+    return ManifestRemoval(listed, live.filter(pc.invert(mask)), live.filter(mask))
