@@ -78,7 +78,7 @@ def replace_parts(
 
     `streams` are those whose files are to be written again. Raises StorageError, CorruptLogError, MissingArchiveError.
     """
-    store.execute(REDACTION, "securely")
+    store.execute(SETTINGS, "securely")
     event = tell([r for replacement in replacements for r in _redactions(store, replacement)])
     run_script(store.connection(), query(REDACTION, "schema"))
     for replacement in replacements:
