@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -122,6 +123,41 @@ def test_a_query_takes_the_parts_that_it_declares() -> None:
         with pytest.raises(ValueError, match=r"selected of plan/rows.sql has the parts \['condition'\], found"):
             query("plan/rows.sql", "selected", **parts)
     assert query("log/events.sql", "head") is query("log/events.sql", "head")
+
+
+def named_queries(module: str, source: str) -> Iterator[tuple[str, str]]:
+    """The file and the name of each query that a module names in one call."""
+    for call in ast.walk(ast.parse(source)):
+        if not isinstance(call, ast.Call):
+            continue
+        for file, name in zip(call.args, call.args[1:], strict=False):
+            if isinstance(name, ast.Constant) and isinstance(file, (ast.Name, ast.Attribute, ast.Constant)):
+                if isinstance(file, ast.Constant):
+                    path = file.value
+                elif not file_constant(ast.unparse(file)):
+                    continue
+                else:
+                    path = eval(ast.unparse(file), vars(importlib.import_module(module)))
+                if isinstance(path, str) and path.endswith(".sql"):
+                    yield path, str(name.value)
+
+
+def file_constant(text: str) -> bool:
+    return text.rpartition(".")[2].isupper()
+
+
+def test_each_query_that_is_named_is_there() -> None:
+    """In the file that is named with it."""
+    found = [
+        (path, name)
+        for folder in ("engine", "projections")
+        for module in (ROOT / folder).rglob("*.py")
+        for path, name in named_queries(
+            f"icecore.{'.'.join(module.relative_to(ROOT).with_suffix('').parts)}", module.read_text()
+        )
+    ]
+    assert len(found) > 150
+    assert [(path, name) for path, name in found if name not in queries(path)] == []
 
 
 def named_in_python() -> set[str]:
