@@ -11,8 +11,9 @@ from .values import PROMOTIONS
 from .verbs import Act, nothing, verb
 from .world import ID, World
 
-# Java deletes and overwrites by filter only where it takes whole files.
-_HALF_A_FILE = "Cannot delete file where some, but not all, rows match"
+# Java deletes and overwrites by filter only where it takes whole files, and fails to look for the null of a partition
+# among the texts of `IN`.
+_HALF_A_FILE = "Cannot delete file where some, but not all, rows match|Invalid object: null"
 
 
 @verb(5)
