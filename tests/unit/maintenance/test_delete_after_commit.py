@@ -11,6 +11,7 @@ import pytest
 from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, repository_of, rows, store_of
 
 import icecore
+from icecore.engine.foreign.adopter import ForeignCommitWarning
 from icecore.engine.log.store import MODELS
 from icecore.projections.files import materialize
 
@@ -81,7 +82,8 @@ def test_what_a_restored_state_lets_go_is_named_and_deleted(catalog: icecore.Cat
     table.set_properties(KEEP_TWO)
     table.append(rows(4))
     pyiceberg_catalog(warehouse).load_table("ns.t").append(rows(9))
-    table = catalog.resolve("ns.t", "log", author="ann")
+    with pytest.warns(ForeignCommitWarning, match="resolve"):
+        table = catalog.resolve("ns.t", "log", author="ann")
     assert [len(table.metadata.metadata_log), ids_of(table)] == [2, [0, 1, 2, 4]]
     restored = store_of(catalog).event_at(catalog.position)
     own = {r["location"] for r in store_of(catalog).rows(MODELS, "all_files_of", stream=table.state.stream)}

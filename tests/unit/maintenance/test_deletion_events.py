@@ -13,7 +13,7 @@ import icecore
 from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import UnfinishedDeletionWarning
 from icecore.engine.deletion.file_names import is_table_file
-from icecore.engine.errors import CommitConflictError, StorageError, ValidationError
+from icecore.engine.errors import CommitConflictError, MovedWarehouseWarning, StorageError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.formats.deleted_files import DeletedFile, decode_files
 from icecore.engine.log.store import MODELS
@@ -151,8 +151,9 @@ def test_the_event_is_read_by_all_that_reads_the_log(
     catalog.rebuild()
     assert catalog.verify().problems == ()
     catalog.export_log(tmp_path / "log.jsonl")
-    icecore.import_log(tmp_path / "log.jsonl", tmp_path / "copy", materialize=False)
-    with icecore.open(tmp_path / "copy") as copy:
+    with pytest.warns(MovedWarehouseWarning, match="copied or moved"):
+        icecore.import_log(tmp_path / "log.jsonl", tmp_path / "copy", materialize=False)
+    with pytest.warns(MovedWarehouseWarning), icecore.open(tmp_path / "copy") as copy:
         assert copy.position == position and due(copy) == []
     table.refresh().append(rows(3))
     catalog.archive(before=position + 1)
