@@ -313,7 +313,7 @@ class PendingCommit:
             tuple(self._requirements),
         )
 
-    def commit(self) -> TableState | None:
+    def make_commit(self) -> TableState | None:
         """Makes the commit, and gives the state that it led to; None where there is nothing to commit.
 
         Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then.

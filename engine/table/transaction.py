@@ -380,7 +380,7 @@ class Transaction(OnceInBlock):
         self._use_up()
         if self._is_dry:
             self._outcome = self._pending.dry_run()
-        elif (state := self._pending.commit()) is not None:
+        elif (state := self._pending.make_commit()) is not None:
             self._committed(state)
 
     def commit_transaction(self) -> None:

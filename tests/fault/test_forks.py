@@ -178,7 +178,7 @@ def test_every_lock_is_one_that_a_fork_renews() -> None:
     sources = [p for folder in ("engine", "projections") for p in (ROOT / folder).rglob("*.py")]
     assert len(sources) > 100
     made = {p.name for p in sources if re.search(r"\b(R?Lock|Condition|(Bounded)?Semaphore)\b", _imported(p))}
-    assert made == {"forks.py"}
+    assert made == {"fork_safety.py"}
 
 
 def _imported(path: Path) -> str:

@@ -16,5 +16,7 @@ def spark() -> Iterator[Any]:
     if not java_available():
         pytest.skip("no Java 17 or later")
     started = session("icecore-tests", spark__sql__shuffle__partitions=4)
+    # Another test of this process may have left one, which is this one then.
+    started.conf.set("spark.sql.shuffle.partitions", "4")
     yield started
     started.stop()
