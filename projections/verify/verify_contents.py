@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from icecore.engine.data.file.puffin_file import read_footer
 from icecore.engine.data.read.deletion_vector import BLOB_TYPE, decode_deletion_vector
 from icecore.engine.data.read.file_sources import BATCH_ROWS, TO_THE_END, decoding, open_source
+from icecore.engine.data.read.written_schema import check_written
 from icecore.engine.errors import IcecoreError, MissingFileError, StorageError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats.avro_blocks import read_blocks, read_header
@@ -119,6 +120,7 @@ def _rows_in(storage: Storage, location: str, file_format: FileFormat) -> int:
         data = storage.read_bytes(location)
         return sum(block.count for block in read_blocks(data, read_header(data, location), location))
     source = open_source(storage, location, file_format)
+    check_written(source.fields, source.written_schema, location)
     return sum(batch.length for batch in source.batches(frozenset(), 0, TO_THE_END, BATCH_ROWS))
 
 

@@ -20,6 +20,7 @@ from icecore.engine.data.orc.orc_nanoseconds import stripe_batches
 from icecore.engine.data.orc.orc_tail import Stripe, read_tail
 from icecore.engine.data.parquet.duckdb_reader import DuckDBParquet
 from icecore.engine.data.parquet.parquet_row_groups import read_row_groups
+from icecore.engine.data.read.written_schema import SCHEMA_KEY
 from icecore.engine.errors import CorruptFileError, IcecoreError, StorageError, ValidationError
 from icecore.engine.spec.content_file import FileFormat
 from icecore.engine.storage.file_io import Storage
@@ -40,9 +41,10 @@ class FileBatch:
 
 
 class Source(Protocol):
-    """An open file. `fields` are its columns."""
+    """An open file. `fields` are its columns, `written_schema` is what its footer says under `iceberg.schema`."""
 
     fields: tuple[FileField, ...]
+    written_schema: bytes | None
 
     def batches(self, leaves: frozenset[int], start: int, length: int, batch_rows: int) -> Iterator[FileBatch]:
         """The rows that belong to a byte range, in order, with at least the primitive columns asked for.
@@ -104,8 +106,12 @@ class ParquetSource:
         self._file = pq.ParquetFile(self._input, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         self.fields = file_fields(self._file.schema_arrow)
         check_names(self.fields, location)
-        if sum(f.leaves for f in self.fields) != self._file.metadata.num_columns:
+        footer = self._file.metadata
+        self.written_schema = (footer.metadata or {}).get(SCHEMA_KEY)
+        if sum(f.leaves for f in self.fields) != footer.num_columns:
             raise CorruptFileError(f"{location}: the columns of the Parquet schema can't be told apart")
+        if (rows := sum(footer.row_group(g).num_rows for g in range(footer.num_row_groups))) != footer.num_rows:
+            raise CorruptFileError(f"{location}: row groups have {rows:,} rows, the file {footer.num_rows:,}")
 
     def batches(self, leaves: frozenset[int], start: int, length: int, batch_rows: int) -> Iterator[FileBatch]:
         """See `Source.batches`."""
@@ -143,6 +149,8 @@ class ParquetSource:
 class DuckDBSource:
     """A Parquet file that Arrow can't open. All its rows belong to the range with byte 0."""
 
+    written_schema: bytes | None = None
+
     def __init__(self, path: str, location: str) -> None:
         self.location = location
         self._file = DuckDBParquet(path, location)
@@ -163,6 +171,8 @@ class OrcSource:
 
     Where the tail can't be decoded that far, all rows belong to the range with byte 0.
     """
+
+    written_schema: bytes | None = None
 
     def __init__(self, storage: Storage, location: str) -> None:
         self.location = location
@@ -229,6 +239,8 @@ class OrcSource:
 
 class AvroSource:
     """An Avro file. It is decoded as a whole, and all rows belong to the range with byte 0."""
+
+    written_schema: bytes | None = None
 
     def __init__(self, storage: Storage, location: str) -> None:
         self.location = location

@@ -19,6 +19,7 @@ from icecore.engine.data.read.column_resolution import Node, Resolver, make, nee
 from icecore.engine.data.read.deletion_vector import Positions
 from icecore.engine.data.read.file_sources import BATCH_ROWS, TO_THE_END, FileBatch, open_source
 from icecore.engine.data.read.table_columns import Identification, ResolvedColumn
+from icecore.engine.data.read.written_schema import check_written
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.content_file import ContentFile
@@ -26,6 +27,7 @@ from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import IdentityTransform
+from icecore.engine.spec.types import UnknownType, walk
 from icecore.engine.storage.file_io import Storage
 
 __all__ = ["BATCH_ROWS", "DeleteCache", "read_task"]
@@ -65,10 +67,10 @@ def read_task(
     nodes = tuple(resolver.column(f, fields) for f in projection.fields)
     cache = deletes if deletes is not None else DeleteCache()
     positions = cache.deleted_positions(storage, file.file_path, task.delete_files)
-    equality = [
-        (tuple(r.resolved(file, fields, identity) for r in readers), keys)
-        for readers, keys in cache.equality_keys(storage, task.delete_files, identification)
-    ]
+    readers = cache.equality_keys(storage, task.delete_files, identification)
+    keys = frozenset(r.leaf.field_id for of_keys, _ in readers for r in of_keys)
+    check_written(source.fields, source.written_schema, file.file_path, keys | _stored_ids(projection))
+    equality = [(tuple(r.resolved(file, fields, identity) for r in of_keys), values) for of_keys, values in readers]
     leaves = needed_leaves(nodes).union(*(c.leaves for columns, _ in equality for c in columns))
     schema = schema_to_arrow(projection, with_ids=False)
     # The last range goes to the end of the file, wherever that is: a size in a manifest may be wrong.
@@ -77,6 +79,11 @@ def read_task(
         kept = _kept(batch, positions, equality)
         if kept is None or kept.any():
             yield _record_batch(nodes, schema, batch, kept)
+
+
+def _stored_ids(projection: Schema) -> frozenset[int]:
+    """The columns of a projection that files hold: those of type unknown never are (Spec: Primitive Types)."""
+    return frozenset(f.field_id for f in walk(projection.fields) if not isinstance(f.field_type, UnknownType))
 
 
 def _identity_values(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> dict[int, Any]:

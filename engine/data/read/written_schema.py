@@ -1,0 +1,67 @@
+"""The schema that a Parquet file was written with, against the columns that its footer has now.
+
+Parquet's checksums cover pages only. A bit that flips in a footer may give a column another field id: it would be read
+as nulls, or as another column. Iceberg's writers put the schema into the footer a second time, as JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from icecore.engine.data.file.file_field import FileField, walk_file
+from icecore.engine.errors import CorruptFileError
+
+SCHEMA_KEY = b"iceberg.schema"
+_FIRST_RESERVED_ID = 2_147_483_447
+
+
+def check_written(
+    fields: Iterable[FileField], schema: bytes | None, where: str, wanted: frozenset[int] | None = None
+) -> None:
+    """Raises CorruptFileError naming the file `where` a column's id is in one of the two and not in the other.
+
+    `schema` is the value of `iceberg.schema`, `wanted` the ids to look at, all where it is None. Files without a
+    schema, or without ids, say nothing.
+    """
+    written = _ids(schema) if schema is not None else None
+    found = {f.field_id for f in walk_file(fields) if f.field_id is not None}
+    if written is None or not found:
+        return
+    asked = written | found if wanted is None else wanted
+    for i in sorted(i for i in asked if i < _FIRST_RESERVED_ID):
+        if i in written and i not in found:
+            raise CorruptFileError(f"{where} was written with a column of field id {i}, and has none")
+        if i in found and i not in written:
+            raise CorruptFileError(f"{where} has a column of field id {i}, and was written without one")
+
+
+@functools.lru_cache(maxsize=256)
+def _ids(schema: bytes) -> frozenset[int] | None:
+    """The ids of a schema's fields that are stored, or None where the text is no schema."""
+    try:
+        return frozenset(_stored_ids(orjson.loads(schema)))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _stored_ids(kind: Any) -> Iterator[int]:
+    """Ids below a type in JSON (Spec: Appendix C). Columns of type unknown are not stored, and variants have parts."""
+    if not isinstance(kind, dict):
+        return
+    match kind["type"]:
+        case "struct":
+            for f in kind["fields"]:
+                if f["type"] != "unknown":
+                    yield f["id"]
+                    yield from _stored_ids(f["type"])
+        case "list":
+            yield kind["element-id"]
+            yield from _stored_ids(kind["element"])
+        case "map":
+            yield from (kind["key-id"], kind["value-id"])
+            yield from _stored_ids(kind["key"])
+            yield from _stored_ids(kind["value"])
