@@ -1,4 +1,4 @@
-"""The exceptions of icecore: one base, each class says whether a retry can help and which HTTP status it maps to."""
+"""The exceptions of icecore, all of one base; each class says whether a retry can help and its HTTP status."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class UnsupportedFormatVersionError(ValidationError):
 
 
 class NotFoundError(IcecoreError, LookupError):
-    """The thing that a call names does not exist."""
+    """Something that a call names does not exist."""
 
     http_status = 404
 
@@ -72,7 +72,7 @@ class NoSuchPlanError(NotFoundError):
 
 
 class AlreadyExistsError(IcecoreError):
-    """The name is taken."""
+    """A name that is taken."""
 
     http_status = 409
 
@@ -92,13 +92,13 @@ class NamespaceNotEmptyError(IcecoreError):
 
 
 class CommitConflictError(IcecoreError):
-    """Another commit changed what this one relies on; says which commit, by whom, and what it touched."""
+    """A change by another commit to what this one relies on; says which commit, by whom, and what it touched."""
 
     http_status = 409
 
 
 class ConflictingCommitsError(CommitConflictError):
-    """What a commit was decided on was changed meanwhile; `conflicts` has one text for each change in the way."""
+    """Commits of others changed what this one was decided on; `conflicts` has one text for each change in the way."""
 
     def __init__(self, text: str, conflicts: tuple[str, ...] = ()) -> None:
         super().__init__("; ".join((text, *conflicts)))
@@ -106,7 +106,7 @@ class ConflictingCommitsError(CommitConflictError):
 
 
 class CommitFailedError(CommitConflictError):
-    """A requirement of the commit does not hold on the current state; a fresh attempt may succeed."""
+    """A requirement of the commit that does not hold on the current state; a fresh attempt may succeed."""
 
     retryable = True
 

@@ -1,4 +1,4 @@
-"""Many values at once: a plan of a hundred thousand files is as many tasks, made from columns, not one by one."""
+"""Bulk construction of attrs values from columns: a plan of a hundred thousand files is as many tasks."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def build_attrs(cls: type[Value], count: int, columns: Mapping[str, Iterable[Any
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Holds the garbage collector off while many values without cycles are made: it would look at each time and again.
+    """A context in which the garbage collector is off, for making many values without cycles.
 
-    Half of the time of making them goes there otherwise. Threads may overlap; the last one switches it on again, if it
+    Collections take half of that time otherwise. Threads may overlap; the last one switches it on again, if it
     was on, and so does a process that was forked meanwhile.
     """
     global _was_enabled

@@ -1,4 +1,4 @@
-"""Metadata files as they are stored: JSON, plain or compressed with gzip."""
+"""The bytes of metadata files: JSON, plain or compressed with gzip."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def decompress(data: bytes | str, where: str = "table metadata") -> bytes | str:
 
 
 def compress(data: bytes, codec: str) -> bytes:
-    """Metadata bytes by `write.metadata.compression-codec`: `none` or `gzip`; the same input gives the same bytes."""
+    """Metadata bytes by `write.metadata.compression-codec`, the same for the same input.
+
+    Raises ValidationError for a codec other than `none` and `gzip`.
+    """
     match codec:
         case "none":
             return data

@@ -1,4 +1,4 @@
-"""What a forked process does with the connections and locks that it got from its parent: nothing, it makes its own.
+"""Connections and locks in a forked process, which leaves its parent's alone and makes its own.
 
 DuckDB's threads are not there, so a query may never end, and closing such a connection ends the process; SQLite's locks
 are the parent's; a lock that another thread held is never given back, since that thread is not there.
@@ -17,24 +17,24 @@ class Forked(Protocol):
     """Something that has connections and locks."""
 
     def forget_parent(self) -> None:
-        """Called in a forked process before it goes on: takes new ones."""
+        """Takes new connections and locks; called in a forked process before it goes on."""
 
 
 _known: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def watch(forked: Forked) -> None:
-    """Tells an object about forks as long as it is there."""
+    """Registers an object for `forget_parent`, as long as the object is there."""
     _known.add(forked)
 
 
 def abandon(connection: object) -> None:
-    """Sees to it that a parent's connection is never closed here, not even when the process ends."""
+    """Keeps a parent's connection from ever being closed here, at the end of the process too."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 class Lock:
-    """A reentrant lock that no other thread holds in a forked process: every lock of the engine is one."""
+    """A reentrant lock that is free in a forked process; every lock of the engine is one."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""JSON of long lists that mostly grow at their end: what was joined for the last one is kept for the next."""
+"""A cache of the JSON of long lists that mostly grow at their end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JoinedJson(Generic[Item]):
     _kept: tuple[tuple[Hashable, tuple[Item, ...], bytes], ...] = field(init=False, default=())
 
     def of(self, key: Hashable, items: tuple[Item, ...]) -> bytes:
-        """The array. Raises what the items' JSON raises."""
+        """The array of the items. Raises what the items' JSON raises."""
         if len(items) <= SHORT:
             return b"[" + b",".join(map(self._to_json, items)) + b"]"
         joined = self._join(key, items)
@@ -43,6 +43,6 @@ class JoinedJson(Generic[Item]):
         return b",".join(map(self._to_json, items))
 
     def _same(self, known: tuple[Item, ...], items: tuple[Item, ...]) -> bool:
-        """Whether `items` begins with the JSON of `known`: nearly all of them are the very same objects."""
+        """Whether `items` begins with the items of `known`: nearly all of them are the very same objects."""
         others = compress(zip(known, items, strict=False), map(is_not, known, items))
         return all(self._to_json(a) == self._to_json(b) for a, b in others)

@@ -40,7 +40,7 @@ def identifier_tuple(identifier: IdentifierLike) -> Identifier:
 
 
 def name_parts(identifier: object) -> Identifier:
-    """The levels of a name of anything, as it was given. Raises ValidationError for what is no name at all."""
+    """The levels of any name, as it was given. Raises ValidationError where it is none."""
     if isinstance(identifier, str):
         return tuple(identifier.split("."))
     if not isinstance(identifier, (tuple, list)):
@@ -62,7 +62,7 @@ def _check_part(part: object, what: str) -> None:
 
 
 def folder_name(part: str) -> str:
-    """A name as one path segment: whatever could leave the folder or break a URI is percent-encoded.
+    """A name as one path segment: what could leave the folder or break a URI is percent-encoded.
 
     What is too long for a file system is cut, and ends in a hash of the whole name.
     """

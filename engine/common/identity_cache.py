@@ -1,4 +1,4 @@
-"""The last few things that were made of others, so that what is asked for again is not made again."""
+"""An LRU cache keyed by object identity."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Made = TypeVar("Made")
 
 
 class IdentityCache(Generic[Source, Made]):
-    """What was made of the last few objects; each is known by its identity. Not safe to use from several threads."""
+    """The values derived from the last few objects. Not safe to use from several threads."""
 
     def __init__(self) -> None:
         # The source is held with what was made of it: the identity of an object that is gone is given out again.
         self._kept: OrderedDict[int, tuple[Source, Made]] = OrderedDict()
 
     def of(self, source: Source, make: Callable[[Source], Made]) -> Made:
-        """What `make` made of the source, now or earlier."""
+        """`make(source)`, or what that gave earlier for the same object."""
         known = self._kept.get(id(source))
         if known is None or known[0] is not source:
             known = (source, make(source))
@@ -30,4 +30,5 @@ class IdentityCache(Generic[Source, Made]):
         return known[1]
 
     def clear(self) -> None:
+        """Drops all values."""
         self._kept.clear()

@@ -1,4 +1,4 @@
-"""Ids that sort by time or collide rarely. Randomness comes in as an argument, so that the makers stay pure."""
+"""Ids that sort by time or hardly collide. Randomness comes in as an argument, so that the makers stay pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def uuid7(timestamp_ms: int, random: bytes) -> uuid.UUID:
 
 
 def new_event_id() -> str:
+    """A new UUIDv7 of the present time, as text."""
     return str(uuid7(now_ms(), os.urandom(10)))
 
 
 def new_salt() -> bytes:
-    """Bytes that nobody guesses."""
+    """Random bytes that nobody guesses."""
     return os.urandom(16)
 
 

@@ -66,7 +66,7 @@ def _within_range(value: int, key: str, where: str) -> int:
 
 
 def get_ints(obj: Any, key: str, where: str, default: Any = _MISSING) -> tuple[int, ...]:
-    """A JSON array of ids."""
+    """A JSON array of ids as a tuple. Raises ValidationError."""
     values = get_list(obj, key, where, default)
     for v in values:
         if not isinstance(v, int) or isinstance(v, bool):
@@ -76,12 +76,13 @@ def get_ints(obj: Any, key: str, where: str, default: Any = _MISSING) -> tuple[i
 
 
 def get_list(obj: Any, key: str, where: str, default: Any = _MISSING) -> list[Any]:
+    """A JSON array. Raises ValidationError."""
     value: list[Any] = get(obj, key, list, where, default)
     return value
 
 
 def get_str_map(obj: Any, key: str, where: str, default: Any = _MISSING) -> dict[str, str]:
-    """A JSON object whose values are strings; numbers and booleans are taken as their text, as Java does."""
+    """A JSON object of strings, numbers and booleans as their text, as Java takes them. Raises ValidationError."""
     value = get(obj, key, dict, where, default)
     out = {}
     for k, v in (value or {}).items():
@@ -98,5 +99,5 @@ def get_str_map(obj: Any, key: str, where: str, default: Any = _MISSING) -> dict
 
 
 def unknown(obj: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """The fields of `obj` that nobody here knows; kept so that a round trip loses nothing."""
+    """The fields of `obj` that are not `known`, to be kept so that a round trip loses nothing."""
     return {k: v for k, v in obj.items() if k not in known}

@@ -42,7 +42,7 @@ def takes_options(declared: type) -> Callable[[F], F]:
 
 
 def options_of(declared: type[T], options: Mapping[str, Any]) -> T:
-    """Those of the options that the TypedDict declares."""
+    """The options that the TypedDict declares."""
     return cast(T, {k: v for k, v in options.items() if k in declared.__annotations__})
 
 

@@ -1,4 +1,4 @@
-"""Properties that are made once, when they are first asked for, and by any number of threads at a time.
+"""Properties that are computed once, when first asked for, by any number of threads at a time.
 
 `functools.cached_property` of Python 3.11 holds one lock for all objects of a class while it makes one. Whoever is
 forked off meanwhile has that lock and nobody to let it go, so what takes long, as plans do, must not be made under it.

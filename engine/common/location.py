@@ -24,22 +24,24 @@ class LocationMapping:
 
     @classmethod
     def of(cls, mapping: Mapping[str, str] | None) -> LocationMapping:
+        """The mapping of old to new prefixes, slashes at their ends aside."""
         pairs = ((old.rstrip("/"), new.rstrip("/")) for old, new in (mapping or {}).items())
         return cls(tuple(sorted(pairs, key=lambda p: -len(p[0]))))
 
     def resolve(self, location: str) -> str:
-        """Where the bytes of `location` lie."""
+        """The location of the bytes of a file whose metadata location is `location`."""
         for old, new in self.prefixes:
             if location == old or location.startswith(old + "/"):
                 return new + location[len(old) :]
         return location
 
     def then(self, other: LocationMapping) -> LocationMapping:
-        """This mapping, and where it says nothing the other; what this one gives is mapped by the other again."""
+        """This mapping followed by another, which maps what this one leaves or gives."""
         own = {old: other.resolve(new) for old, new in self.prefixes}
         return LocationMapping.of({**other.to_dict(), **own})
 
     def to_dict(self) -> dict[str, str]:
+        """New prefixes by old ones."""
         return dict(self.prefixes)
 
 
@@ -68,7 +70,7 @@ EQUAL_SCHEMES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3"}
 
 
 def location_key(location: str) -> str:
-    """One text for all ways to write the location of a file: two locations are of one file where their keys are equal.
+    """A text that is the same for all spellings of a file's location.
 
     Local ones are absolute paths without `file:`, s3a and s3n are s3. A location mapping is to be applied before.
     """
@@ -81,12 +83,12 @@ def location_key(location: str) -> str:
 
 
 def is_same_file(one: str | None, other: str | None) -> bool:
-    """Whether two locations are of one file; None is that of no file."""
+    """Whether two locations are of one file; None is the location of no file."""
     return one is not None and other is not None and (one == other or location_key(one) == location_key(other))
 
 
 def folded(path: str) -> str:
-    """One text for the spellings that some file system takes for the same name: what is kept for one is for all."""
+    """A text that is the same for all spellings that some file system takes for one name."""
     doubled = path
     while "//" in doubled:
         doubled = doubled.replace("//", "/")
@@ -101,7 +103,7 @@ def is_inside(location: str, folder: str) -> bool:
 
 
 def path_fault(path: object) -> str | None:
-    """What is wrong with the path of a file, as the end of a sentence; None where it is one."""
+    """The rest of a sentence on the fault of a file's path; None for a good one."""
     if not isinstance(path, str):
         return f"must be text, found {path!r:.100}"
     if not path.strip() or "\0" in path:

@@ -1,4 +1,4 @@
-"""Packages that not everybody has: what is done without one ends in an error that says what to install."""
+"""Optional packages, and the error that says what to install where one is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def needs(package: str, install: str | None = None) -> Iterator[None]:
-    """Around imports of a package; `install` is what pip is given, where it is not the package's own name.
+    """A context for imports of a package; `install` is pip's name of it, where that is another.
 
     Raises MissingDependencyError where it can't be imported.
     """

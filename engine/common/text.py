@@ -9,7 +9,7 @@ MOST = 20
 
 
 def abbreviated(names: Iterable[object], most: int = MOST) -> str:
-    """The first names, and how many more there are: `a, b and 3 more`; `none` where there is none."""
+    """The first names and the number of the others: `a, b and 3 more`; `none` for no names."""
     rest = iter(names)
     shown = ", ".join(str(n) for n in islice(rest, most))
     more = sum(1 for _ in rest)
@@ -17,7 +17,7 @@ def abbreviated(names: Iterable[object], most: int = MOST) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it can be written as UTF-8, which lone surrogates can't."""
+    """Whether the text can be written as UTF-8, which lone surrogates can't."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

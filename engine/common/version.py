@@ -1,4 +1,4 @@
-"""What this release calls itself in events and in the files it writes."""
+"""The release's name in events and in files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @cache
 def engine_version() -> str:
-    """`icecore 0.1.0`."""
+    """The name and version of this release, as `icecore 0.1.0`."""
     try:
         return f"icecore {version('icecore')}"
     except PackageNotFoundError:

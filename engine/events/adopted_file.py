@@ -19,7 +19,7 @@ from icecore.engine.spec.metadata_json import WHERE
 
 
 def kept_file(data: bytes) -> dict[str, Any]:
-    """The part of an event's payload that has the file."""
+    """The part of an event's payload that holds the file."""
     return {
         "metadata-file": base64.b64encode(zlib.compress(data, 6)).decode(),
         "metadata-sha256": hashlib.sha256(data).hexdigest(),

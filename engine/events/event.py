@@ -1,4 +1,4 @@
-"""Events: what the log holds, how they are hashed, and how old ones are read.
+"""Events: their kinds and payloads, their hashes, and the upcasting of old ones.
 
 Kinds and payloads (all JSON objects):
 
@@ -100,20 +100,23 @@ ABOUT_FILES = (TABLE_MATERIALIZED, TABLE_FILES_DELETED)
 
 
 def table_stream(table_uuid: str) -> str:
+    """The stream of a table."""
     return f"table:{table_uuid}"
 
 
 def view_stream(view_uuid: str) -> str:
+    """The stream of a view."""
     return f"view:{view_uuid}"
 
 
 def is_view_stream(stream: str) -> bool:
+    """Whether a stream is a view's."""
     return stream.startswith("view:")
 
 
 @frozen
 class Provenance:
-    """Who commits, with what, and why."""
+    """The provenance of a commit: who made it, with what, and why."""
 
     actor: str | None = None
     engine: str | None = None
@@ -152,7 +155,10 @@ class Event:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The payload in its present form, with locations as they are now. Raises CorruptLogError: it is not JSON."""
+        """The payload in its present form, with locations as they are now.
+
+        Raises CorruptLogError where it is not JSON.
+        """
         try:
             value = orjson.loads(self.payload_text)
         except orjson.JSONDecodeError as e:
@@ -169,7 +175,10 @@ class Event:
         return {ACTOR: self.provenance.actor, MESSAGE: self.provenance.message, PAYLOAD: self.payload_text}
 
     def computed_hash(self, forgotten: Mapping[str, str] | None = None) -> str:
-        """The hash that this event must have; `forgotten` has the hashes that parts had before they were redacted."""
+        """The hash that this event must have; `forgotten` has the hashes of parts before they were redacted.
+
+        Raises ValidationError for text that is no Unicode.
+        """
         p = self.provenance
         texts = self.texts
         if self.is_hashed_by_parts:

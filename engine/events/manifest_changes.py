@@ -1,4 +1,4 @@
-"""How the manifest list of a new snapshot differs from that of its parent, as an event keeps it.
+"""The change of a new snapshot's manifest list against that of its parent, as an event holds it.
 
 A snapshot's list is: the manifests in `added`, then those of the parent's list that are not in `removed`. A manifest
 that the commit makes says what it holds: `rows`, a range of the event's content files (added or deleted entries), and
@@ -55,6 +55,7 @@ class ListedManifest:
 
     @property
     def is_foreign(self) -> bool:
+        """Whether only a file has the entries: the manifest came from outside of the log."""
         return self.position == 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,6 +75,7 @@ class ListedManifest:
 
     @classmethod
     def from_dict(cls, obj: Any, position: int) -> ListedManifest:
+        """The manifest of a JSON object in the event at `position`. Raises ValidationError where it is none."""
         rows = get_list(obj, "rows", WHERE, default=None)
         manifest = manifest_from_dict(obj)
         if rows is None:
@@ -108,6 +110,7 @@ class ManifestChanges:
 
     @classmethod
     def from_dict(cls, obj: Any, position: int) -> ManifestChanges:
+        """The changes of a JSON object in the event at `position`. Raises ValidationError where it is none."""
         added = tuple(ListedManifest.from_dict(m, position) for m in get_list(obj, "added", "snapshot manifests"))
         base = get_list(obj, "base", "snapshot manifests", default=None)
         return cls(
@@ -131,6 +134,7 @@ def changes_of(payload: Mapping[str, Any], position: int) -> dict[int, ManifestC
 
 
 def manifest_to_dict(manifest: ManifestFile) -> dict[str, Any]:
+    """The JSON object of a manifest list's row."""
     out: dict[str, Any] = {"manifest-path": manifest.manifest_path, "content": int(manifest.content)}
     for name in _NUMBERS:
         value = getattr(manifest, name)
@@ -144,6 +148,7 @@ def manifest_to_dict(manifest: ManifestFile) -> dict[str, Any]:
 
 
 def manifest_from_dict(obj: Any) -> ManifestFile:
+    """The manifest list's row of a JSON object. Raises ValidationError where it is none."""
     numbers = {name: get(obj, name.replace("_", "-"), int, WHERE, None) for name in _NUMBERS}
     partitions = get_list(obj, "partitions", WHERE, default=None)
     key_metadata = get(obj, "key-metadata", str, WHERE, None)

@@ -1,4 +1,4 @@
-"""Who commits: the actor and engine that an event names where the caller says nothing."""
+"""The actor and engine that an event names where the caller says nothing."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ Listing = tuple[str, int | None]
 
 
 def listing(listed: ListedManifest) -> Listing:
+    """The place of a manifest in lists."""
     return listed.manifest.manifest_path, listed.manifest.first_row_id
 
 
@@ -47,6 +48,7 @@ class RelocatedManifests:
 
     @classmethod
     def from_dict(cls, obj: Any, position: int) -> RelocatedManifests:
+        """The manifests of a JSON object in the event at `position`. Raises ValidationError where it is none."""
         lists = get(obj, "manifest-lists", dict, WHERE)
         whole = get(obj, "whole-lists", dict, WHERE)
         return cls(

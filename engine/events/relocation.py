@@ -1,4 +1,4 @@
-"""How the locations in a log are read after its warehouse got another folder.
+"""Relocations: how the locations of events are read once the warehouse has another folder.
 
 Events are never changed: those from before a move or a clone name the old folder for ever, and are read with the new
 one in its place. So the whole history is of files that are there, whichever folder they were written in. Pure.
@@ -43,7 +43,7 @@ class Relocation:
 
 @frozen
 class Relocations:
-    """All relocations of a log that an event has yet to be read with, oldest first."""
+    """The relocations that an event has yet to be read with, oldest first."""
 
     steps: tuple[Relocation, ...] = ()
 
@@ -52,19 +52,19 @@ class Relocations:
 
     @classmethod
     def of(cls, text: str | None) -> Relocations:
-        """Those of their JSON; none where there is none."""
+        """The relocations of their JSON; none where there is none."""
         return cls(tuple(Relocation(*step) for step in orjson.loads(text))) if text else cls()
 
     def to_json(self) -> str:
         return orjson.dumps([(s.position, s.source, s.target, s.shares_data) for s in self.steps]).decode()
 
     def with_step(self, step: Relocation) -> Relocations:
-        """These and one more; one that is known already is not doubled."""
+        """These and one more, not doubled where it is there already."""
         others = (s for s in self.steps if s.position != step.position)
         return Relocations(tuple(sorted((*others, step), key=lambda s: s.position)))
 
     def since(self, position: int) -> Relocations:
-        """What the event of a position is to be read with."""
+        """The relocations that the event at a position has to be read with."""
         if not self.steps or self.steps[-1].position <= position:
             return NO_RELOCATIONS
         return Relocations(tuple(s for s in self.steps if s.position > position))

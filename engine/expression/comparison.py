@@ -87,14 +87,14 @@ def in_values(op: Operation, term: BoundTerm, literals: Iterable[Any]) -> Expres
 
 
 def _below(term: BoundTerm, value: Any, op: Operation, limit: Any) -> Expression:
-    """A strict comparison: true of every value where there is no bound, of none at the limit of the type."""
+    """A strict comparison; AlwaysTrue where there is no bound, AlwaysFalse at the limit of the type."""
     if value is None:
         return Predicate(Operation.NOT_NULL, term)
     return FALSE if limit is not None and value == limit else Predicate(op, term, (value,))
 
 
 def _above(term: BoundTerm, value: Any, op: Operation, limit: Any) -> Expression:
-    """A comparison that includes its bound: true of none where there is no bound, of every value at the limit."""
+    """A comparison that includes its bound; AlwaysFalse where there is no bound, AlwaysTrue at the limit."""
     if value is None:
         return FALSE
     return (

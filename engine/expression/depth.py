@@ -1,4 +1,4 @@
-"""How deep expressions may nest.
+"""The limit of how deep expressions nest.
 
 A chain of one kind, `a OR (b OR (c OR ...))`, is flat however it was built; what counts is AND inside OR inside AND,
 and NOT. All code over bound expressions may recurse, because `bind` and the constructors refuse deeper ones.
@@ -41,4 +41,5 @@ def check_depth(expression: Expression) -> None:
 
 
 def too_deep() -> ExpressionError:
+    """The error for an expression that nests deeper than MAX_DEPTH."""
     return ExpressionError(f"the filter is nested too deeply: AND, OR and NOT may be {MAX_DEPTH} levels deep")

@@ -90,5 +90,5 @@ def _is_nan(value: Any) -> bool:
 
 
 def _key(value: Any) -> Any:
-    """NaN above all numbers and equal to itself."""
+    """The sort key of a value: NaN above all numbers and equal to itself."""
     return ((1, 0.0) if math.isnan(value) else (0, value)) if isinstance(value, float) else value

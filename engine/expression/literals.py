@@ -62,7 +62,7 @@ NS_PER_DAY = US_PER_DAY * 1000
 
 @frozen
 class Slot:
-    """Where a literal stands: `ceiling` is the least value not below it, `floor` the greatest not above it.
+    """The place of a literal: `ceiling` is the least value not below it, `floor` the greatest not above it.
 
     None where there is none. Both are the same where exactly one value equals the literal. Where values are many they
     may be different and both equal (as doubles, say); where none equals it, the ceiling is above the floor. `least` and

@@ -17,7 +17,7 @@ from icecore.engine.spec.types import NestedField, PrimitiveType
 
 
 class Operation(enum.StrEnum):
-    """The spec's names for the operators (Spec: Expressions, E4)."""
+    """The operators, by the spec's names (Spec: Expressions, E4)."""
 
     LT = "lt"
     LT_EQ = "lt-eq"
@@ -66,10 +66,12 @@ class BoundTerm:
 
     @property
     def source_type(self) -> PrimitiveType:
+        """The type of the column."""
         return self.field.field_type  # type: ignore[return-value]  # only null tests see a nested type
 
     @property
     def result_type(self) -> PrimitiveType:
+        """The type of the term: the column's, transformed."""
         return self.transform.result_type(self.source_type)
 
 
@@ -121,7 +123,8 @@ class Not:
 
 @frozen
 class Predicate:
-    """`literals` is empty for the null and NaN tests, has one value for comparisons, any number for IN and NOT IN.
+    """A leaf: an operator over a term and literals, which are none for the null and NaN tests, any number for IN and
+    NOT IN.
 
     LIKE has the pattern, with `%` and `_` as wildcards, and after it the escape character where one was given.
     """

@@ -46,12 +46,12 @@ _Op = Operation
 
 
 def project_inclusive(bound: Expression, spec: PartitionSpec, schema: Schema) -> Expression:
-    """What must hold of a partition for it to have a row that satisfies a bound expression."""
+    """The condition that every partition with a row of a bound expression meets."""
     return rewrite(bound, lambda p: and_(*_projections(p, spec, schema, _inclusive)))
 
 
 def project_strict(bound: Expression, spec: PartitionSpec, schema: Schema) -> Expression:
-    """What, where it holds of a partition, makes all of its rows satisfy a bound expression."""
+    """A condition that is met only by partitions all of whose rows satisfy a bound expression."""
     return rewrite(bound, lambda p: or_(*_projections(p, spec, schema, _strict)))
 
 
@@ -134,14 +134,14 @@ def _among(op: Operation, part: BoundTerm, values: Iterable[Any]) -> Expression:
 
 
 def _step(source: PrimitiveType, value: Any, by: int) -> Any:
-    """The value of a discrete type that is `by` after another."""
+    """The value of a discrete type that lies `by` after another."""
     if isinstance(source, DecimalType):
         return unscaled_to_decimal(decimal_to_unscaled(value, source.scale) + by, source.scale)
     return value + by
 
 
 def _inclusive_order(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression | None:
-    """Through an order-preserving transform of whole numbers, decimals, dates or timestamps."""
+    """The inclusive projection through a transform that preserves the order of numbers, dates or timestamps."""
     source = _source(p)
 
     def at(by: int) -> tuple[Any]:
@@ -236,7 +236,7 @@ def _not_starting(part: BoundTerm, prefix: str, width: int) -> Expression | None
 
 
 def _wrapped(source: PrimitiveType, width: int) -> int | None:
-    """What Java truncates the least values of int or long to, where the result lies below the type's range.
+    """Java's truncation of the least values of int or long, where the result lies below the type's range.
 
     It comes in again at the other end: with a width of 10 Java's partition of -2147483648 is 2147483646.
     """
@@ -247,7 +247,7 @@ def _wrapped(source: PrimitiveType, width: int) -> int | None:
 
 
 def _including_wrapped(projected: Expression | None, wrapped: int | None) -> Expression | None:
-    """Makes room for the least values, which Java's files have in a high partition."""
+    """The projection with room for the least values, which Java's files have in a high partition."""
     if wrapped is None or not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
         return projected
     if projected.op is not _Op.LT_EQ or not _fits(projected):
@@ -265,12 +265,12 @@ def _excluding_wrapped(projected: Expression | None, wrapped: int | None) -> Exp
 
 
 def _has_old_times(p: Predicate, part: BoundTerm) -> bool:
-    """Days of dates were never wrong, see `_including_old_times`."""
+    """Whether the values may be one too high, see `_including_old_times`; days of dates never were."""
     return not (isinstance(_source(p), DateType) and isinstance(part.source_type, DateType))
 
 
 def _including_old_times(projected: Expression | None, p: Predicate) -> Expression | None:
-    """Makes room for partition values that are one too high.
+    """The projection with room for partition values that are one too high.
 
     Java's Iceberg up to 0.10 rounded times before 1970 up: files with such values exist, and both readings must match.
     """

@@ -1,4 +1,4 @@
-"""AND and OR with what is certain folded away.
+"""Simplification of AND and OR: constants folded, children that others imply dropped.
 
 Over unbound expressions only flattening and the constants are folded, which holds under SQL's three-valued logic. Over
 bound ones, where nothing is negated, null tests that other children imply are dropped too.
@@ -61,7 +61,9 @@ def or_(*children: Expression) -> Expression:
 
 
 def _merged(children: list[Expression], single: Operation, many: Operation) -> list[Expression]:
-    """Equalities of one bound term as one IN, inequalities as one NOT IN: a thousand leaves would be slow to plan."""
+    """The children with equalities of one bound term as one IN, inequalities as one NOT IN: a thousand leaves are slow
+    to plan.
+    """
     values: dict[BoundTerm, list[Any]] = {}
     for c in children:
         if (leaf := _mergeable(c, single, many)) is not None:

@@ -54,7 +54,7 @@ def parse_time_text(text: str) -> int:
 
 
 def time_of(value: dt.time) -> int:
-    """Microseconds since midnight; raises ExpressionError for a time with a zone."""
+    """Microseconds since midnight. Raises ExpressionError for a time with a zone."""
     if value.tzinfo is not None:
         raise ExpressionError(f"{value!r} has a zone, a time has none")
     return ((value.hour * 60 + value.minute) * 60 + value.second) * US_PER_SECOND + value.microsecond

@@ -1,4 +1,4 @@
-"""What a predicate on a transform of a column says of the column itself.
+"""Predicates on a transform of a column as predicates on the column itself.
 
 year, month, day, hour and truncate keep the order of their source, so a comparison of theirs is a range of the source.
 Results of year, month and hour count from 1970 in Iceberg and are compared with what SQL users write: a calendar year,

@@ -33,7 +33,7 @@ def numbers(values: npt.ArrayLike, dtype: npt.DTypeLike = np.int64, *, missing: 
 
 
 def optional_numbers(values: Sequence[int | None]) -> pa.Array:
-    """64-bit numbers, where there are any."""
+    """64-bit numbers, null for None."""
     there = np.fromiter((v is not None for v in values), np.bool_, len(values))
     found = np.fromiter((v or 0 for v in values), np.int64, len(values))
     return pa.Array.from_buffers(pa.int64(), len(found), [_bits(there), pa.py_buffer(found)])
@@ -45,7 +45,7 @@ def booleans(values: Mask, *, missing: Mask | None = None) -> pa.Array:
 
 
 def optional_booleans(values: Sequence[bool | None]) -> pa.Array:
-    """Truth values, where there are any."""
+    """Truth values, null for None."""
     return booleans(
         np.fromiter((bool(v) for v in values), np.bool_, len(values)),
         missing=np.fromiter((v is None for v in values), np.bool_, len(values)),
@@ -58,12 +58,12 @@ def texts(values: Iterable[str]) -> pa.Array:
 
 
 def optional_bytes(values: Iterable[bytes | None]) -> pa.Array:
-    """Bytes, where there are any."""
+    """Bytes, null for None."""
     return _variable(pa.binary(), list(values))
 
 
 def to_numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    """The numbers of a column, without copying where it is in one piece; anything where null.
+    """The numbers of a column as an array, undefined where null; not copied where the column is in one piece.
 
     Dates, times and timestamps are the numbers that they are kept as.
     """
@@ -77,7 +77,7 @@ def to_numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def to_mask(column: pa.BooleanArray | pa.ChunkedArray) -> Mask:
-    """The truth values of a column; anything where null."""
+    """The truth values of a column as an array, undefined where null."""
     if isinstance(column, pa.ChunkedArray):
         return np.concatenate([np.zeros(0, np.bool_), *(to_mask(c) for c in column.chunks)])
     bits = np.frombuffer(column.buffers()[1] or b"", np.uint8)

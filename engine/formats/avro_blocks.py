@@ -66,14 +66,14 @@ class AvroHeader:
 
 @frozen
 class AvroBlock:
-    """One block: how many records it holds and their encoded bytes, decompressed."""
+    """One block: the number of its records and their encoded bytes, decompressed."""
 
     count: int
     data: bytes
 
 
 def read_header(data: bytes, where: str) -> AvroHeader:
-    """The header of a container."""
+    """The header of a container. Raises CorruptFileError naming `where`."""
     if data[:4] == b"AGS1":
         raise CorruptFileError(f"{where} is encrypted (an AES GCM stream), which can't be read")
     if data[:4] != MAGIC:
@@ -95,7 +95,7 @@ def read_header(data: bytes, where: str) -> AvroHeader:
 
 
 def read_blocks(data: bytes, header: AvroHeader, where: str) -> Iterator[AvroBlock]:
-    """The blocks of a container, decompressed, each checked against the sync marker."""
+    """The blocks of a container, decompressed. Raises CorruptFileError where a sync marker is another."""
     position = header.length
     while position < len(data):
         count, position = _read_long(data, position, where)
@@ -117,7 +117,10 @@ def write_container(
 
 
 def encode_header(metadata: Mapping[str, str | bytes], *, codec: str, sync_marker: bytes) -> bytes:
-    """The bytes before the first block. `metadata` must have the key `avro.schema`."""
+    """The bytes before the first block; `metadata` must have the key `avro.schema`.
+
+    Raises ValidationError for an unknown codec.
+    """
     if len(sync_marker) != SYNC_SIZE:
         raise ValidationError(f"a sync marker has {SYNC_SIZE} bytes, found {len(sync_marker)}")
     entries = {**metadata, "avro.codec": codec}

@@ -1,4 +1,4 @@
-"""Avro schemas: how Iceberg types are written, and how any writer's schema is read by field id.
+"""Avro schemas: those that Iceberg types are written as, and those of any writer, read by field id.
 
 Spec: Appendix A, Avro (M7). A *plain* type is a type of a writer's schema with its references resolved: a dict with a
 `type` that is a string, or a list of those (a union).
@@ -121,7 +121,7 @@ def avro_type(iceberg_type: PrimitiveType, taken: set[str]) -> Any:
 
 @lru_cache(maxsize=1024)
 def sanitize(name: str) -> str:
-    """A name that Avro allows, the one that Iceberg's Java library makes of it.
+    """A name that Avro allows, the same that Iceberg's Java library makes of it.
 
     Letters and digits of all scripts stay; other characters become `_x` and their hexadecimal UTF-16 code, and a digit
     at the start gets a `_`.
@@ -204,7 +204,7 @@ class Optional:
 
 
 def unwrap(plain: Any) -> Optional | None:
-    """Takes the null out of a union of null and one other type; None for a union of any other kind."""
+    """A union of null and one other type without its null; None for a union of any other kind."""
     if not isinstance(plain, list):
         return Optional(plain, False)
     rest = [t for t in plain if t["type"] != "null"]
@@ -222,6 +222,7 @@ class Stripper:
         self._names = itertools.count()
 
     def strip(self, plain: Any) -> Any:
+        """A plain type as it is decoded; type names are not used twice."""
         if isinstance(plain, list):
             return [self.strip(t) for t in plain]
         match plain["type"]:
@@ -239,7 +240,7 @@ class Stripper:
                 return primitive
 
     def record(self, fields: list[tuple[str, Any]]) -> dict[str, Any]:
-        """A record of fields that are stripped already."""
+        """A record of stripped fields."""
         return {"type": "record", "name": self._name(), "fields": [{"name": n, "type": t} for n, t in fields]}
 
     def pair(self, key: Any, value: Any) -> dict[str, Any]:

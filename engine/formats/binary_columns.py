@@ -17,7 +17,8 @@ Mask = npt.NDArray[np.bool_]
 
 @frozen
 class Places:
-    """Where a column of `count` rows finds its values in another one: row `rows[i]` at `positions[i]`, others nowhere.
+    """The source of a column of `count` rows: row `rows[i]` is the value at `positions[i]` of another column, the rest
+    null.
 
     No `rows` means all of them, in order.
     """
@@ -27,7 +28,7 @@ class Places:
     count: int
 
     def take(self, values: pa.Array) -> pa.Array:
-        """The column."""
+        """The column, from the values of the other one."""
         if self.rows is None:
             return values.take(arrays.numbers(self.positions))
         index = np.zeros(self.count, np.int64)
@@ -36,7 +37,7 @@ class Places:
         return values.take(arrays.numbers(index, missing=missing))
 
     def null_count(self, values: pa.Array) -> int:
-        """How many rows have no value, each of the others being found at one place."""
+        """The number of rows without a value, where all positions are in the other column."""
         nulls = values.null_count and int((~arrays.to_mask(values.is_valid())[self.positions]).sum())
         return self.count - len(self.positions) + nulls
 
@@ -72,7 +73,7 @@ def from_lengths(data: Bytes, lengths: Ints) -> pa.BinaryArray:
 
 
 def list_positions(column: pa.Array) -> tuple[Ints, Ints]:
-    """For a list or map column how many items each row has, none where null, and where these are in its values."""
+    """The number of items of each row of a list or map column, none where null, and their positions in its values."""
     offsets = column.offsets.to_numpy().astype(np.int64)
     counts = np.diff(offsets)
     positions = np.arange(offsets[0], offsets[-1])
@@ -111,7 +112,7 @@ def gather(data: Bytes, starts: Ints, width: int) -> Bytes:
 
 
 def minimal_lengths(big_endian: Bytes) -> Ints:
-    """For each row, a two's-complement number, the fewest trailing bytes that still are the same number."""
+    """The fewest trailing bytes of each row, a two's-complement number, that are the same number."""
     count, width = big_endian.shape
     sign = np.where(big_endian[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
     redundant = (big_endian[:, :-1] == sign) & ((big_endian[:, 1:] ^ sign) < 0x80)

@@ -1,4 +1,4 @@
-"""The files of a deletion: what lies beside a `table.files-deleted` or `table.purged` event, a row for each file.
+"""The content of a `table.files-deleted` or `table.purged` event: a row for each deleted file.
 
 `size_in_bytes` is null where nobody knew it. `modified_ms` is when the file was last written, of files that were found
 by listing a folder: one that was written again since is another file.
@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
 
 
 class DeletedBy(StrEnum):
-    """The operation that let files go."""
+    """The operation that deleted the files."""
 
     EXPIRE_SNAPSHOTS = "expire-snapshots"
     REMOVE_ORPHAN_FILES = "remove-orphan-files"
@@ -34,7 +34,7 @@ class DeletedBy(StrEnum):
 
 @frozen
 class DeletedFile:
-    """A file that goes, as the log names it."""
+    """A deleted file, as the log names it."""
 
     location: str
     size_in_bytes: int | None = None
@@ -42,7 +42,7 @@ class DeletedFile:
 
 
 def deletion_payload(operation: DeletedBy, files: Sequence[DeletedFile]) -> dict[str, Any]:
-    """The payload of the event: how many files go, and their size where it is known of all."""
+    """The payload of the event: the number of files, and their size where it is known of all."""
     sizes = [f.size_in_bytes for f in files]
     known = [s for s in sizes if s is not None]
     payload: dict[str, Any] = {"operation": str(operation), "count": len(files)}

@@ -55,7 +55,7 @@ ENTRY_SCHEMA = pa.schema(
 
 
 def encode_partition(spec: PartitionSpec, schema: Schema, partition: Iterable[Any]) -> list[tuple[int, bytes | None]]:
-    """A partition tuple as the entries of the canonical map."""
+    """A partition tuple as the entries of the canonical map. Raises ValidationError where it doesn't fit the spec."""
     values = tuple(partition)
     if len(values) != len(spec.fields):
         raise ValidationError(
@@ -84,7 +84,10 @@ def partition_types(spec: PartitionSpec, schema: Schema) -> tuple[tuple[int, Pri
 def files_to_arrow(
     files: Iterable[ContentFile], specs: Mapping[int, PartitionSpec], schema: Schema, *, status: int
 ) -> pa.Table:
-    """Content files as canonical entries of one status, to inherit all that can be inherited."""
+    """Content files as canonical entries of one status, all that can be inherited left to be.
+
+    Raises ValidationError where a partition tuple doesn't fit its spec.
+    """
     rows = []
     for f in files:
         if f.spec_id not in specs:

@@ -1,4 +1,4 @@
-"""Canonical entries as Avro records, column by column.
+"""The Avro encoding of canonical entries, column by column.
 
 Each column becomes a column of encoded bytes; joined row by row they are the records. Spec: Manifests (M4), Appendix A
 Avro (M7); Avro 1.12, Binary Encoding. There is no Python loop over entries, metrics or bytes.
@@ -117,7 +117,7 @@ def _tags(column: pa.Array) -> pa.Array:
 
 
 def _where(encoded: pa.BinaryArray, column: pa.Array) -> pa.BinaryArray:
-    """Encoded values, nothing where the column is null."""
+    """Encoded values, no bytes where the column is null."""
     return pc.if_else(column.is_valid(), encoded, b"") if column.null_count else encoded
 
 

@@ -1,4 +1,4 @@
-"""Content files beside events: canonical entries as compressed Arrow IPC bytes.
+"""The content of events: content files as canonical entries in compressed Arrow IPC bytes.
 
 Random bytes stand in them too, as metadata of the schema: an event has the hash of its content for ever, by which
 bounds that were forgotten could be guessed else. They go with what is forgotten.
@@ -45,7 +45,7 @@ def decode_content(data: bytes, position: int) -> pa.Table:
 
 
 def decode_table(data: bytes, position: int, expected: pa.Schema | None = None) -> pa.Table:
-    """The rows of what lies beside an event; with an expected schema those columns.
+    """The rows of an event's content, with the expected schema's columns where one is given.
 
     Raises CorruptLogError naming the position.
     """

@@ -1,4 +1,4 @@
-"""Manifests: writing them, their header, and a decoder that is slow but plain.
+"""Manifests: their bytes, their header, and a decoder that is slow but plain.
 
 Spec: Manifests (M1 to M9), Appendix A Avro. What is written is determined by the arguments, to the byte.
 """
@@ -141,7 +141,7 @@ def decode_manifest_fastavro(
 
 
 def check_entries(table: pa.Table, where: str) -> pa.Table:
-    """The table, if its required columns are filled and its codes are known; raises CorruptFileError otherwise."""
+    """The table, with its required columns checked to be filled and its codes to be known. Raises CorruptFileError."""
     for f in ENTRY_SCHEMA:
         if not f.nullable and table[f.name].null_count:
             raise CorruptFileError(f"{where}: {f.name} is required, found null in an entry")
@@ -204,7 +204,9 @@ def _check_entries(entries: pa.Table, spec: PartitionSpec, format_version: int, 
 def _faults(
     entries: pa.Table, spec_id: int, format_version: int, content: ManifestContent
 ) -> Iterator[tuple[pa.ChunkedArray, str, str]]:
-    """What may be wrong with an entry (M2, M4, D1): which ones are, the column that shows it, and what is expected."""
+    """The faults that an entry may have (M2, M4, D1): a mask of those that have it, the column that shows it, what is
+    expected.
+    """
 
     def is_null(name: str) -> pa.ChunkedArray:
         return pc.is_null(entries[name])

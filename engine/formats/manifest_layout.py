@@ -1,4 +1,4 @@
-"""Which field of a manifest's writer schema is which column of the canonical entry.
+"""The layout of a manifest: which field of its writer schema is which column of the canonical entry.
 
 Fields are matched by field id; by name only where the writer left the id out (M4). The result is a stripped record
 schema (`avro_schema.Stripper`) with the canonical names, so that every decoder yields raw values under them.
@@ -72,7 +72,7 @@ class PartitionColumn:
 
 @frozen
 class EntryLayout:
-    """How to read the entries of one manifest: a stripped schema, the partition columns and the canonical columns."""
+    """The layout of one manifest's entries: a stripped schema, the partition columns and the canonical columns."""
 
     schema: dict[str, Any]
     partition: tuple[PartitionColumn, ...]
@@ -95,7 +95,10 @@ def entry_layout(writer_schema: Any, spec: PartitionSpec | None, where: str) -> 
 
 
 def names_by_field(fields: list[Any], known: Mapping[int, str], where: str) -> list[str | None]:
-    """The name each field's id stands for, None for unknown ones; the name itself counts where the id is missing."""
+    """The names that the fields' ids stand for, None for unknown ones; a field without an id counts by its own name.
+
+    Raises CorruptFileError where two fields stand for one name.
+    """
     names = [known.get(f[FIELD_ID]) if isinstance(f.get(FIELD_ID), int) else None for f in fields]
     found = [n for n in names if n is not None]
     if len(set(found)) != len(found):

@@ -1,4 +1,4 @@
-"""Manifest lists: writing and reading them.
+"""The bytes of manifest lists, and the manifests that they list.
 
 Spec: Manifest Lists (L1, L2), First Row ID Assignment (RL2), Appendix A Avro. What is written is determined by the
 arguments, to the byte.
@@ -154,7 +154,7 @@ def read_manifest_list(data: bytes, where: str) -> tuple[ManifestFile, ...]:
 
 @cache
 def _schema_to_write(format_version: int) -> tuple[bytes, Any]:
-    """The schema of a list as its header has it, and as the encoder wants it."""
+    """The schema of a list as its header has it, and as the encoder needs it."""
     written = list_avro_schema(format_version)
     resolved = avro_schema.resolve(written, "the Avro schema")
     return orjson.dumps(written), fastavro.parse_schema(Stripper().strip(resolved))

@@ -1,4 +1,4 @@
-"""Puffin files: blobs, and a footer that says what they are and where they lie.
+"""Puffin files: blobs, and a footer that describes them.
 
 Spec: Puffin (PF1). The footer can be read from the end of the file alone, a blob by its offset and length. Nothing in
 the format checks the bytes of an uncompressed footer or blob, so what is written compressed carries a checksum.
@@ -77,7 +77,7 @@ class StoredBlob:
 
     @classmethod
     def from_dict(cls, obj: Any) -> StoredBlob:
-        """Raises ValidationError where the object describes no blob."""
+        """The blob that a footer's JSON object describes. Raises ValidationError where it describes none."""
         where = "blob"
         fields = get_list(obj, "fields", where)
         if not all(isinstance(i, int) and not isinstance(i, bool) for i in fields):
@@ -97,7 +97,7 @@ class StoredBlob:
 
 @frozen
 class PuffinFooter:
-    """What the footer of a Puffin file says, with the sizes in bytes that table metadata records of it (MD4)."""
+    """The footer of a Puffin file, with the sizes in bytes that table metadata records of it (MD4)."""
 
     blobs: tuple[StoredBlob, ...]
     properties: Mapping[str, str]
@@ -176,7 +176,7 @@ def _encode_footer(blobs: Sequence[StoredBlob], properties: Mapping[str, str], c
 
 
 def footer_by_ranges(file_size: int, read: ReadRange, where: str) -> PuffinFooter:
-    """The footer of a file of which `read(start, length)` gives any part. Raises CorruptFileError naming `where`."""
+    """The footer of a file, read through `read(start, length)`. Raises CorruptFileError naming `where`."""
     if file_size < len(MAGIC) + _MIN_FOOTER_SIZE:
         raise CorruptFileError(f"{where}: a Puffin file has at least 20 bytes, found {file_size}")
     end = read(max(0, file_size - _GUESSED_FOOTER_SIZE), min(file_size, _GUESSED_FOOTER_SIZE))

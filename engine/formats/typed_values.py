@@ -151,7 +151,7 @@ class _Readings:
 
 
 def _readings(iceberg_type: PrimitiveType) -> _Readings | None:
-    """How the numbers of a type are read; None for a type whose values are none, or of any length."""
+    """The ways to read the numbers of a type; None for a type whose values are no numbers, or of any length."""
     match iceberg_type:
         case BooleanType():
             return _Readings("u1", {1: ("u1", 1)})
@@ -252,7 +252,7 @@ def _decimals(values: pa.BinaryArray, precision: int, scale: int, is_partition: 
 
 
 def _within(rows: Bytes, precision: int) -> Mask:
-    """Which numbers of sixteen bytes have at most that many digits."""
+    """A mask of the numbers, sixteen bytes each, that have at most that many digits."""
     limit = 10**precision
     if precision <= _INT64_DIGITS:
         high, low = rows.view(">i8").astype("<i8").T

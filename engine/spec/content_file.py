@@ -1,4 +1,4 @@
-"""Content files: one data or delete file as manifests describe it.
+"""Content files: data and delete files as manifests describe them.
 
 Spec: Manifests (M2 to M5). Metrics maps go from field id to a number or to a binary single value.
 """
@@ -13,23 +13,31 @@ from attrs import field, frozen
 
 
 class DataFileContent(enum.IntEnum):
+    """The `content` of a data file in a manifest entry (Spec: M3)."""
+
     DATA = 0
     POSITION_DELETES = 1
     EQUALITY_DELETES = 2
 
 
 class ManifestContent(enum.IntEnum):
+    """The `content` of a manifest: data files or delete files (Spec: L1)."""
+
     DATA = 0
     DELETES = 1
 
 
 class ManifestEntryStatus(enum.IntEnum):
+    """The `status` of a manifest entry (Spec: M2)."""
+
     EXISTING = 0
     ADDED = 1
     DELETED = 2
 
 
 class FileFormat(enum.StrEnum):
+    """The formats of content files; `PUFFIN` is for deletion vectors alone."""
+
     PARQUET = "PARQUET"
     AVRO = "AVRO"
     ORC = "ORC"
@@ -68,12 +76,13 @@ class ContentFile:
 
     @property
     def is_deletion_vector(self) -> bool:
+        """Whether the file is a deletion vector: position deletes in a Puffin blob."""
         return self.content is DataFileContent.POSITION_DELETES and self.file_format is FileFormat.PUFFIN
 
 
 @frozen
 class FieldSummary:
-    """What a manifest list says of one partition field of a manifest (Spec: L1)."""
+    """The summary of one partition field over a manifest's files, as the manifest list has it (Spec: L1)."""
 
     contains_null: bool
     contains_nan: bool | None = None

@@ -42,7 +42,7 @@ _SNAPSHOT_LOGS: JoinedJson[SnapshotLogEntry] = JoinedJson(lambda e: e.json)
 
 @define(frozen=True, slots=False)
 class TableMetadata:
-    """All that a metadata file says. Times are milliseconds since the epoch; `extra` keeps fields we don't know.
+    """Table metadata. Times are milliseconds since the epoch; `extra` keeps fields we don't know.
 
     Raises ValidationError where ids point nowhere or refs disagree with the current snapshot.
     """
@@ -135,6 +135,7 @@ class TableMetadata:
         return self.schema_by_id(self.current_schema_id)
 
     def schema_by_id(self, schema_id: int) -> Schema:
+        """The schema of that id. Raises ValidationError where there is none."""
         found = self._schemas_by_id.get(schema_id)
         if found is None:
             raise ValidationError(f"there is no schema {schema_id}; there are {sorted(self._schemas_by_id)}")
@@ -145,6 +146,7 @@ class TableMetadata:
         return self.spec_by_id(self.default_spec_id)
 
     def spec_by_id(self, spec_id: int) -> PartitionSpec:
+        """The partition spec of that id. Raises ValidationError where there is none."""
         found = self.specs.get(spec_id)
         if found is None:
             raise ValidationError(f"there is no partition spec {spec_id}; there are {sorted(self.specs)}")
@@ -155,15 +157,18 @@ class TableMetadata:
         return self.sort_order_by_id(self.default_sort_order_id)
 
     def sort_order_by_id(self, order_id: int) -> SortOrder:
+        """The sort order of that id. Raises ValidationError where there is none."""
         for order in self.sort_orders:
             if order.order_id == order_id:
                 return order
         raise ValidationError(f"there is no sort order {order_id}; there are {[o.order_id for o in self.sort_orders]}")
 
     def current_snapshot(self) -> Snapshot | None:
+        """The current snapshot; None for an empty table."""
         return None if self.current_snapshot_id is None else self.snapshots_by_id[self.current_snapshot_id]
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot of that id; None where it is not in the metadata."""
         return self.snapshots_by_id.get(snapshot_id)
 
     def find_snapshot(self, snapshot_id: int) -> Snapshot:
@@ -204,6 +209,7 @@ class TableMetadata:
             current = None if parent is None else self.snapshot_by_id(parent)
 
     def is_ancestor(self, ancestor_id: int, snapshot_id: int | None) -> bool:
+        """Whether one snapshot is another or one of its ancestors."""
         return any(s.snapshot_id == ancestor_id for s in self.ancestors(snapshot_id))
 
     @classmethod
@@ -216,7 +222,7 @@ class TableMetadata:
 
     @classmethod
     def from_dict(cls, obj: dict[str, Any]) -> TableMetadata:
-        """The metadata that a metadata file's JSON object says. Raises as `from_json` does."""
+        """The metadata of a metadata file's JSON object. Raises as `from_json` does."""
         return cls(**metadata_fields(obj))
 
     def to_dict(self) -> dict[str, Any]:

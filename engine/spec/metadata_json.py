@@ -1,4 +1,4 @@
-"""The JSON of table metadata, read: defaults, checks and the old forms of v1.
+"""The reader of table metadata's JSON: defaults, checks and the old forms of v1.
 
 Spec: Appendix C Table Metadata and Snapshots (MD1, MD7, MD8, G1, G5).
 """
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 def metadata_fields(obj: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `TableMetadata` that a metadata file's JSON object says.
+    """The arguments of `TableMetadata` from a metadata file's JSON object.
 
     Raises UnsupportedFormatVersionError for a version above 3, ValidationError for anything else that is wrong.
     """

@@ -17,7 +17,7 @@ from icecore.engine.spec.types import NestedField, children
 
 @frozen
 class MappedField:
-    """The names under which a field may be found; without an id it is known to belong to no field."""
+    """The names under which files may have a field; without an id such a column belongs to no field."""
 
     names: tuple[str, ...]
     field_id: int | None = None
@@ -34,6 +34,7 @@ class MappedField:
 
     @classmethod
     def from_dict(cls, obj: Any) -> MappedField:
+        """An entry of a name mapping from its JSON object. Raises ValidationError where it is none."""
         where = "name mapping field"
         names = get_list(obj, "names", where)
         if not all(isinstance(n, str) for n in names):
@@ -47,6 +48,8 @@ class MappedField:
 
 @frozen
 class NameMapping:
+    """A table's name mapping, or the part of it inside a field. Property `schema.name-mapping.default`."""
+
     fields: tuple[MappedField, ...] = ()
 
     def to_json(self) -> str:
@@ -54,7 +57,7 @@ class NameMapping:
 
     @classmethod
     def from_json(cls, text: str) -> NameMapping:
-        """Raises ValidationError where the text is no name mapping."""
+        """The mapping of a JSON text. Raises ValidationError where it is none."""
         try:
             items = orjson.loads(text)
         except orjson.JSONDecodeError as e:

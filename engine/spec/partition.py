@@ -33,10 +33,11 @@ class PartitionField:
 
     @property
     def source_id(self) -> int:
+        """The id of the source column, the first for a transform of many."""
         return self.source_ids[0]
 
     def same_as(self, other: PartitionField) -> bool:
-        """Equality of specs looks at source, transform and name only (PT2)."""
+        """Whether two fields have the same source, transform and name; ids are not compared (PT2)."""
         return (self.source_ids, self.transform, self.name) == (other.source_ids, other.transform, other.name)
 
     def result_type(self, schema: Schema) -> PrimitiveType:
@@ -78,14 +79,17 @@ class PartitionSpec:
 
     @property
     def is_unpartitioned(self) -> bool:
+        """Whether no field has values: there is none, or all are void."""
         return all(isinstance(f.transform, VoidTransform) for f in self.fields)
 
     @property
     def has_unknown_transform(self) -> bool:
+        """Whether a field has a transform that this release doesn't know (PT6)."""
         return any(isinstance(f.transform, UnknownTransform) for f in self.fields)
 
     @property
     def last_assigned_field_id(self) -> int:
+        """The highest field id; 999 for a spec without fields (PT1)."""
         return max((f.field_id for f in self.fields), default=PARTITION_FIELD_ID_START - 1)
 
     @cached_property
@@ -93,6 +97,7 @@ class PartitionSpec:
         return {f.field_id: f for f in self.fields}
 
     def field_by_id(self, field_id: int) -> PartitionField | None:
+        """The partition field of that id; None where there is none."""
         return self._by_id.get(field_id)
 
     def same_as(self, other: PartitionSpec) -> bool:
@@ -123,7 +128,7 @@ class PartitionSpec:
 
     @classmethod
     def from_dict(cls, obj: Any) -> PartitionSpec:
-        """Raises ValidationError where the object is no spec."""
+        """The spec of a JSON object. Raises ValidationError where it is none."""
         fields = get_list(obj, "fields", "partition spec")
         spec_id = get(obj, "spec-id", int, "partition spec")
         return cls(fields_from_list(fields), spec_id, unknown(obj, frozenset({"spec-id", "fields"})))
@@ -180,7 +185,7 @@ def fields_from_list(items: Iterable[Any]) -> tuple[PartitionField, ...]:
 
 
 def source_ids(item: Any, where: str) -> tuple[int, ...]:
-    """`source-ids` where there, else the one `source-id` (PT6)."""
+    """The ids in `source-ids`, else the one in `source-id` (PT6). Raises ValidationError for anything else."""
     many = get_list(item, "source-ids", where, default=[])
     if many:
         if not all(isinstance(i, int) for i in many):

@@ -64,10 +64,11 @@ class Schema:
             _check_identifier_field(self, field_id)
 
     def as_struct(self) -> StructType:
+        """The struct type of a row."""
         return StructType(self.fields)
 
     def same_fields(self, other: Schema) -> bool:
-        """Whether two schemas differ at most in their id."""
+        """Whether two schemas are equal but for their id."""
         return self.fields == other.fields and self.identifier_field_ids == other.identifier_field_ids
 
     @cached_property
@@ -109,10 +110,12 @@ class Schema:
 
     @property
     def highest_field_id(self) -> int:
+        """The highest field id at any depth; 0 for a schema without fields."""
         return max(self._by_id, default=0)
 
     @property
     def field_ids(self) -> frozenset[int]:
+        """The ids of all fields at any depth."""
         return frozenset(self._by_id)
 
     def find_field(self, name_or_id: str | int, case_sensitive: bool = True) -> NestedField:
@@ -133,6 +136,7 @@ class Schema:
         return self._by_id.get(field_id)
 
     def has_name(self, name: str, case_sensitive: bool = True) -> bool:
+        """Whether a field, at any depth, has that dotted name."""
         return name in self._by_name if case_sensitive else name.lower() in self._by_lower_name
 
     def path(self, field_id: int) -> tuple[str, ...]:
@@ -148,6 +152,7 @@ class Schema:
         return self._parents[field_id]
 
     def is_in_list_or_map(self, field_id: int) -> bool:
+        """Whether a list or map lies on the path to a field."""
         parent = self._parents[field_id]
         while parent is not None:
             if isinstance(self._by_id[parent].field_type, (ListType, MapType)):
@@ -184,7 +189,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, obj: Any, default_id: int = INITIAL_SCHEMA_ID) -> Schema:
-        """Raises ValidationError where the object is no schema."""
+        """The schema of a JSON object. Raises ValidationError where it is none."""
         if get(obj, "type", str, "schema") != "struct":
             raise ValidationError(f"a schema must be of type struct, found {obj['type']!r}")
         struct = type_from_json(obj)
@@ -219,7 +224,7 @@ def _walk_paths(
 
 
 def _skippable(schema: Schema, field_id: int) -> list[bool]:
-    """For each step of a field's path: whether it is a list element or map value that holds a struct."""
+    """A flag for each step of a field's path: whether it is a list element or map value that holds a struct."""
     steps: list[bool] = []
     current: int | None = field_id
     while current is not None:

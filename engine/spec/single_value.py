@@ -365,7 +365,7 @@ def _from_json(iceberg_type: Type, value: Any) -> Any:
 
 
 def _is_utc(text: str) -> bool:
-    """A timestamp with zone is in UTC in JSON (MD9)."""
+    """Whether the text ends with UTC's offset, as a timestamp with zone must in JSON (MD9)."""
     return text.endswith(("+00:00", "-00:00", "+00", "Z", "z"))
 
 

@@ -21,7 +21,7 @@ INITIAL_SEQUENCE_NUMBER = 0
 
 
 class Operation(enum.StrEnum):
-    """What a snapshot did to the table (L4)."""
+    """The `operation` of a snapshot's summary (L4)."""
 
     APPEND = "append"
     REPLACE = "replace"
@@ -69,6 +69,7 @@ class Snapshot:
 
     @property
     def operation(self) -> str | None:
+        """The `operation` of the summary; None where the writer gave none."""
         return None if self.summary is None else self.summary.get("operation")
 
     def to_dict(self, format_version: int) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Snapshot:
 
     @classmethod
     def from_dict(cls, obj: Any) -> Snapshot:
-        """Raises ValidationError where the object is no snapshot."""
+        """The snapshot of a JSON object. Raises ValidationError where it is none."""
         where = f"snapshot {obj.get('snapshot-id')}" if isinstance(obj, Mapping) else "snapshot"
         manifests = get_list(obj, "manifests", where, default=None)
         parent = get(obj, "parent-snapshot-id", int, where, None)
@@ -123,6 +124,8 @@ class Snapshot:
 
 
 class SnapshotRefType(enum.StrEnum):
+    """The `type` of a ref."""
+
     BRANCH = "branch"
     TAG = "tag"
 
@@ -175,6 +178,7 @@ class SnapshotRef:
 
     @classmethod
     def from_dict(cls, obj: Any, name: str = "") -> SnapshotRef:
+        """The ref of a JSON object. Raises ValidationError where it is none; `name` is for the message."""
         where = f"ref {name!r}"
         kind = get(obj, "type", str, where)
         try:
@@ -194,7 +198,7 @@ class SnapshotRef:
 
 @frozen
 class SnapshotLogEntry:
-    """When a snapshot became the current one."""
+    """A change of the current snapshot, in the snapshot log: the snapshot and the time at which it became current."""
 
     timestamp_ms: int
     snapshot_id: int
@@ -210,6 +214,7 @@ class SnapshotLogEntry:
 
     @classmethod
     def from_dict(cls, obj: Any) -> SnapshotLogEntry:
+        """The entry of a JSON object. Raises ValidationError where it is none."""
         where = "snapshot-log entry"
         known = frozenset({"timestamp-ms", "snapshot-id"})
         return cls(get(obj, "timestamp-ms", int, where), get(obj, "snapshot-id", int, where), unknown(obj, known))
@@ -217,7 +222,7 @@ class SnapshotLogEntry:
 
 @frozen
 class MetadataLogEntry:
-    """An earlier metadata file and when it was written."""
+    """An earlier metadata file in the metadata log, and the time at which it was written."""
 
     timestamp_ms: int
     metadata_file: str
@@ -228,6 +233,7 @@ class MetadataLogEntry:
 
     @classmethod
     def from_dict(cls, obj: Any) -> MetadataLogEntry:
+        """The entry of a JSON object. Raises ValidationError where it is none."""
         where = "metadata-log entry"
         known = frozenset({"timestamp-ms", "metadata-file"})
         return cls(get(obj, "timestamp-ms", int, where), get(obj, "metadata-file", str, where), unknown(obj, known))
@@ -260,6 +266,7 @@ class BlobMetadata:
 
     @classmethod
     def from_dict(cls, obj: Any) -> BlobMetadata:
+        """The blob metadata of a JSON object. Raises ValidationError where it is none."""
         where = "blob-metadata"
         return cls(
             get(obj, "type", str, where),
@@ -308,6 +315,7 @@ class StatisticsFile:
 
     @classmethod
     def from_dict(cls, obj: Any) -> StatisticsFile:
+        """The statistics file of a JSON object. Raises ValidationError where it is none."""
         where = "statistics"
         return cls(
             get(obj, "snapshot-id", int, where),
@@ -339,6 +347,7 @@ class PartitionStatisticsFile:
 
     @classmethod
     def from_dict(cls, obj: Any) -> PartitionStatisticsFile:
+        """The partition statistics file of a JSON object. Raises ValidationError where it is none."""
         where = "partition-statistics"
         return cls(
             get(obj, "snapshot-id", int, where),
@@ -371,6 +380,7 @@ class EncryptedKey:
 
     @classmethod
     def from_dict(cls, obj: Any) -> EncryptedKey:
+        """The key of a JSON object. Raises ValidationError where it is none."""
         where = "encryption key"
         return cls(
             get(obj, "key-id", str, where),

@@ -19,11 +19,15 @@ INITIAL_SORT_ORDER_ID = 1
 
 
 class SortDirection(enum.StrEnum):
+    """The `direction` of a sort field."""
+
     ASC = "asc"
     DESC = "desc"
 
 
 class NullOrder(enum.StrEnum):
+    """The `null-order` of a sort field."""
+
     NULLS_FIRST = "nulls-first"
     NULLS_LAST = "nulls-last"
 
@@ -33,6 +37,8 @@ _FIELD_KEYS = frozenset({"source-id", "source-ids", "transform", "direction", "n
 
 @frozen
 class SortField:
+    """One field of a sort order. `source_ids` has one id, or more for multi-argument transforms."""
+
     source_ids: tuple[int, ...]
     transform: Transform
     direction: SortDirection = SortDirection.ASC
@@ -41,6 +47,7 @@ class SortField:
 
     @property
     def source_id(self) -> int:
+        """The id of the source column, the first for a transform of many."""
         return self.source_ids[0]
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,6 +60,7 @@ class SortField:
 
     @classmethod
     def from_dict(cls, obj: Any) -> SortField:
+        """The sort field of a JSON object. Raises ValidationError where it is none."""
         where = "sort field"
         direction, nulls = get(obj, "direction", str, where), get(obj, "null-order", str, where)
         try:
@@ -81,6 +89,7 @@ class SortOrder:
 
     @property
     def is_unsorted(self) -> bool:
+        """Whether the order has no fields."""
         return not self.fields
 
     def check(self, schema: Schema) -> None:
@@ -101,7 +110,7 @@ class SortOrder:
 
     @classmethod
     def from_dict(cls, obj: Any) -> SortOrder:
-        """Raises ValidationError where the object is no sort order."""
+        """The sort order of a JSON object. Raises ValidationError where it is none."""
         fields = get_list(obj, "fields", "sort order")
         order_id = get(obj, "order-id", int, "sort order")
         known = frozenset({"order-id", "fields"})

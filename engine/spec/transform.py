@@ -47,7 +47,7 @@ _DATES = (DateType, *_MICRO_TIMESTAMPS, *_NANO_TIMESTAMPS)
 
 @frozen
 class Transform:
-    """Base of the transforms, each of which says all of it.
+    """The base of all transforms.
 
     `preserves_order`: a <= b implies transform(a) <= transform(b).
     """
@@ -55,9 +55,11 @@ class Transform:
     preserves_order: ClassVar[bool] = False
 
     def can_transform(self, source: Type) -> bool:
+        """Whether the transform applies to a source column of that type."""
         raise NotImplementedError  # each transform's own
 
     def result_type(self, source: PrimitiveType) -> PrimitiveType:
+        """The type of the transformed values."""
         raise NotImplementedError  # each transform's own
 
     def apply(self, source: PrimitiveType, value: Any) -> Any:
@@ -67,6 +69,8 @@ class Transform:
 
 @frozen
 class IdentityTransform(Transform):
+    """`identity`: the value as it is."""
+
     preserves_order = True
 
     def can_transform(self, source: Type) -> bool:
@@ -84,6 +88,11 @@ class IdentityTransform(Transform):
 
 @frozen
 class BucketTransform(Transform):
+    """`bucket[N]`: the hash of the value modulo the number of buckets.
+
+    Raises ValidationError for a number that is no positive int.
+    """
+
     num_buckets: int
 
     def __attrs_post_init__(self) -> None:
@@ -119,7 +128,7 @@ BUCKET_TYPES = (
 
 
 def bucket_hash(source: PrimitiveType, value: Any) -> int:
-    """The signed 32-bit murmur3 hash of a value (Spec: Appendix B)."""
+    """The signed 32-bit murmur3 hash of a value (Spec: Appendix B). Raises ValidationError for a type without one."""
     match source:
         case TimestampNanoType() | TimestamptzNanoType():
             return mmh3.hash((value // 1000).to_bytes(8, "little", signed=True))
@@ -139,6 +148,11 @@ def bucket_hash(source: PrimitiveType, value: Any) -> int:
 
 @frozen
 class TruncateTransform(Transform):
+    """`truncate[W]`: numbers rounded down to a multiple of the width, text and binary cut to their first W.
+
+    Raises ValidationError for a width that is no positive int.
+    """
+
     width: int
     preserves_order = True
 
@@ -153,6 +167,7 @@ class TruncateTransform(Transform):
         return source
 
     def apply(self, source: PrimitiveType, value: Any) -> Any:
+        """The truncated value; null stays null. Raises ValidationError for a type that can't be truncated."""
         if value is None:
             return None
         match source:
@@ -211,6 +226,8 @@ def _year_month(days: int) -> tuple[int, int]:
 
 @frozen
 class YearTransform(_TimeTransform):
+    """`year`: years since 1970."""
+
     unit = "year"
 
     def _of_days(self, days: int) -> int:
@@ -219,6 +236,8 @@ class YearTransform(_TimeTransform):
 
 @frozen
 class MonthTransform(_TimeTransform):
+    """`month`: months since January 1970."""
+
     unit = "month"
 
     def _of_days(self, days: int) -> int:
@@ -228,6 +247,8 @@ class MonthTransform(_TimeTransform):
 
 @frozen
 class DayTransform(_TimeTransform):
+    """`day`: days since 1970-01-01, of type date."""
+
     unit = "day"
 
     def result_type(self, source: PrimitiveType) -> PrimitiveType:
@@ -239,6 +260,8 @@ class DayTransform(_TimeTransform):
 
 @frozen
 class HourTransform(_TimeTransform):
+    """`hour`: hours since 1970-01-01T00:00."""
+
     unit = "hour"
 
     def can_transform(self, source: Type) -> bool:
@@ -252,7 +275,7 @@ class HourTransform(_TimeTransform):
 
 @frozen
 class VoidTransform(Transform):
-    """Always null; stands for a dropped field in v1 (Spec: PT3)."""
+    """`void`: always null; it takes the place of a dropped field in v1 (Spec: PT3)."""
 
     def can_transform(self, source: Type) -> bool:
         return True
@@ -280,6 +303,7 @@ class UnknownTransform(Transform):
         return StringType()
 
     def apply(self, source: PrimitiveType, value: Any) -> Any:
+        """Raises ValidationError: nothing is written with a transform that is not known."""
         raise ValidationError(f"the transform {self.text!r} is unknown, so nothing can be written with it")
 
     def __str__(self) -> str:
@@ -298,7 +322,7 @@ _WITH_NUMBER = re.compile(r"(bucket|truncate)\s*[\[(]\s*(\d+)\s*[\])]")
 
 
 def parse_transform(text: str) -> Transform:
-    """The transform of a JSON string; a string that is not known gives an UnknownTransform."""
+    """The transform of a JSON string; an UnknownTransform for one that is not known."""
     name = text.strip().lower()
     if known := _PLAIN.get(name):
         return known

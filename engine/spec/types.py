@@ -28,6 +28,7 @@ class IcebergType:
 
     @property
     def is_primitive(self) -> bool:
+        """Whether the type is a primitive: no struct, list or map."""
         return True
 
 
@@ -41,11 +42,15 @@ class _Named(IcebergType):
 
 @frozen
 class BooleanType(_Named):
+    """`boolean`: true or false."""
+
     type_name = "boolean"
 
 
 @frozen
 class IntegerType(_Named):
+    """`int`: a signed 32-bit integer."""
+
     type_name = "int"
     min: ClassVar[int] = -(2**31)
     max: ClassVar[int] = 2**31 - 1
@@ -53,6 +58,8 @@ class IntegerType(_Named):
 
 @frozen
 class LongType(_Named):
+    """`long`: a signed 64-bit integer."""
+
     type_name = "long"
     min: ClassVar[int] = -(2**63)
     max: ClassVar[int] = 2**63 - 1
@@ -60,64 +67,86 @@ class LongType(_Named):
 
 @frozen
 class FloatType(_Named):
+    """`float`: a 32-bit IEEE 754 number."""
+
     type_name = "float"
 
 
 @frozen
 class DoubleType(_Named):
+    """`double`: a 64-bit IEEE 754 number."""
+
     type_name = "double"
 
 
 @frozen
 class DateType(_Named):
+    """`date`: a calendar date without a zone."""
+
     type_name = "date"
 
 
 @frozen
 class TimeType(_Named):
+    """`time`: a time of day in microseconds, without a zone."""
+
     type_name = "time"
 
 
 @frozen
 class TimestampType(_Named):
+    """`timestamp`: date and time in microseconds, without a zone."""
+
     type_name = "timestamp"
 
 
 @frozen
 class TimestamptzType(_Named):
+    """`timestamptz`: a point in time in microseconds, in UTC."""
+
     type_name = "timestamptz"
 
 
 @frozen
 class TimestampNanoType(_Named):
+    """`timestamp_ns`: date and time in nanoseconds, without a zone; from v3 on."""
+
     type_name = "timestamp_ns"
     min_format_version = 3
 
 
 @frozen
 class TimestamptzNanoType(_Named):
+    """`timestamptz_ns`: a point in time in nanoseconds, in UTC; from v3 on."""
+
     type_name = "timestamptz_ns"
     min_format_version = 3
 
 
 @frozen
 class StringType(_Named):
+    """`string`: text, stored as UTF-8."""
+
     type_name = "string"
 
 
 @frozen
 class UUIDType(_Named):
+    """`uuid`: 16 bytes."""
+
     type_name = "uuid"
 
 
 @frozen
 class BinaryType(_Named):
+    """`binary`: bytes of any length."""
+
     type_name = "binary"
 
 
 @frozen
 class UnknownType(_Named):
-    """A column that holds only nulls; stored in no data file (Spec: T2)."""
+    """`unknown`: a column that holds only nulls and is stored in no data file (Spec: T2)."""
 
     type_name = "unknown"
     min_format_version = 3
@@ -125,12 +154,16 @@ class UnknownType(_Named):
 
 @frozen
 class VariantType(_Named):
+    """`variant`: a value of any shape, in Parquet's variant encoding; from v3 on."""
+
     type_name = "variant"
     min_format_version = 3
 
 
 @frozen
 class DecimalType(IcebergType):
+    """`decimal(P, S)`: a number of P digits, S of them after the point. Raises ValidationError beyond 38 digits."""
+
     precision: int
     scale: int
 
@@ -144,6 +177,8 @@ class DecimalType(IcebergType):
 
 @frozen
 class FixedType(IcebergType):
+    """`fixed[L]`: L bytes."""
+
     length: int
 
     def __str__(self) -> str:
@@ -152,6 +187,8 @@ class FixedType(IcebergType):
 
 @frozen
 class GeometryType(IcebergType):
+    """`geometry(C)`: shapes on a plane, in a coordinate reference system; from v3 on."""
+
     crs: str = DEFAULT_CRS
     min_format_version = 3
 
@@ -161,6 +198,10 @@ class GeometryType(IcebergType):
 
 @frozen
 class GeographyType(IcebergType):
+    """`geography(C, A)`: shapes on the earth's surface; from v3 on. Raises ValidationError for an unknown edge
+    algorithm.
+    """
+
     crs: str = DEFAULT_CRS
     algorithm: str = DEFAULT_EDGE_ALGORITHM
     min_format_version = 3
@@ -193,11 +234,12 @@ class NestedField:
 
     @property
     def optional(self) -> bool:
+        """Whether the field may hold nulls."""
         return not self.required
 
     @property
     def primitive_type(self) -> PrimitiveType:
-        """The type of a field that is known to be primitive. Raises ValidationError for a struct, a list or a map."""
+        """The type of a primitive field. Raises ValidationError for a struct, a list or a map."""
         if isinstance(self.field_type, (StructType, ListType, MapType)):
             raise ValidationError(f"field {self.field_id} {self.name!r} must be of a primitive type: {self.field_type}")
         return self.field_type
@@ -205,6 +247,8 @@ class NestedField:
 
 @frozen
 class StructType(IcebergType):
+    """`struct`: a tuple of named fields."""
+
     fields: tuple[NestedField, ...] = ()
 
     @property
@@ -212,6 +256,7 @@ class StructType(IcebergType):
         return False
 
     def field_by_id(self, field_id: int) -> NestedField | None:
+        """The struct's own field of that id; None where there is none."""
         return next((f for f in self.fields if f.field_id == field_id), None)
 
     def __str__(self) -> str:
@@ -221,6 +266,8 @@ class StructType(IcebergType):
 
 @frozen
 class ListType(IcebergType):
+    """`list`: values of one element type."""
+
     element_id: int
     element: Type
     element_required: bool = False
@@ -232,6 +279,7 @@ class ListType(IcebergType):
 
     @property
     def element_field(self) -> NestedField:
+        """The element as a field named `element`."""
         return NestedField(self.element_id, "element", self.element, self.element_required)
 
     def __str__(self) -> str:
@@ -240,6 +288,8 @@ class ListType(IcebergType):
 
 @frozen
 class MapType(IcebergType):
+    """`map`: values by key."""
+
     key_id: int
     key: Type
     value_id: int
@@ -253,10 +303,12 @@ class MapType(IcebergType):
 
     @property
     def key_field(self) -> NestedField:
+        """The key as a required field named `key`."""
         return NestedField(self.key_id, "key", self.key, True)
 
     @property
     def value_field(self) -> NestedField:
+        """The value as a field named `value`."""
         return NestedField(self.value_id, "value", self.value, self.value_required)
 
     def __str__(self) -> str:

@@ -21,7 +21,7 @@ DUCKDB = "duckdb"
 
 @frozen
 class ViewRepresentation:
-    """One way to write the view's query. For type `sql`, `sql` and `dialect` are set; other types keep their fields."""
+    """One representation of a view's query. Type `sql` has `sql` and `dialect`; other types keep their fields."""
 
     type: str
     sql: str | None = None
@@ -34,6 +34,7 @@ class ViewRepresentation:
 
     @classmethod
     def from_dict(cls, obj: Any) -> ViewRepresentation:
+        """The representation of a JSON object. Raises ValidationError where it is none."""
         where = "view representation"
         kind = get(obj, "type", str, where)
         required: Any = {} if kind == "sql" else {"default": None}
@@ -91,7 +92,7 @@ class ViewVersion:
 
     @classmethod
     def from_dict(cls, obj: Any) -> ViewVersion:
-        """Raises ValidationError where the object is no view version."""
+        """The view version of a JSON object. Raises ValidationError where it is none."""
         where = f"view version {obj.get('version-id')}" if isinstance(obj, Mapping) else "view version"
         return cls(
             get(obj, "version-id", int, where),
@@ -107,7 +108,7 @@ class ViewVersion:
 
 @frozen
 class ViewHistoryEntry:
-    """When a version became the current one."""
+    """A change of the current version, in the version log: the version and the time at which it became current."""
 
     timestamp_ms: int
     version_id: int
@@ -117,6 +118,7 @@ class ViewHistoryEntry:
 
     @classmethod
     def from_dict(cls, obj: Any) -> ViewHistoryEntry:
+        """The entry of a JSON object. Raises ValidationError where it is none."""
         where = "version-log entry"
         return cls(get(obj, "timestamp-ms", int, where), get(obj, "version-id", int, where))
 
@@ -137,7 +139,7 @@ _KNOWN = frozenset(
 
 @define(frozen=True)
 class ViewMetadata:
-    """All that a view's metadata file says. Raises ValidationError where ids point nowhere."""
+    """View metadata. Raises ValidationError where ids point nowhere."""
 
     view_uuid: str
     location: str
@@ -155,13 +157,14 @@ class ViewMetadata:
         self.schema()
 
     def current_version(self) -> ViewVersion:
+        """The current version. Raises ValidationError where there is none."""
         for version in self.versions:
             if version.version_id == self.current_version_id:
                 return version
         raise ValidationError(f"{WHERE}: current-version-id {self.current_version_id} is not among the versions")
 
     def schema(self) -> Schema:
-        """The schema of the current version."""
+        """The schema of the current version. Raises ValidationError where there is none."""
         schema_id = self.current_version().schema_id
         for schema in self.schemas:
             if schema.schema_id == schema_id:
@@ -191,11 +194,16 @@ class ViewMetadata:
 
     @classmethod
     def from_json(cls, data: bytes | str) -> ViewMetadata:
-        """Parses a view metadata file, gzip-compressed or not. Raises ValidationError."""
+        """The metadata of a view metadata file, gzip-compressed or not. Raises as `from_dict` does."""
         return cls.from_dict(loads(decompress(data, WHERE), WHERE))
 
     @classmethod
     def from_dict(cls, obj: dict[str, Any]) -> ViewMetadata:
+        """The metadata of a view metadata file's JSON object.
+
+        Raises UnsupportedFormatVersionError for a version other than 1, ValidationError for anything else that is
+        wrong.
+        """
         version = get(obj, "format-version", int, WHERE)
         if version != VIEW_FORMAT_VERSION:
             raise UnsupportedFormatVersionError(f"{WHERE} has format version {version}; supported is 1")

@@ -1,4 +1,4 @@
-"""Files that are not whole yet: written apart, then put in their place at once.
+"""Atomic writes of local files: written apart, then put in their place at once.
 
 A process that dies leaves such a file behind. All of a warehouse lie in one folder, so that whoever opens it next finds
 them without looking through every table. A lock on the file, which ends with the process that holds it, tells a file
@@ -91,6 +91,6 @@ def _put(path: str, data: bytes, folder: str, replace: bool, durable: bool) -> N
 
 
 def _lock(f: IO[bytes]) -> None:
-    """Where the file system knows no locks, nobody can sweep either."""
+    """Locks a file that is being written; where the file system knows no locks, nobody can sweep either."""
     with contextlib.suppress(OSError):
         fcntl.flock(f, fcntl.LOCK_EX)

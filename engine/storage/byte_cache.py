@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 @define
 class ByteCache(Generic[K, V]):
-    """Keeps what was used last, at most `budget` bytes of it; a value larger than that is not kept."""
+    """An LRU cache of at most `budget` bytes; a value larger than that is not cached."""
 
     budget: int
     size_of: Callable[[V], int]
@@ -25,7 +25,7 @@ class ByteCache(Generic[K, V]):
     _lock: Lock = field(factory=Lock, repr=False)
 
     def get(self, key: K, load: Callable[[K], V]) -> V:
-        """The value of a key, loaded where it isn't kept; two threads may load the same one at once."""
+        """The value of a key, loaded where it isn't cached; two threads may load the same one at once."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)

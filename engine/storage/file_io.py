@@ -28,9 +28,11 @@ from icecore.engine.storage.atomic_write import put_file
 
 @contextlib.contextmanager
 def translated(location: str, doing: str, target: str | None = None) -> Iterator[None]:
-    """Turns what the operating system or a file system says into an IcecoreError that names the location.
+    """A context in which errors of the operating system and of file systems become an IcecoreError naming the location.
 
-    `target` is where it leads to, which a file that is missing is said to be missing at.
+    `target` is the location that it is mapped to, which the error for a missing file names too. Raises
+    MissingFileError,
+    FileExistsInStorageError, ReadOnlyError, StorageError, and ValidationError for a location that is none.
     """
     try:
         yield
@@ -71,10 +73,11 @@ class Storage:
     _filesystems: dict[str, Any] = field(factory=dict, repr=False)
 
     def resolve(self, location: str) -> str:
+        """The location of the bytes, after the location mapping."""
         return self.mapping.resolve(location)
 
     def check_writable(self, location: str) -> None:
-        """Raises MovedWarehouseError where nothing may be written to a location, for what lies there is not ours."""
+        """Raises MovedWarehouseError for a location that the warehouse must not write to."""
         if self.refusal is not None:
             raise MovedWarehouseError(self.refusal)
         if self.is_shared(location):
@@ -83,15 +86,15 @@ class Storage:
             )
 
     def is_shared(self, location: str) -> bool:
-        """Whether what lies at a location is another warehouse's, which this one only reads."""
+        """Whether a location is another warehouse's, which this one only reads."""
         return any(is_inside(location, folder) for folder in self.shared)
 
     def may_delete(self, location: str) -> bool:
-        """Whether a file is ours to delete: a clone's are those in its own folder."""
+        """Whether the warehouse may delete a file: a clone only those in its own folder."""
         return self.only_under is None or is_inside(location, self.only_under)
 
     def check_deletable(self, location: str) -> None:
-        """Raises MovedWarehouseError for a file that is not ours."""
+        """Raises MovedWarehouseError for a file that the warehouse must not delete."""
         self.check_writable(location)
         if not self.may_delete(location):
             raise MovedWarehouseError(
@@ -152,7 +155,7 @@ class Storage:
         self._write(location, data, replace=True)
 
     def create(self, location: str, data: bytes) -> None:
-        """Puts a whole new file in place; raises FileExistsInStorageError where one is there already."""
+        """Puts a whole new file in place. Raises FileExistsInStorageError where one is there already."""
         self._write(location, data, replace=False)
 
     def _write(self, location: str, data: bytes, *, replace: bool) -> None:
@@ -199,7 +202,7 @@ class Storage:
             _fsync(parent)
 
     def size(self, location: str) -> int:
-        """The size of a file in bytes."""
+        """The size of a file in bytes. Raises MissingFileError, StorageError."""
         target = self.resolve(location)
         with translated(location, "look at", target):
             path = local_path(target)
@@ -212,6 +215,7 @@ class Storage:
             return int(info.size)
 
     def exists(self, location: str) -> bool:
+        """Whether there is a file. Raises StorageError."""
         try:
             self.size(location)
         except MissingFileError:
@@ -219,7 +223,7 @@ class Storage:
         return True
 
     def delete(self, location: str) -> None:
-        """Deletes a file; one that is gone already is no error."""
+        """Deletes a file; a missing one is no error."""
         self.check_deletable(location)
         target = self.resolve(location)
         with translated(location, "delete"), contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Lists what lies in a folder, and tells whether two locations mean the same file."""
+"""Listings of folders, and the places that a location may mean."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = "file"
 
 @frozen
 class FoundFile:
-    """A file that lies in a folder. `modified_ms` is None where the store does not say when it was written."""
+    """A file found in a folder. `modified_ms` is None where the store does not say when it was written."""
 
     location: str
     size: int
@@ -26,7 +26,7 @@ class FoundFile:
 
 @frozen
 class Place:
-    """Where a location leads: a store, and the path in it, written so that other spellings give the same text."""
+    """A store and the path in it, the same for all spellings of a location."""
 
     scheme: str
     authority: str
@@ -35,7 +35,7 @@ class Place:
 
 @frozen
 class LocationIndex:
-    """Tells places of locations; schemes and authorities that stand for each other are made one.
+    """The places of locations; schemes and authorities that stand for each other are made one.
 
     Wider than `location_key`, which says which file a location is of: these are all files that it might be of on some
     file system, none of which may be deleted for it.
@@ -75,7 +75,7 @@ class LocationIndex:
 
 
 def list_files(storage: Storage, folder: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
-    """The files in a folder and those below it; nothing where there is none. Raises StorageError.
+    """The files in a folder and those below it; none where there is no folder. Raises StorageError.
 
     `skipped` says of the name of a file or folder whether it is passed over. Symbolic links are neither followed nor
     listed.
@@ -121,7 +121,10 @@ def _remote_files(storage: Storage, target: str, skipped: Callable[[str], bool])
 
 
 def modified_ms(storage: Storage, location: str) -> int | None:
-    """When a file was last written; None where it is gone, or the store does not say. Raises StorageError."""
+    """The time of a file's last write in milliseconds; None where it is gone, or the store does not say.
+
+    Raises StorageError.
+    """
     target = storage.resolve(location)
     with translated(location, "look at"):
         path = local_path(target)

@@ -1,4 +1,4 @@
-"""Where the operators of expression JSON, which are two-valued, differ from SQL's.
+"""The operators of expression JSON, which are two-valued, and where they differ from SQL's.
 
 JSON's `not-eq(x, 1)` is true of a null, SQL's `x <> 1` selects no null; the spec's `gt` leaves NaN out, SQL's has it.
 """

@@ -1,4 +1,4 @@
-"""Reads expressions from JSON in either spelling, with what its two values select of nulls and NaN."""
+"""The reader of expression JSON in either spelling, with what its two values select of nulls and NaN."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _FLIPPED = {
 
 @frozen
 class ExpressionReader:
-    """`schema` is what references by id and untyped literals are understood by: see `from_json`."""
+    """A reader of expression JSON. `schema` tells references by id and untyped literals apart: see `from_json`."""
 
     schema: Schema | None
 

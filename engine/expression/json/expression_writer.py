@@ -1,4 +1,4 @@
-"""Writes expressions as JSON, with the null and NaN tests that keep the rows the same."""
+"""The writer of expression JSON, with the null and NaN tests that keep the rows the same."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ from icecore.engine.spec.types import FLOATING_TYPES
 
 @frozen
 class ExpressionWriter:
-    """`children` chooses the keys, `inclusive` whether LIKE may become something weaker: see `to_json`."""
+    """A writer of expression JSON. `children` chooses the keys, `inclusive` whether LIKE may become weaker: see
+    `to_json`.
+    """
 
     children: bool
     inclusive: bool

@@ -1,6 +1,6 @@
 """Filters from SQL text, in DuckDB's dialect.
 
-What is understood: comparisons of a column with a literal on either side, IN, BETWEEN, LIKE, IS [NOT] NULL, IS [NOT]
+Understood are comparisons of a column with a literal on either side, IN, BETWEEN, LIKE, IS [NOT] NULL, IS [NOT]
 DISTINCT FROM, IS [NOT] TRUE, `isnan`, `x IS NAN`, `starts_with`, AND, OR, NOT, boolean columns alone, the transforms
 `bucket(16, x)`, `truncate(4, x)`, `year`, `month`, `day` and `hour` (also `years` and so on; `CAST(x AS DATE)` is
 `day(x)`), literals of every type with or without a cast, and the parameters `$name`, `:name`, `$1` and `?`. Nested

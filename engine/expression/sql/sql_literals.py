@@ -59,7 +59,7 @@ class Parameters:
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | Sequence[Any] | None, root: exp.Expression) -> Parameters:
-        """Raises ExpressionError where there are more or fewer values than the text has question marks."""
+        """The parameters of a filter. Raises ExpressionError where their number is not that of question marks."""
         marks = [p for p in root.find_all(exp.Placeholder, bfs=False) if not p.this]
         positions = {id(p): i for i, p in enumerate(marks)}
         if given is None or isinstance(given, Mapping):
@@ -80,6 +80,7 @@ class Parameters:
         return self.named[node.name]
 
     def one(self, node: exp.Placeholder) -> Any:
+        """The value of a parameter as a literal. Raises ExpressionError for a collection, and where there is none."""
         value = self.raw(node)
         if elements(value) is not None:
             raise ExpressionError(f"the parameter {node.name or '?'!r} is a {type(value).__name__}; that fits only IN")

@@ -1,4 +1,4 @@
-"""Reads the syntax tree of a condition in SQL: what is understood is told in `parse.py`."""
+"""The reader of a SQL condition's syntax tree; `parse.py` tells the syntax it takes."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ class IcecoreFilter(DuckDB):  # type: ignore[misc]  # sqlglot is not typed for u
     """DuckDB's dialect with binary literals, `X'AB'`."""
 
     class Tokenizer(DuckDB.Tokenizer):  # type: ignore[misc]
+        """DuckDB's tokens, with `X'AB'` as binary and `?::` as a parameter that is cast."""
+
         HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012  # sqlglot's own form
         # Else it takes `?::DATE` for an operator of another dialect.
         KEYWORDS = {k: v for k, v in DuckDB.Tokenizer.KEYWORDS.items() if k != "?::"}  # noqa: RUF012
@@ -88,7 +90,7 @@ _TIME_TRANSFORMS: dict[str, Transform] = {
 
 
 class _Reader:
-    """Turns sqlglot's tree into an expression."""
+    """The visitor of sqlglot's tree that makes the expression."""
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
