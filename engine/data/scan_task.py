@@ -1,4 +1,4 @@
-"""What a plan hands to a reader: one file, or a part of one, with all that is needed to read its rows."""
+"""Scan tasks: one data file, or a part of one, with all that is needed to read its rows."""
 
 from __future__ import annotations
 

@@ -154,29 +154,26 @@ class Schema:
     def is_in_list_or_map(self, field_id: int) -> bool:
         """Whether a list or map lies on the path to a field."""
         parent = self._parents[field_id]
-        while parent is not None:
-            if isinstance(self._by_id[parent].field_type, (ListType, MapType)):
-                return True
+        while parent is not None and not isinstance(self._by_id[parent].field_type, (ListType, MapType)):
             parent = self._parents[parent]
-        return False
+        return parent is not None
 
     def select(self, names: Iterable[str], case_sensitive: bool = True) -> Schema:
-        """The schema of the named top-level or nested columns, in the order asked for; `*` selects all."""
+        """The schema of the named columns, nested ones too, in that order; `*` selects all. Raises ValidationError."""
         names = tuple(names)
         if "*" in names:
             return self
         wanted = [self.find_field(n, case_sensitive).field_id for n in names]
         if len(set(wanted)) != len(wanted):
             raise ValidationError(f"a column is selected twice: {list(names)}")
-        order: list[int] = []
+        roots: dict[int, None] = {}
         for field_id in wanted:
             root = field_id
             while (parent := self._parents[root]) is not None:
                 root = parent
-            if root not in order:
-                order.append(root)
+            roots[root] = None
         keep = frozenset(wanted)
-        fields = [_prune(self._by_id[root], keep) for root in order]
+        fields = [_prune(self._by_id[root], keep) for root in roots]
         return Schema(tuple(f for f in fields if f is not None), self.schema_id)
 
     def to_dict(self) -> dict[str, Any]:

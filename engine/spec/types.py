@@ -26,10 +26,8 @@ class IcebergType:
 
     min_format_version: ClassVar[int] = 1
 
-    @property
-    def is_primitive(self) -> bool:
-        """Whether the type is a primitive: no struct, list or map."""
-        return True
+    is_primitive: ClassVar[bool] = True
+    """Whether the type is no struct, list or map."""
 
 
 @frozen
@@ -198,9 +196,7 @@ class GeometryType(IcebergType):
 
 @frozen
 class GeographyType(IcebergType):
-    """`geography(C, A)`: shapes on the earth's surface; from v3 on. Raises ValidationError for an unknown edge
-    algorithm.
-    """
+    """`geography(C, A)`: shapes on the earth's surface; from v3 on. Raises ValidationError for unknown edges."""
 
     crs: str = DEFAULT_CRS
     algorithm: str = DEFAULT_EDGE_ALGORITHM
@@ -250,10 +246,7 @@ class StructType(IcebergType):
     """`struct`: a tuple of named fields."""
 
     fields: tuple[NestedField, ...] = ()
-
-    @property
-    def is_primitive(self) -> bool:
-        return False
+    is_primitive = False
 
     def field_by_id(self, field_id: int) -> NestedField | None:
         """The struct's own field of that id; None where there is none."""
@@ -272,10 +265,7 @@ class ListType(IcebergType):
     element: Type
     element_required: bool = False
     extra: Mapping[str, Any] = field(factory=dict, hash=False)
-
-    @property
-    def is_primitive(self) -> bool:
-        return False
+    is_primitive = False
 
     @property
     def element_field(self) -> NestedField:
@@ -296,10 +286,7 @@ class MapType(IcebergType):
     value: Type
     value_required: bool = False
     extra: Mapping[str, Any] = field(factory=dict, hash=False)
-
-    @property
-    def is_primitive(self) -> bool:
-        return False
+    is_primitive = False
 
     @property
     def key_field(self) -> NestedField:

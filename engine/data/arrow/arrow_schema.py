@@ -132,7 +132,7 @@ def arrow_to_schema(pa_schema: pa.Schema, *, format_version: int = 2, downcast_n
 
 
 def assign_fresh_ids(schema: Schema, first_id: int = 1) -> Schema:
-    """The schema with ids counted from `first_id`: all fields of a struct, then what is inside each (Java's order)."""
+    """The schema with ids counted from `first_id`: all fields of a struct, then those inside each (Java's order)."""
     ids = itertools.count(first_id)
     renamed: dict[int, int] = {}
     fields = _fresh_struct(schema.fields, ids, renamed)
@@ -166,7 +166,7 @@ def _fresh_type(iceberg_type: Type, ids: Iterator[int], renamed: dict[int, int])
 
 
 class _ArrowReader:
-    """Arrow fields as Iceberg fields with throw-away ids."""
+    """The reader of Arrow fields as Iceberg fields with throw-away ids."""
 
     def __init__(self, format_version: int, downcast_ns: bool) -> None:
         self.format_version = format_version
@@ -235,7 +235,7 @@ class _ArrowReader:
 
 
 def storage_type(t: pa.DataType) -> pa.DataType:
-    """The Arrow type with its extension types, at any depth, replaced by what they are stored as.
+    """The Arrow type with its extension types, at any depth, replaced by their storage types.
 
     Arrow builds no nested array of extension type from Python values; it casts one from the storage type.
     """

@@ -34,7 +34,7 @@ _LONG_BACKED = (TimeType, TimestampType, TimestamptzType, TimestampNanoType, Tim
 
 
 def to_array(iceberg_type: Type, values: list[Any], *, with_ids: bool = True, writing: bool = False) -> pa.Array:
-    """Internal values as an Arrow array of the type's Arrow form. Raises ValidationError where one doesn't fit.
+    """Internal values as an Arrow array of the type's Arrow form. Raises ValidationError for one that doesn't fit.
 
     Fields that the value of a struct lacks take their initial default, or with `writing` their write default (T9).
     """

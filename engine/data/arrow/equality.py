@@ -1,4 +1,4 @@
-"""Rows matched against the keys of equality deletes, whole columns at a time.
+"""The keys of equality deletes, matched against rows, whole columns at a time.
 
 Spec: Equality Delete Files (D4): a row is deleted where all its key columns equal those of a delete row; null is null.
 """
@@ -34,7 +34,7 @@ class EqualityKeys:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> EqualityKeys:
-        """The keys of delete rows given as key columns of one length."""
+        """The keys of delete rows, given as key columns of one length."""
         steps = []
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
         for column in map(comparable, columns):
@@ -46,11 +46,11 @@ class EqualityKeys:
         return cls(tuple(steps))
 
     def matches(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
-        """For each row, given as key columns of the same types, whether its key is one of the deletes'."""
+        """A mask of the rows, given as key columns of the same types, whose keys are among the deletes'."""
         return np.asarray(self.find(columns) >= 0)
 
     def find(self, columns: Sequence[pa.Array]) -> Longs:
-        """For each row, given as key columns of the same types, the number of its key, -1 where it is none of these."""
+        """The number of each row's key, -1 where it is not among these; rows are key columns of the same types."""
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
         for step, column in zip(self.steps, map(comparable, columns), strict=True):
             codes = _codes(column, step.values)

@@ -1,4 +1,4 @@
-"""Nested Arrow arrays taken apart: slices and null parents resolved, so that the parts can be put together anew."""
+"""The parts of nested Arrow arrays, with slices and null parents resolved, so that they can be put together anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows given as dicts, as Arrow: every key of every row is a column, and maps are told from structs by the table."""
+"""Rows given as dicts, as Arrow: every key of any row is a column, and the table tells maps from structs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _column(values: list[Any], field: NestedField | None) -> pa.Array:
 
 
 def _prepared(value: Any, of: Type, path: str) -> Any:
-    """The value with pairs for maps. Arrow would leave out what a struct does not have, so that is an error here."""
+    """The value with pairs for maps. A field that the struct lacks is an error: Arrow would leave it out."""
     match of:
         case MapType() if isinstance(value, Mapping):
             return _prepared(list(value.items()), of, path)

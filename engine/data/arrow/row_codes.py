@@ -24,7 +24,7 @@ def row_codes(columns: Iterable[pa.ChunkedArray | pa.Array], rows: int) -> Longs
 
 
 def occurrences(codes: Longs) -> Longs:
-    """How many times the same code came before, for each code."""
+    """The number of times that the same code came before, for each code."""
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(codes) else np.zeros(0, np.int64)

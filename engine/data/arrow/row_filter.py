@@ -1,4 +1,4 @@
-"""Filters over rows in Arrow: DuckDB decides, so that a row is selected here exactly as SQL would select it."""
+"""Filters over rows in Arrow, evaluated by DuckDB, so that a row is selected here exactly as SQL would select it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bo
 
 @frozen
 class _Columns:
-    """What a filter looks at, under names of our own.
+    """The columns that a filter reads, under names of our own.
 
     Those of the schema would not do: to DuckDB names that differ in case are one, and `a.b` may be column b of a table
     called a.

@@ -1,4 +1,4 @@
-"""What users hand in as rows, as Arrow."""
+"""The rows that users hand in, as Arrow."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from icecore.engine.spec.schema import Schema
 
 
 def to_arrow(data: Any, schema: Schema) -> pa.Table | pa.RecordBatch | pa.RecordBatchReader:
-    """Arrow, DuckDB relations, polars and pandas frames, and lists of dicts, as Arrow. Raises ValidationError.
+    """Arrow, DuckDB relations, polars and pandas frames, and lists of dicts, as Arrow.
 
-    What comes out is yet to be made to fit the schema.
+    The schema is still the data's own. Raises ValidationError for anything else.
     """
     if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         return data

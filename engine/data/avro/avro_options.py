@@ -23,7 +23,7 @@ _LEVELS = {"deflate": (1, 9), "zstandard": (-(2**17), 22)}
 
 @frozen
 class AvroOptions:
-    """How Avro files are written: the codec by Avro's own name, sizes in bytes."""
+    """The options of Avro files: the codec by Avro's own name, sizes in bytes."""
 
     file_format: ClassVar[FileFormat] = FileFormat.AVRO
 

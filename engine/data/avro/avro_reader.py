@@ -48,7 +48,7 @@ _Convert = Callable[[Any], Any]
 
 @frozen
 class _Column:
-    """An Avro type as an Arrow type, and how a decoded value becomes one that Arrow takes (None: as it is)."""
+    """An Avro type as an Arrow type, and the conversion of its decoded values (None: as they are)."""
 
     type: pa.DataType
     convert: _Convert | None = None

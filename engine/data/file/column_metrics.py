@@ -58,7 +58,7 @@ class Metrics:
 
 @define
 class _Column:
-    """What is known of one primitive column so far; the bounds are internal values, whole."""
+    """The metrics of one primitive column so far; the bounds are internal values, whole."""
 
     iceberg_type: PrimitiveType
     mode: MetricsMode
@@ -109,7 +109,7 @@ def _extremes(iceberg_type: PrimitiveType, array: pa.Array) -> tuple[Any, Any]:
 
 @define
 class _ShapeColumn:
-    """What is known of one column of shapes so far.
+    """The metrics of one column of shapes so far.
 
     Edges of a geography bend away from the straight line between their ends, out of a box around these; so there are
     bounds of points only.
@@ -146,7 +146,7 @@ class _ShapeColumn:
 
 @define
 class MetricsCollector:
-    """Gathers the metrics of one file: `add` every batch that goes into it, then `finish` with its column sizes."""
+    """The metrics of one file in the making: `add` each batch that goes into it, `finish` with its column sizes."""
 
     schema: Schema
     modes: Mapping[int, MetricsMode]
@@ -170,6 +170,7 @@ class MetricsCollector:
 
     @property
     def record_count(self) -> int:
+        """The number of rows added."""
         return self._rows
 
     def add(self, table: pa.Table) -> None:

@@ -1,4 +1,4 @@
-"""What the writers of all file formats have in common."""
+"""The common interface of the writers of all file formats."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from attrs import frozen
 
 @frozen
 class Layout:
-    """What a finished file says of its inside: bytes by column id, and where its parts start; None where unknown."""
+    """The layout of a finished file: bytes by column id, and offsets at which it can be split; None where unknown."""
 
     column_sizes: Mapping[int, int] | None
     split_offsets: tuple[int, ...] | None
 
 
 class Encoder(Protocol):
-    """Writes rows into an open stream in one format."""
+    """A writer of rows into an open stream in one format."""
 
     def write(self, rows: pa.Table) -> None:
         """Writes rows of the stored schema (`stored_table`), in Parquet as one row group."""

@@ -19,7 +19,7 @@ _ORC_ID_KEY = b"iceberg.id"
 
 @frozen
 class FileField:
-    """One column of a file. `first_leaf` and `leaves` say which primitive columns are under it, in the file's order.
+    """One column of a file. `first_leaf` and `leaves` number the primitive columns under it, in the file's order.
 
     The children of a list are its element, those of a map its key and value, whatever the file calls them.
     """

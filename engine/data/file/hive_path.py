@@ -34,7 +34,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @frozen
 class HivePath:
-    """What the folders of a path say of a table's columns.
+    """The values that the folders of a path give a table's columns.
 
     `texts` has all that they name, by field id, None for null; `values` those by which the table is partitioned as
     they are, in the form of the column's type.
@@ -48,7 +48,7 @@ class HivePath:
 
     @classmethod
     def of(cls, path: str, schema: Schema, spec: PartitionSpec) -> HivePath:
-        """Raises ValidationError where a column has two values, or one that is none of its type."""
+        """The values in a path. Raises ValidationError where a column has two, or one that is not of its type."""
         identity = {f.source_id: f for f in spec.fields if isinstance(f.transform, IdentityTransform)}
         texts: dict[int, str | None] = {}
         for folder in path.split("/")[:-1]:

@@ -1,4 +1,4 @@
-"""How much is recorded of each column: the metrics modes of table properties, and truncated bounds.
+"""Metrics modes of table properties, which tell how much is recorded of each column, and truncated bounds.
 
 Java's rules: `write.metadata.metrics.default`, `write.metadata.metrics.column.<name>`, sorted columns keep bounds, and
 of wide schemas only the first columns have metrics unless a default is set.
@@ -21,7 +21,7 @@ from icecore.engine.spec.types import NestedField, StructType, children, walk
 
 @frozen
 class NoMetrics:
-    """Nothing but the column's size."""
+    """No metrics but the column's size."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Values of table properties that depend on others."""
+"""Values of table properties that depend on other properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puffin files in storage, of which only the parts that are asked for are read."""
+"""Puffin files in storage, read only in the parts that are needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a schema is stored in data files: all but columns of type unknown (Spec: T2)."""
+"""The part of a schema that data files store: all but columns of type unknown (Spec: T2)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from icecore.engine.spec.types import ListType, MapType, NestedField, PrimitiveT
 
 
 class Form(Protocol):
-    """What a format stores in place of each primitive. `primitive` and `array` must agree on the type."""
+    """The form in which a format stores each primitive. `primitive` and `array` must agree on the type."""
 
     def primitive(self, t: PrimitiveType) -> pa.DataType:
         """The Arrow type of a primitive."""

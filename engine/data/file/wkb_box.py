@@ -43,17 +43,19 @@ class Box:
 
     @property
     def is_empty(self) -> bool:
-        """Without x or y there is no box (M8)."""
+        """Whether there is no box for want of x or y (M8)."""
         return math.isnan(self.low[0]) or math.isnan(self.low[1])
 
     def lower_bound(self) -> bytes:
+        """The lower bound as stored (M8)."""
         return _point(self.low)
 
     def upper_bound(self) -> bytes:
+        """The upper bound as stored (M8)."""
         return _point(self.high)
 
     def _shape(self, data: bytes, at: int, depth: int) -> int:
-        """Takes in the shape that begins at a byte; where it ends."""
+        """Widens the box by the shape that begins at a byte; the byte at which it ends."""
         if depth > _MOST_DEPTH:
             raise ValueError("shapes are nested too deep")
         order = {0: ">", 1: "<"}.get(data[at] if at < len(data) else -1)

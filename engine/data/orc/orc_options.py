@@ -22,7 +22,7 @@ _CODECS = {
 
 @frozen
 class OrcOptions:
-    """How ORC files are written, sizes in bytes. LZO, which Java can write, is not among the codecs."""
+    """The options of ORC files, sizes in bytes. LZO, which Java can write, is not among the codecs."""
 
     file_format: ClassVar[FileFormat] = FileFormat.ORC
 

@@ -1,4 +1,4 @@
-"""Where the stripes of an ORC file lie and how many bytes each column has: the part of its tail that Arrow hides.
+"""The tail of ORC files: the places of the stripes and the bytes of each column, which Arrow hides.
 
 Spec: ORC v1, File Tail and Stripes. A tail is protocol buffers; only the few fields that are needed are decoded.
 """
@@ -23,7 +23,7 @@ _MOST_BLOCK = 2**23
 
 @frozen
 class Stripe:
-    """One stripe: where it starts, the bytes of its parts, and how many rows it has."""
+    """One stripe: its offset, the bytes of its parts, and its number of rows."""
 
     offset: int
     index_length: int
@@ -42,7 +42,7 @@ class _Compression:
 
 @frozen
 class OrcTail:
-    """The stripes of a file in their order, and how the parts of it are compressed."""
+    """The stripes of a file in their order, and the compression of its parts."""
 
     stripes: tuple[Stripe, ...]
     compression: _Compression

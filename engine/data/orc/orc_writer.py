@@ -110,12 +110,12 @@ def _checked_times(array: pa.Array, per_second: int, path: str) -> pa.Array:
 
 
 def _at_zero(array: pa.Array) -> pa.Array:
-    """The array without an offset: below structs Arrow's ORC writer takes it for none and writes other rows."""
+    """The array without an offset: below structs Arrow's ORC writer ignores offsets and writes other rows."""
     return array.take(pa.array(np.arange(len(array)))) if array.offset else array
 
 
 def _type_attributes(t: Type) -> dict[str, str]:
-    """What tells apart the Iceberg types that are one ORC type."""
+    """The attributes that tell apart the Iceberg types of one ORC type."""
     match t:
         case TimeType():
             return {"iceberg.long-type": "TIME"}

@@ -52,7 +52,7 @@ class DuckDBParquet:
         return self._connection.sql(sql, params={"path": self._path}).to_arrow_reader(batch_rows)
 
     def batches(self, names: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """All rows, in order, with whole columns and, last, the rows' positions."""
+        """All rows, in order, with whole columns and, last, the rows' positions. Raises CorruptFileError."""
         columns = "".join(f"{quote(n)}, " for n in names)
         sql = query(_SQL, "columns", columns=columns)
         try:

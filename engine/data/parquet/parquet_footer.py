@@ -49,7 +49,10 @@ def _crs(crs: str) -> bytes:
 
 
 def with_logical_types(tail: bytes, logical_types: Mapping[int, bytes]) -> bytes:
-    """The end of a Parquet file, from its footer on, with the logical types of these field ids."""
+    """The end of a Parquet file, from its footer on, with the logical types of these field ids.
+
+    Raises StorageError where the footer is not one that pyarrow writes.
+    """
     length = int.from_bytes(tail[-8:-4], "little")
     start = len(tail) - 8 - length
     if tail[-4:] != _MAGIC or start < 0:
@@ -89,7 +92,7 @@ def _annotated(footer: bytes, logical_types: Mapping[int, bytes]) -> bytes:
 
 @define
 class _Element:
-    """What was seen of one element of the schema: its id, where its logical type is, and the field before that."""
+    """One element of the schema: its id, the place of its logical type, and the field before that."""
 
     field_id: int | None = None
     logical_type: int | None = None
@@ -118,6 +121,7 @@ class HoldingSink:
     _held: bytearray | None = None
 
     def write(self, data: Any) -> int:
+        """Passes bytes on, or holds them back; the number of bytes."""
         view = memoryview(data)
         if self._held is not None:
             self._held += view
@@ -126,16 +130,18 @@ class HoldingSink:
         return view.nbytes
 
     def tell(self) -> int:
+        """The offset in the file, bytes that are held back included."""
         return int(self.sink.tell()) + len(self._held or b"")
 
     def flush(self) -> None:
-        """Nothing is kept here that could be passed on."""
+        """Does nothing: no bytes are buffered here."""
 
     def close(self) -> None:
+        """Marks the stream closed; the one below stays open."""
         self.closed = True
 
     def hold(self) -> None:
-        """From now on nothing is passed on."""
+        """Holds back all bytes from now on."""
         self._held = bytearray()
 
     def release(self, change: Callable[[bytes], bytes]) -> None:

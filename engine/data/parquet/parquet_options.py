@@ -35,7 +35,7 @@ _LEVELS = {"zstd": (-(2**17), 22), "gzip": (1, 9), "brotli": (0, 11)}
 
 @frozen
 class ParquetOptions:
-    """How Parquet files are written. Sizes are in bytes; a row group's size is that of its Arrow data."""
+    """The options of Parquet files. Sizes are in bytes; a row group's size is that of its Arrow data."""
 
     file_format: ClassVar[FileFormat] = FileFormat.PARQUET
 

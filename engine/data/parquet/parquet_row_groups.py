@@ -1,4 +1,4 @@
-"""Where the row groups of a Parquet file start and how many bytes its columns have.
+"""The row groups of a Parquet file: their offsets and the bytes of their columns.
 
 Spec: parquet-format, FileMetaData. pyarrow knows this too, but asking it ends the process at some broken footers.
 """

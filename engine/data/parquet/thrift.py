@@ -22,7 +22,7 @@ def varint(value: int) -> bytes:
 
 @define
 class ThriftReader:
-    """Walks over encoded values. Raises ValueError where the bytes end too early or are of no known kind.
+    """A cursor over encoded values. Raises ValueError where the bytes end too early or are of no known kind.
 
     `header_at` is where the header of the field begins that `struct` has just called for.
     """
@@ -44,10 +44,12 @@ class ThriftReader:
             field(field_id, header & 0xF)
 
     def byte(self) -> int:
+        """The next byte."""
         self._advance(1)
         return self.data[self.at - 1]
 
     def varint(self) -> int:
+        """A number that is not negative. Raises ValueError for one of more than ten bytes."""
         value = shift = 0
         while shift < 70:
             byte = self.byte()
@@ -58,10 +60,12 @@ class ThriftReader:
         raise ValueError(f"the number before byte {self.at} has no end")
 
     def zigzag(self) -> int:
+        """A signed number."""
         value = self.varint()
         return (value >> 1) ^ -(value & 1)
 
     def binary(self) -> bytes:
+        """Bytes after their length."""
         length = self.varint()
         self._advance(length)
         return self.data[self.at - length : self.at]

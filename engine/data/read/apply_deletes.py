@@ -43,7 +43,7 @@ class _EqualityFile:
 
 @define
 class DeleteCache:
-    """What was read of delete files, for as long as it lives; for one table in one storage. Threads may share it."""
+    """A cache of the delete files of one table in one storage. Threads may share it."""
 
     _positions: dict[str, Mapping[str, Positions]] = field(factory=dict, repr=False)
     _vectors: dict[tuple[str, int | None], Positions] = field(factory=dict, repr=False)
@@ -91,7 +91,7 @@ class DeleteCache:
     def equality_keys(
         self, storage: Storage, deletes: Sequence[ContentFile], identification: Identification
     ) -> list[tuple[tuple[ColumnReader, ...], EqualityKeys]]:
-        """The keys of equality delete files, those with the same key columns together, and how to read these columns.
+        """The keys of equality delete files by their key columns, with the readers of these columns.
 
         Raises MissingFileError or CorruptFileError naming the delete file.
         """

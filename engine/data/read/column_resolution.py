@@ -1,4 +1,4 @@
-"""Expected columns found in a data file by field id, and made from what was read of it.
+"""The resolution of expected columns in a data file by field id.
 
 Spec: Column Projection (P1), Schema Evolution (T7), Row Lineage (RL5). A column that the file lacks is the identity
 partition value, else the initial default, else null.
@@ -77,6 +77,8 @@ class Variant:
 
 @frozen
 class Struct:
+    """A struct, put together from its fields."""
+
     name: str
     nodes: tuple[Node, ...]
     type: StructType
@@ -85,6 +87,8 @@ class Struct:
 
 @frozen
 class List:
+    """A list, of elements that are resolved."""
+
     name: str
     element: Node
     type: ListType
@@ -93,6 +97,8 @@ class List:
 
 @frozen
 class Map:
+    """A map, of keys and values that are resolved."""
+
     name: str
     key: Node
     value: Node
@@ -105,14 +111,14 @@ Node: TypeAlias = Constant | Position | Inherited | Leaf | Variant | Struct | Li
 
 @frozen
 class Resolver:
-    """What is known of one file: its columns with ids, its partition's identity values by source id, its lineage."""
+    """The columns of one file with ids, its partition's identity values by source id, and its lineage."""
 
     file: ContentFile
     data_sequence_number: int | None
     identity: Mapping[int, Any]
 
     def column(self, field: NestedField, found: tuple[FileField, ...]) -> Node:
-        """How to make one expected top-level column. Raises ValidationError where it can't be made."""
+        """The node that makes one expected top-level column. Raises ValidationError where none can."""
         if field.field_id >= FIRST_RESERVED_ID:
             return self._reserved(field, found)
         return self._field(field, found, field.name)
@@ -190,7 +196,7 @@ def _by_id(found: tuple[FileField, ...], field_id: int) -> FileField | None:
 
 
 def needed_leaves(nodes: tuple[Node, ...]) -> frozenset[int]:
-    """Which of the file's primitive columns have to be read, by their number."""
+    """The numbers of the file's primitive columns that have to be read."""
     return frozenset(leaf for n in nodes for leaf in _leaves(n))
 
 

@@ -41,7 +41,7 @@ class FileBatch:
 
 
 class Source(Protocol):
-    """An open file. `fields` are its columns, `written_schema` is what its footer says under `iceberg.schema`."""
+    """An open file. `fields` are its columns, `written_schema` is the value of `iceberg.schema` in its footer."""
 
     fields: tuple[FileField, ...]
     written_schema: bytes | None
@@ -56,7 +56,7 @@ class Source(Protocol):
 
 
 def open_source(storage: Storage, location: str, file_format: FileFormat) -> Source:
-    """Opens a file. Raises MissingFileError, CorruptFileError or StorageError naming it."""
+    """An open data or delete file. Raises MissingFileError, CorruptFileError or StorageError naming it."""
     with decoding(location):
         match file_format:
             case FileFormat.PARQUET:
@@ -82,7 +82,7 @@ def _open_parquet(storage: Storage, location: str) -> Source:
 
 @contextlib.contextmanager
 def decoding(location: str) -> Iterator[None]:
-    """Turns what a decoder says of bad bytes into a CorruptFileError that names the file."""
+    """A context in which a decoder's errors about bad bytes become a CorruptFileError that names the file."""
     try:
         yield
     except IcecoreError:
@@ -125,7 +125,7 @@ class ParquetSource:
                 first += rows
 
     def _starts(self, start: int, length: int) -> list[int]:
-        """Where the row groups start; anywhere, where the range is the whole file."""
+        """The offsets of the row groups; zeros where the range is the whole file."""
         count = self._file.metadata.num_row_groups
         if start == 0 and length >= TO_THE_END:
             return [0] * count

@@ -1,4 +1,4 @@
-"""Columns as files store them, made into the Arrow form of the expected type.
+"""Promotion of columns as files store them to the Arrow form of the expected type.
 
 Spec: Schema Evolution, valid type promotions (T7), Appendix A.
 """
@@ -110,7 +110,7 @@ def _promoted(array: pa.Array, target: PrimitiveType, where: str) -> pa.Array:
 
 
 def _timestamp(array: pa.Array, target: pa.TimestampType) -> pa.Array:
-    """Between units and from a file that says nothing of the zone; the instant's number is what counts."""
+    """The timestamps in another unit, or with a zone where the file has none; the instant's number is what counts."""
     if pa.types.is_integer(array.type):
         return array.cast(target)
     if array.type.unit == "ns" and target.unit == "us":

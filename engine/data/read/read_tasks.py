@@ -103,7 +103,7 @@ def _identity_values(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> d
 def _kept(
     batch: FileBatch, positions: Positions, equality: Sequence[tuple[tuple[ResolvedColumn, ...], EqualityKeys]]
 ) -> _Mask | None:
-    """Which rows of a batch are not deleted, or None where all are kept."""
+    """A mask of the rows of a batch that are not deleted; None where none is deleted."""
     kept: _Mask | None = None
     first, last = np.searchsorted(positions, [batch.first_position, batch.first_position + batch.length])
     if first < last:

@@ -1,4 +1,4 @@
-"""What changed between the rows that a commit took away and those that it brought.
+"""The difference between the rows that a commit removed and those that it added.
 
 A commit that writes files again takes rows away and brings them back: such rows are carried over, and no change. Where
 both sides have row ids (Spec: Row Lineage), the same row is the one with the same id; elsewhere rows are told by the
@@ -24,14 +24,14 @@ Mask = npt.NDArray[np.bool_]
 
 @frozen(eq=False)
 class RowDiff:
-    """Rows that went and rows that came. `updates` are places in both, of rows that are two forms of one."""
+    """Removed rows and added rows. `updates` are places in both, of rows that are two forms of one."""
 
     deleted: pa.Table
     inserted: pa.Table
     updates: tuple[Longs, Longs] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def without_carried_over(self, columns: Sequence[str]) -> RowDiff:
-        """Without the rows that are on both sides, as often as they are on both, by `columns` and by row id."""
+        """The difference without the rows that are on both sides, as often as they are, by `columns` and by row id."""
         if not self.deleted.num_rows or not self.inserted.num_rows:
             return self
         codes_d, codes_i = self._codes([self._both(n) for n in columns])
@@ -46,7 +46,7 @@ class RowDiff:
         return RowDiff(self.deleted.filter(pa.array(kept_d)), self.inserted.filter(pa.array(kept_i)))
 
     def with_updates(self, identifiers: Sequence[str]) -> RowDiff:
-        """With the rows paired that have the same identifier, without identifiers those of the same row id.
+        """The difference with rows paired that have the same identifier, without identifiers the same row id.
 
         Raises ValidationError where several rows on a side have the identifier of one on the other.
         """

@@ -24,7 +24,7 @@ from icecore.engine.spec.types import NestedField, StructType, children
 
 @frozen
 class Identification:
-    """How columns of files get field ids where the files have none, and which columns the ids are of.
+    """The rules by which columns of files without field ids get them, and the schemas that the ids are of.
 
     `table_schemas` are all that the table ever had: equality deletes outlive the columns that they look at.
     """
@@ -49,7 +49,7 @@ class Identification:
         return tuple(self._by_place(f, i) for i, f in enumerate(fields, start=1))
 
     def reader(self, field_id: int) -> ColumnReader | None:
-        """How to read a column that the table has or had, by its last type and default; None where it had none such."""
+        """The reader of a column that the table has or had, by its last type and default; None for any other."""
         past = sorted(self.table_schemas, key=lambda s: s.schema_id, reverse=True)
         for schema in (self.table_schema, *past):
             if schema.get_field(field_id) is not None:
@@ -63,7 +63,7 @@ class Identification:
 
 
 def _agrees(mapping: NameMapping, parent_id: int | None, schema: Schema) -> bool:
-    """Whether every field that a mapping names lies in the schema where the mapping has it, as far as it is there."""
+    """Whether the mapping has every field at its place in the schema, as far as it is there."""
     for f in mapping.fields:
         known = f.field_id is not None and schema.get_field(f.field_id) is not None
         if known and schema.parent_id(f.field_id or 0) != parent_id:
@@ -82,10 +82,11 @@ class ColumnReader:
     leaf: NestedField
 
     def resolved(self, file: ContentFile, fields: tuple[FileField, ...], identity: Mapping[int, Any]) -> ResolvedColumn:
-        """The column as it is found in one file."""
+        """The column in one file."""
         return ResolvedColumn(Resolver(file, None, identity).column(self.root, fields), self.path)
 
     def empty(self) -> pa.Array:
+        """The column of no rows."""
         return pa.nulls(0, type_to_arrow(self.leaf.field_type, with_ids=False))
 
 
@@ -98,6 +99,7 @@ class ResolvedColumn:
 
     @property
     def leaves(self) -> frozenset[int]:
+        """The numbers of the file's primitive columns that it is read from."""
         return needed_leaves((self.node,))
 
     def values(self, columns: Mapping[str, pa.Array], first_position: int, length: int) -> pa.Array:

@@ -43,7 +43,7 @@ _TIMESTAMPS = {("us", True): 12, ("us", False): 13, ("ns", True): 18, ("ns", Fal
 
 
 def is_typed(t: pa.DataType) -> bool:
-    """Whether a typed column may have this Arrow type: what Arrow makes of the types in the spec's table."""
+    """Whether a typed column may have this Arrow type, that of a type in the spec's table."""
     types = pa.types
     if types.is_dictionary(t):
         return is_typed(t.value_type)
@@ -168,7 +168,7 @@ def _containers(kind: int, offsets: Ints, values: pa.LargeBinaryArray, ids: Ints
 
 
 def _widths(numbers: Ints) -> Ints:
-    """How many bytes each number takes, one to four."""
+    """The number of bytes, one to four, that each number takes."""
     return 1 + np.searchsorted([1 << 8, 1 << 16, 1 << 24], numbers, side="right")
 
 

@@ -38,7 +38,7 @@ class Metadata:
         return {name: i for i, name in reversed(tuple(enumerate(self.names)))}
 
     def id_of(self, name: bytes) -> int:
-        """The id of a name."""
+        """The id of a name. Raises ValueError."""
         found = self.ids.get(name)
         if found is None:
             raise ValueError(f"the metadata of a variant lacks the field name {name.decode(errors='replace')!r}")
@@ -46,7 +46,7 @@ class Metadata:
 
 
 def read_metadata(data: bytes) -> Metadata:
-    """The metadata of a variant."""
+    """The metadata of a variant. Raises ValueError."""
     if not data or data[0] & 0x0F != _VERSION:
         raise ValueError(f"the metadata of a variant should be of version {_VERSION}, found {data[:1]!r}")
     size = (data[0] >> 6) + 1
@@ -61,7 +61,7 @@ def read_metadata(data: bytes) -> Metadata:
 
 
 def object_fields(value: bytes, metadata: Metadata) -> dict[bytes, bytes] | None:
-    """The fields of an object by name, each a value by itself; None where the value is no object."""
+    """The fields of an object by name, each a value by itself; None for any other value. Raises ValueError."""
     if not value or value[0] & 3 != OBJECT:
         return None
     header = value[0] >> 2
@@ -90,7 +90,7 @@ def object_fields(value: bytes, metadata: Metadata) -> dict[bytes, bytes] | None
 
 
 def value_size(data: bytes, at: int) -> int:
-    """How many bytes the value that starts at an offset takes."""
+    """The number of bytes that the value at an offset takes. Raises ValueError."""
     if at >= len(data):
         raise ValueError("a value should start after the end of the bytes")
     kind, header = data[at] & 3, data[at] >> 2
@@ -126,7 +126,7 @@ def write_object(fields: Mapping[bytes, bytes], metadata: Metadata) -> bytes:
 
 
 def byte_width(largest: int) -> int:
-    """How many bytes, one to four, a number takes."""
+    """The number of bytes, one to four, that a number takes. Raises ValueError for one that takes more."""
     if largest >= 1 << 32:
         raise ValueError(f"a variant can't have offsets of more than four bytes, found {largest}")
     return max(1, (largest.bit_length() + 7) // 8)

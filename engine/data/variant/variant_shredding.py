@@ -1,4 +1,4 @@
-"""Variants of Parquet files, whole or shredded into typed columns, put together again.
+"""Reassembly of variants of Parquet files, whole or shredded into typed columns.
 
 Spec: Appendix A Parquet, variant; parquet-format, VariantShredding. A group holds a `value`, a `typed_value`, or both;
 neither means that there is no value. Where an object's `value` has a field that is shredded too, which no writer may
@@ -32,7 +32,7 @@ _MAX_BYTES = 2**31 - 1
 
 
 def check_variant(t: pa.DataType, where: str, *, may_be_shredded: bool = True) -> None:
-    """Raises CorruptFileError naming `where` columns of this Arrow type are no variant, or shredded as none may be.
+    """Raises CorruptFileError naming `where` columns of this Arrow type are no variant, or are shredded as none may be.
 
     Only in Parquet may they be.
     """
@@ -62,7 +62,7 @@ def _check_group(t: pa.DataType, where: str) -> None:
 
 
 def read_variants(array: pa.Array, where: str) -> pa.StructArray:
-    """A variant column as it lies in a file, made into the Arrow form of variants.
+    """The Arrow form of variants, of a column as it lies in a file.
 
     Its type must have passed `check_variant`. A value that is missing is a variant null. Raises CorruptFileError
     naming `where` what the file holds is no variant.
@@ -87,7 +87,10 @@ def read_variants(array: pa.Array, where: str) -> pa.StructArray:
 
 @define
 class _Reader:
-    """Puts together the variants of some rows. Groups inside arrays have rows of their own: `rows` says of which."""
+    """The reader of the variants of some rows.
+
+    Groups inside arrays have rows of their own, whose variants `rows` tells.
+    """
 
     metadata: pa.BinaryArray
     _found: tuple[tuple[Metadata, ...], Ints] | None = field(init=False, default=None)
@@ -161,7 +164,7 @@ class _Reader:
         return out
 
     def dictionaries(self) -> tuple[tuple[Metadata, ...], Ints]:
-        """The different metadata, and which of them each row has."""
+        """The different metadata, and the index of each row's among them."""
         if self._found is None:
             encoded = self.metadata.dictionary_encode()
             codes = np.asarray(encoded.indices.fill_null(0), dtype=np.int64)

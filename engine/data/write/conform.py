@@ -106,7 +106,7 @@ def _missing(f: NestedField, length: int, path: str) -> pa.Array:
 
 
 class _Caster:
-    """Casts one array to a field, with the path of names for errors."""
+    """The cast of one array to a field, with the path of names for errors."""
 
     def __init__(self, downcast_ns: bool) -> None:
         self.downcast_ns = downcast_ns
@@ -199,7 +199,7 @@ class _Caster:
             raise ValidationError(f"column {path!r}: {array.type} can't become {t} without loss: {e}") from e
 
     def step(self, t: PrimitiveType, source: pa.DataType) -> Callable[[pa.Array, pa.DataType], pa.Array] | None:
-        """How to get from an Arrow type to an Iceberg type without loss, or None where there is no way."""
+        """The conversion of an Arrow type to an Iceberg type without loss; None where there is none."""
         types = pa.types
         match t:
             case BooleanType():

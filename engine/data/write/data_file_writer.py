@@ -1,4 +1,4 @@
-"""One data or delete file while it is written, and a series of them that rolls at a size.
+"""Writers of one data or delete file, and of a series of them that rolls at a size.
 
 Spec: Appendix A; Manifests, data_file (M4).
 """
@@ -31,7 +31,7 @@ from icecore.engine.storage.file_io import Storage, translated
 
 @frozen
 class FileKind:
-    """What the files of one write have in common.
+    """The settings that all files of one write share.
 
     `key_values` goes into the files' own metadata, where the writer can store it (not ORC). `equality_ids` is for
     equality delete files only.
@@ -50,7 +50,7 @@ class FileKind:
 
     @property
     def extension(self) -> str:
-        """What names of the files end in, without the point."""
+        """The extension of the files' names, without the point."""
         return self.options.file_format.value.lower()
 
 
@@ -65,7 +65,7 @@ def file_kind(
     equality_ids: tuple[int, ...] | None = None,
     key_values: Mapping[str, str] | None = None,
 ) -> FileKind:
-    """Raises ValidationError where the schema holds what files can't store."""
+    """The settings of a write. Raises ValidationError where the schema holds what files can't store."""
     stored = stored_schema(schema)
     return FileKind(
         schema, stored, storage, options, modes, spec_id, sort_order_id, content, equality_ids, key_values or {}
@@ -73,7 +73,7 @@ def file_kind(
 
 
 class DataFileWriter:
-    """Writes one file, a row group at a time; `close` makes it durable and describes it."""
+    """The writer of one file, a row group at a time; `close` makes it durable and describes it."""
 
     def __init__(self, kind: FileKind, location: str, partition: tuple[Any, ...]) -> None:
         self.kind = kind
@@ -131,7 +131,7 @@ class DataFileWriter:
         )
 
     def abort(self) -> None:
-        """Lets go of the file; what is on disk is left for the caller to delete."""
+        """Closes the file unfinished; the caller deletes what is on disk."""
         if self._encoder is not None:
             self._encoder.abandon()
         with contextlib.suppress(Exception):
@@ -153,7 +153,7 @@ def _encoder(kind: FileKind, sink: pa.NativeFile, location: str) -> Encoder:
 
 @define
 class RollingWriter:
-    """Writes rows of one partition to one file after another; a new one starts where the target size is reached."""
+    """The writer of one partition's rows to one file after another; a new one starts at the target size."""
 
     kind: FileKind
     partition: tuple[Any, ...]
@@ -182,12 +182,13 @@ class RollingWriter:
         self._write(keep_rest=False)
 
     def finish(self) -> list[ContentFile]:
-        """Ends the last file; the files in the order they were begun."""
+        """Ends the last file; the files in the order in which they were begun."""
         self.flush()
         self._roll()
         return self.done
 
     def abort(self) -> None:
+        """Closes the file that is being written; the caller deletes it."""
         if self._file is not None:
             self._file.abort()
 

@@ -1,4 +1,4 @@
-"""Deletion vectors written: one Puffin file with a blob for each data file.
+"""The writer of deletion vectors: one Puffin file with a blob for each data file.
 
 Spec: Deletion Vectors (D2, D5), Puffin.
 """

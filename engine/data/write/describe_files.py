@@ -1,4 +1,4 @@
-"""Describes Parquet files that were written elsewhere, so that a table can take them in as they are.
+"""Descriptions of Parquet files that were written elsewhere, so that a table can take them in as they are.
 
 The files are read once: metrics and the partition are computed from the rows, not trusted from the footer.
 """
@@ -107,7 +107,7 @@ def _describe(
 
 
 def _check_columns(path: str, fields: tuple[FileField, ...], schema: Schema, name_mapping: NameMapping) -> None:
-    """Raises ValidationError where it is not sure which column of the table one of the file is."""
+    """Raises ValidationError where it is not certain which column of the table one of the file is."""
     unknown = sorted({f.name for f in fields if name_mapping.find(f.name) is None and not schema.has_name(f.name)})
     if unknown:
         raise ValidationError(f"{path}: the table has no columns {unknown}")
@@ -117,7 +117,7 @@ def _check_columns(path: str, fields: tuple[FileField, ...], schema: Schema, nam
 
 
 def _check_id(path: str, column: FileField, schema: Schema, name_mapping: NameMapping) -> None:
-    """An id that another table gave out would be another column here."""
+    """Raises ValidationError for a column whose id another table may have given out."""
     current = schema.find_field(column.name).field_id if schema.has_name(column.name) else None
     mapped = name_mapping.find(column.name)
     if column.field_id is None or column.field_id not in (current, mapped and mapped.field_id):
@@ -128,7 +128,7 @@ def _check_id(path: str, column: FileField, schema: Schema, name_mapping: NameMa
 
 
 def _check_name(path: str, column: FileField, schema: Schema, name_mapping: NameMapping) -> None:
-    """A name that the mapping gives to one field and the schema to another could mean either."""
+    """Raises ValidationError for a name that the mapping gives to one field and the schema to another."""
     mapped = name_mapping.find(column.name)
     current = schema.find_field(column.name).field_id if schema.has_name(column.name) else None
     if mapped is not None and current is not None and mapped.field_id != current:

@@ -1,4 +1,4 @@
-"""In which format a table's files are written, and how: table properties."""
+"""The table properties that choose the format of a table's files and shape them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPTIONS: Mapping[FileFormat, type[FileOptions]] = {
 
 
 def data_file_options(properties: Mapping[str, str]) -> FileOptions:
-    """How data files are written: in `write.format.default`, by the properties `write.<format>.*`.
+    """The options of data files: the format by `write.format.default`, the rest by `write.<format>.*`.
 
     Raises ValidationError naming a property that can't be read.
     """
@@ -29,7 +29,7 @@ def data_file_options(properties: Mapping[str, str]) -> FileOptions:
 
 
 def delete_file_options(properties: Mapping[str, str]) -> FileOptions:
-    """How delete files are written: in `write.delete.format.default`, else the data files' format.
+    """The options of delete files: the format by `write.delete.format.default`, else the data files' format.
 
     `write.delete.<format>.*` properties come before the `write.<format>.*` ones. Raises ValidationError.
     """

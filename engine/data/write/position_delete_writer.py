@@ -1,4 +1,4 @@
-"""Position and equality delete files written.
+"""The writers of position and equality delete files.
 
 Spec: Position Delete Files (D1, D3, SO2), Equality Delete Files (D4). v1 tables have no delete files, and v3 tables
 take deletion vectors instead of new position delete files.
@@ -108,7 +108,7 @@ def write_equality_deletes(
     format_version: int,
     sort_order: SortOrder | None = None,
 ) -> ContentFile:
-    """Writes rows as one equality delete file: what equals one of them in the columns `equality_ids` is deleted.
+    """Writes rows as one equality delete file, which deletes all rows equal to one of them in the key columns.
 
     `data` has top-level columns of the schema by name, those of the keys among them; structs may be cut down. An
     unpartitioned spec makes the delete global (SP4). The file is

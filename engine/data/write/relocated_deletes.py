@@ -1,4 +1,4 @@
-"""Delete files that name data files by their paths, written once more after those paths changed.
+"""Delete files that name data files by their paths, rewritten after those paths changed.
 
 Position delete files hold paths as rows, Puffin files those of deletion vectors in their footers; other engines go by
 them (D3, D2). Equality deletes name no file. Deletion vectors keep their bytes and their places in the file.
@@ -87,7 +87,7 @@ def _moved_blob(blob: StoredBlob, mapping: LocationMapping) -> StoredBlob:
 
 
 def _new_location(path: str, mapping: LocationMapping) -> str:
-    """Where the file goes, without an ending."""
+    """The location of the new file, without its extension."""
     moved = mapping.resolve(path)
     name = moved.rpartition(".")[0] or moved
     return f"{name}-{hashlib.sha256(f'{path}>{moved}'.encode()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""Data files written from Arrow data: one call, one or more files for each partition.
+"""The writer of data files from Arrow data: one call, one or more files for each partition.
 
 Spec: Writer Requirements (G3: all columns are written, identity partition columns too).
 """
