@@ -103,7 +103,7 @@ def _check_file(f: ContentFile, metadata: TableMetadata) -> None:
 
 
 def _faults(f: ContentFile, metadata: TableMetadata) -> Iterator[str]:
-    """What is wrong with a file, one sentence each."""
+    """The faults of a file, one sentence each."""
     if text := path_fault(f.file_path):
         yield f"the file_path {text}"
     if f.content not in DataFileContent.__members__.values():
@@ -147,7 +147,7 @@ def _optional_faults(f: ContentFile) -> Iterator[str]:
 
 
 def _kind_faults(f: ContentFile, metadata: TableMetadata) -> Iterator[str]:
-    """What a file of its content and format, in a table of that version, lacks or must not have."""
+    """The fields that a file of its content and format lacks or must not have, in a table of that version."""
     if f.file_format == FileFormat.PUFFIN and f.content != DataFileContent.POSITION_DELETES:
         yield f"a Puffin file holds deletion vectors, found {f.content!r}"
     if f.content == DataFileContent.DATA:
@@ -203,7 +203,7 @@ def _is_value(kind: PrimitiveType, value: Any) -> bool:
 
 
 def _is_result(f: PartitionField, kind: PrimitiveType, value: Any) -> bool:
-    """Whether a value of the field's type is one that its transform gives: a plan would look past another."""
+    """Whether a value is one that the field's transform gives: a plan would miss rows under any other."""
     match f.transform:
         case VoidTransform():
             return False
@@ -230,7 +230,7 @@ def _fits(encode: Callable[[PrimitiveType, Any], bytes], kind: PrimitiveType, va
 
 
 def _check_bounds(entries: pa.Table, schema: Schema) -> None:
-    """Raises ValidationError where a bound is no value of its column's type: readers stumble over it, or are misled."""
+    """Raises ValidationError where a bound is no value of its column's type: readers fail on it, or are misled."""
     for name in BOUNDS:
         column = entries[name].combine_chunks()
         counts, where = list_positions(column)

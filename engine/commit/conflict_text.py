@@ -46,7 +46,7 @@ def changes(event: Event, requirement: Mapping[str, Any]) -> bool:
 
 
 def commits_of(events: Iterable[Event], snapshot_ids: Iterable[int]) -> dict[int, str]:
-    """The commits that made snapshots: where they are in the log, when, by whom, why, and what they did."""
+    """The commits that made snapshots: their position, time, author, reason and changes."""
     found = {i: f"snapshot {i}, which another engine made" for i in snapshot_ids}
     for event in events:
         made = found.keys() & _snapshots(event)
@@ -61,7 +61,7 @@ def commits_of(events: Iterable[Event], snapshot_ids: Iterable[int]) -> dict[int
 
 
 def names(paths: Sequence[str]) -> str:
-    """A few of the files by name, the others counted."""
+    """The names of some of the files, and the number of the others."""
     named = ", ".join(p.rsplit("/", 1)[-1] for p in paths[:NAMED_FILES])
     left = len(paths) - NAMED_FILES
     return f"{named} and {left} more files" if left > 0 else named

@@ -1,4 +1,4 @@
-"""Decides what a command does to a table: pure functions from a state and a command to a decision.
+"""The decision of what a command does to a table: pure functions from a state and a command.
 
 A decision is the accepted updates with every assigned value, the requirements they were accepted under, the content
 files that go beside the event, and how the manifest lists of new snapshots differ from their parents'. Nothing here
@@ -56,6 +56,7 @@ class ProduceSnapshot:
 
     @property
     def is_empty(self) -> bool:
+        """Whether the snapshot would change nothing and say nothing."""
         return not (
             self.removals or self.clusterings or self.summary or (self.added is not None and self.added.num_rows)
         )
@@ -63,7 +64,7 @@ class ProduceSnapshot:
 
 @frozen
 class ChangeMetadata:
-    """Changes metadata without a snapshot: `updates_for` gives the updates on the state that it is decided on.
+    """Changes metadata without a snapshot: `updates_for` gives the updates for the state it is decided on.
 
     `replaces` says that it puts another table in the place of what is there.
     """
@@ -77,7 +78,7 @@ Command = ProduceSnapshot | ChangeMetadata
 
 @frozen
 class Context:
-    """What the shell hands in: the id and time of the event to be, and how to look manifests up.
+    """The inputs of a decision that need I/O: the id and time of the event to be, and lookups of manifests.
 
     `list_manifests` gives the manifests of a snapshot, from the log or from its file; `has_list` says whether the log
     has them. `live_entries` gives those of a committed manifest with all that they inherit; asked for merging only.
@@ -92,7 +93,7 @@ class Context:
 
 @frozen
 class Decision:
-    """What an event of one table will hold."""
+    """The content of one table's event to be."""
 
     updates: tuple[dict[str, Any], ...] = ()
     requirements: tuple[Requirement, ...] = ()
@@ -101,6 +102,7 @@ class Decision:
 
     @property
     def is_empty(self) -> bool:
+        """Whether there is nothing to change."""
         return not self.updates
 
     def to_payload(self) -> dict[str, Any]:
@@ -136,7 +138,7 @@ def decide(base: TableMetadata, commands: Iterable[Command], context: Context) -
 
 
 class _Deciding:
-    """The state of a decision in the making: metadata as it will be, and what has been gathered for the event."""
+    """A decision in the making: the metadata as it will be, and the parts of the event so far."""
 
     def __init__(self, base: TableMetadata, context: Context) -> None:
         self.metadata = base
@@ -189,7 +191,7 @@ class _Deciding:
     def _manifests(
         self, command: ProduceSnapshot, parent_list: tuple[ListedManifest, ...], sequence_number: int
     ) -> ManifestChanges:
-        """How the manifest list of the new snapshot differs from its parent's."""
+        """The change of the new snapshot's manifest list against its parent's."""
         new = NewManifests(self.metadata, command.snapshot_id, sequence_number, self.content)
         added = new.added(command.added)
         rewritten = [new.rewritten(r) for r in command.removals]
@@ -203,7 +205,7 @@ class _Deciding:
         return new.merged(changes, parent_list, self.context.live_entries)
 
     def _is_known(self, parent: Snapshot) -> bool:
-        """Whether the log has the manifest list of a snapshot, or will have with this event."""
+        """Whether the log has the manifest list of a snapshot, or will have it with this event."""
         return parent.snapshot_id in self._lists or self.context.has_list(parent.snapshot_id)
 
     def _summary(self, command: ProduceSnapshot, parent: Snapshot | None) -> dict[str, str]:
@@ -242,7 +244,10 @@ class _Deciding:
 
 
 class StaleRemovals(Exception):
-    """The branch moved after the removals were planned; the shell plans again. Never leaves the engine."""
+    """A signal that the branch moved after the removals were planned: the shell plans again.
+
+    Never leaves the engine.
+    """
 
 
 def leaving_out(snapshot_ids: Collection[int]) -> ChangeMetadata:

@@ -1,4 +1,4 @@
-"""What a commit would be, for a caller who wants to know before making it."""
+"""The outcomes of dry runs: commits that were decided and not made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from icecore.engine.spec.view import ViewMetadata
 
 @frozen
 class DryRun:
-    """A commit that was decided and not made.
+    """The outcome of a dry run of one table's commit.
 
     `payload` is what its event would hold, `metadata` the table after it, `conflicts` says what would refuse it now.
     `added_files` and `removed_files` are paths of data and delete files; those that only this call wrote are deleted
@@ -54,7 +54,7 @@ class DryRun:
 
 @frozen
 class ViewDryRun:
-    """A commit to a view that was decided and not made: what its event would hold, and the view after it."""
+    """The outcome of a dry run of one view's commit: the event's payload, and the view after it."""
 
     payload: Mapping[str, Any] = field(repr=False)
     metadata: ViewMetadata = field(repr=False)
@@ -68,7 +68,7 @@ class ViewDryRun:
 
 @frozen
 class PartDryRun:
-    """One event of a transaction that was not made, or what would refuse it: then it has no kind and no payload."""
+    """One event of a transaction's dry run, or its conflicts: then it has no kind and no payload."""
 
     identifier: tuple[str, ...]
     kind: str | None = None
@@ -79,13 +79,13 @@ class PartDryRun:
 
     @property
     def totals(self) -> dict[str, int]:
-        """As `DryRun.totals`."""
+        """The totals, as in `DryRun.totals`."""
         return totals_of(self.payload)
 
 
 @frozen
 class CatalogDryRun:
-    """A transaction, or a single call, over a catalog that was decided and not made: its events, one after another.
+    """The outcome of a dry run of a transaction, or a single call, over a catalog: its events, one after another.
 
     `is_done` says that an earlier call with the same idempotency key made it already.
     """
@@ -100,7 +100,7 @@ class CatalogDryRun:
 
     @property
     def conflicts(self) -> tuple[str, ...]:
-        """What would refuse the transaction now."""
+        """The conflicts of all parts."""
         return tuple(text for p in self.parts for text in p.conflicts)
 
 
@@ -146,7 +146,7 @@ def conflicts_of(error: CommitConflictError) -> tuple[str, ...]:
 
 
 def refused(base: TableMetadata, conflicts: Iterable[str]) -> DryRun:
-    """The outcome of a commit that could not even be decided on: what it was planned on does not hold any more."""
+    """The outcome of a commit that could not even be decided on: its base does not hold any more."""
     return DryRun({}, base, tuple(conflicts))
 
 

@@ -1,4 +1,4 @@
-"""Row lineage: the ranges of row ids that data manifests of v3 tables get when they come into a snapshot."""
+"""Row lineage: the ranges of row ids that data manifests of v3 tables are assigned in a snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which manifests of a list are merged into larger ones. Spec: Manifests; properties `commit.manifest.*`."""
+"""The merging of manifests into larger ones. Spec: Manifests; properties `commit.manifest.*`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Clustering:
 
 
 def entries_per_manifest(properties: Mapping[str, str]) -> int:
-    """How many entries a manifest of the target size has."""
+    """The number of entries in a manifest of the target size."""
     return max(1, MANIFEST_SIZE.or_default(properties) // BYTES_PER_ENTRY)
 
 

@@ -1,4 +1,4 @@
-"""The manifests that a new snapshot brings, and the entries that the log keeps of them.
+"""The manifests that a new snapshot adds, and their entries in the log.
 
 What a manifest carries on from others is not kept again: the log keeps what was added and deleted, and everything only
 where entries come in another order or too many manifests would build on each other.
@@ -23,7 +23,7 @@ from icecore.engine.spec.metadata import TableMetadata
 
 @frozen
 class ManifestRemoval:
-    """What a command takes out of one manifest of the parent's list.
+    """The entries that a command removes from one manifest of the parent's list.
 
     `survivors` and `removed` are canonical entries with everything inherited: the live files that stay, and those
     that go.
@@ -35,7 +35,7 @@ class ManifestRemoval:
 
 
 class EventContent:
-    """The content files beside an event in the making: the entries of its manifests that the log keeps, in order."""
+    """The content of an event in the making: the entries of its manifests that the log holds, in order."""
 
     def __init__(self, event_id: str) -> None:
         self._event_id = event_id
@@ -44,12 +44,12 @@ class EventContent:
         self._manifests = 0
 
     def next_path(self, metadata: TableMetadata) -> str:
-        """Where the next manifest of the event goes."""
+        """The location of the event's next manifest."""
         folder = metadata_folder(metadata.location, metadata.properties)
         return f"{folder}/{self._event_id}-m{self._manifests}.avro"
 
     def keep(self, entries: pa.Table) -> int:
-        """Keeps the entries of the next manifest, none too; returns the row where they begin."""
+        """Appends the entries of the next manifest, maybe none; returns the row where they begin."""
         first = self._rows
         if entries.num_rows:
             self._tables.append(entries)
@@ -63,7 +63,7 @@ class EventContent:
 
 
 class NewManifests:
-    """Makes the manifests of one snapshot."""
+    """The maker of the manifests of one snapshot."""
 
     def __init__(self, metadata: TableMetadata, snapshot_id: int, sequence_number: int, content: EventContent) -> None:
         self._metadata = metadata

@@ -1,4 +1,4 @@
-"""The updates that move, rename and keep branches and tags, found on the metadata they are decided on.
+"""The updates that move, rename and keep branches and tags, on the metadata they are decided on.
 
 Spec: Snapshot References (R1). The rules are those of Java's UpdateSnapshotReferencesOperation.
 """
@@ -18,7 +18,7 @@ Updates = list[dict[str, Any]]
 
 
 def find_ref(metadata: TableMetadata, name: str, kind: SnapshotRefType | None = None) -> SnapshotRef:
-    """The ref of that name. Raises NoSuchSnapshotError where there is none, or it is of another kind."""
+    """The ref of that name. Raises NoSuchSnapshotError where there is none of that kind."""
     ref = metadata.refs.get(name)
     if ref is None or kind not in (None, ref.type):
         raise NoSuchSnapshotError(f"there is no {kind or 'branch or tag'} {name!r}")

@@ -1,4 +1,4 @@
-"""What gathers changes for one commit: builders and transactions. Its `commit()` uses it up, whatever came of it.
+"""The base of builders and transactions, which gather changes for one commit and are used up by it.
 
 So nothing is made twice, and nothing that is asked for after the commit is lost without a word.
 """
@@ -13,7 +13,7 @@ from icecore.engine.errors import ValidationError
 
 
 class UsedOnce:
-    """Knows whether it was used up. What gathers or commits asks first."""
+    """An object that can be used up: its methods check that first."""
 
     _is_used = False
 
@@ -25,20 +25,20 @@ class UsedOnce:
             raise ValidationError(f"this {name} was committed already, or its block has ended; start another one")
 
     def _use_up(self) -> None:
-        """To be called by `commit()` first. Raises ValidationError where that was done before."""
+        """Marks it used up; called first by `commit()`. Raises ValidationError where that was done before."""
         self._check_open()
         self._is_used = True
 
 
 class OnceInBlock(UsedOnce, ABC):
-    """What a `with` block commits at its end: where it ends well, and was not committed inside."""
+    """A `with` block that commits where it ends well and was not committed inside."""
 
     @abstractmethod
     def commit(self) -> object:
-        """Commits what was gathered, once."""
+        """Commits the changes, once. Raises ValidationError the second time, and what the commit raises."""
 
     def _abandon(self) -> None:
-        """Ends it where the block raised: nothing is committed any more."""
+        """Drops the changes, where the block raised."""
         self._is_used = True
 
     def __enter__(self) -> Self:

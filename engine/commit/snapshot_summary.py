@@ -1,4 +1,4 @@
-"""The summary of a snapshot: what it added and removed, and the totals after it. Spec: Appendix F (L5)."""
+"""The summary of a snapshot: counts of added and removed files and rows, and totals. Spec: Appendix F (L5)."""
 
 from __future__ import annotations
 

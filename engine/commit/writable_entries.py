@@ -1,4 +1,4 @@
-"""Entries as the manifests of a table can have them: what an event holds, in the form of its format version.
+"""The entries of an event in the form that the manifests of a format version can have.
 
 Commits are checked before they are accepted, so nothing here should ever be needed but what v1 has to be told; logs of
 earlier releases hold entries that no manifest takes, and the table must go on. Spec: Manifests (M2, M4).
@@ -69,7 +69,7 @@ def for_writing(entries: pa.Table, manifest: ManifestFile, format_version: int) 
 
 
 def _without_null_metrics(entries: pa.Table) -> pa.Table:
-    """A metric that isn't known is left out; so are offsets of which one isn't."""
+    """The entries without metrics that are null, and without offsets where one is null."""
     for name in METRICS:
         column = entries[name]
         if any(chunk.items.null_count for chunk in column.chunks):
@@ -83,7 +83,7 @@ def _without_null_metrics(entries: pa.Table) -> pa.Table:
 
 
 def _without_lost(entries: pa.Table, write: Callable[[pa.Table], bytes]) -> pa.Table:
-    """The entries but for deleted ones that can't be written."""
+    """The entries without deleted ones that can't be written."""
     kept = []
     for row, status in enumerate(entries["status"].to_pylist()):
         if status == ManifestEntryStatus.DELETED:

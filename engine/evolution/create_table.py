@@ -1,4 +1,4 @@
-"""The updates that make a table. Pure; every id is assigned here."""
+"""The updates that create a table. Pure; every id is assigned here."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def creation_updates(
     properties: Mapping[str, str],
     format_version: int,
 ) -> list[dict[str, Any]]:
-    """The updates of a new table, in the order in which they must be applied. Raises ValidationError.
+    """The updates of a new table, in the order in which they must be applied.
 
-    The property `format-version` wins over the default version.
+    The property `format-version` wins over the default version. Raises ValidationError, UnsupportedFormatVersionError.
     """
     properties, named = table_properties(properties)
     if named is not None and format_version not in (named, DEFAULT_FORMAT_VERSION):
@@ -66,7 +66,10 @@ def fresh_parts(
     sort_order: SortOrder | Sequence[str] | None,
     format_version: int,
 ) -> tuple[Schema, PartitionSpec, SortOrder]:
-    """Schema, spec and order with new field ids; a spec or order that names ids follows its columns by name."""
+    """Schema, spec and order with new field ids; a spec or order that names ids follows its columns by name.
+
+    Raises ValidationError where they don't fit.
+    """
     if isinstance(schema, pa.Schema):
         fresh = arrow_to_schema(schema, format_version=format_version)
         given = fresh

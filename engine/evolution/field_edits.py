@@ -1,4 +1,4 @@
-"""Edits of the fields of a schema by id, and the fields after them: what is left of a change once it is checked."""
+"""Edits of the fields of a schema by id, once they are checked, and the fields after them."""
 
 from __future__ import annotations
 

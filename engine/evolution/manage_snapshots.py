@@ -21,13 +21,13 @@ Updates = list[dict[str, Any]]
 
 @frozen
 class CherryPick:
-    """A snapshot to be picked, by its id or by the `wap.id` it was staged under."""
+    """A snapshot to be cherry-picked, by its id or by the `wap.id` it was staged under."""
 
     snapshot_id: int | None = None
     wap_id: str | None = None
 
     def source(self, metadata: TableMetadata) -> Snapshot:
-        """Raises NoSuchSnapshotError, ValidationError."""
+        """The snapshot. Raises NoSuchSnapshotError, and ValidationError for a `wap.id` of several."""
         if self.snapshot_id is not None:
             return metadata.find_snapshot(self.snapshot_id)
         return staged_snapshot(metadata, self.wap_id or "")
@@ -37,10 +37,10 @@ RefChange = ChangeMetadata | CherryPick
 
 
 class ManageSnapshots(RecordedUpdate[RefChange]):
-    """Gathers changes of refs; `commit()`, or the end of a `with` block, makes them one commit."""
+    """The update of branches and tags that people build; `commit()`, or the end of a `with` block, commits it."""
 
     def create_tag(self, snapshot_id: int, tag_name: str, max_ref_age_ms: int | None = None) -> ManageSnapshots:
-        """Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
+        """Creates a tag. Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
         ref = SnapshotRef(snapshot_id, SnapshotRefType.TAG, max_ref_age_ms=max_ref_age_ms)
         return self._add(lambda m: _new_ref(m, tag_name, ref))
 
@@ -52,20 +52,22 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
         max_snapshot_age_ms: int | None = None,
         min_snapshots_to_keep: int | None = None,
     ) -> ManageSnapshots:
-        """Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
+        """Creates a branch. Raises ValidationError at commit where the name is taken, NoSuchSnapshotError."""
         ref = SnapshotRef(
             snapshot_id, SnapshotRefType.BRANCH, min_snapshots_to_keep, max_snapshot_age_ms, max_ref_age_ms
         )
         return self._add(lambda m: _new_ref(m, branch_name, ref))
 
     def remove_tag(self, tag_name: str) -> ManageSnapshots:
+        """Removes a tag. Raises NoSuchSnapshotError at commit where there is none."""
         return self._add(lambda m: _remove_ref(m, tag_name, SnapshotRefType.TAG))
 
     def remove_branch(self, branch_name: str) -> ManageSnapshots:
+        """Removes a branch. Raises NoSuchSnapshotError at commit where there is none, ValidationError for main."""
         return self._add(lambda m: _remove_ref(m, branch_name, SnapshotRefType.BRANCH))
 
     def set_current_snapshot(self, snapshot_id: int | None = None, ref_name: str | None = None) -> ManageSnapshots:
-        """Points main at any snapshot, by id or ref."""
+        """Points main at any snapshot, by id or ref. Raises ValidationError, and NoSuchSnapshotError at commit."""
         if (snapshot_id is None) == (ref_name is None):
             raise ValidationError("set_current_snapshot takes a snapshot_id or a ref_name")
 
@@ -92,7 +94,10 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
         return self._add(updates_for)
 
     def rollback_to_timestamp(self, timestamp: TimestampLike) -> ManageSnapshots:
-        """Points main at its newest ancestor that is older than a time (see `moments`). Raises ValidationError."""
+        """Points main at its newest ancestor before a time (see `timestamps`).
+
+        Raises ValidationError, and NoSuchSnapshotError at commit.
+        """
         timestamp_ms = to_epoch_ms(timestamp, "timestamp")
 
         def updates_for(metadata: TableMetadata) -> Updates:
@@ -104,14 +109,14 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
         return self._add(updates_for)
 
     def cherry_pick(self, snapshot_id: int) -> ManageSnapshots:
-        """Makes the changes of a snapshot on main: fast-forward where possible, else by a snapshot of its own.
+        """Applies the changes of a snapshot to main: a fast-forward where possible, else a snapshot of its own.
 
         Raises at commit, as `publish` does: ValidationError where that can't be, NoSuchSnapshotError.
         """
         return self._record(CherryPick(snapshot_id))
 
     def publish(self, wap_id: str) -> ManageSnapshots:
-        """Makes the changes on main that were staged under a `wap.id`; once only."""
+        """Applies the changes that were staged under a `wap.id` to main, once only."""
         return self._record(CherryPick(wap_id=wap_id))
 
     def fast_forward(self, branch_name: str, to: str) -> ManageSnapshots:
@@ -121,7 +126,7 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
     def replace_branch(
         self, branch_name: str, snapshot_id: int | None = None, ref_name: str | None = None
     ) -> ManageSnapshots:
-        """Points a branch at any snapshot, by id or ref."""
+        """Points a branch at any snapshot, by id or ref. Raises ValidationError."""
         if (snapshot_id is None) == (ref_name is None):
             raise ValidationError("replace_branch takes a snapshot_id or a ref_name")
         if ref_name is not None:
@@ -134,17 +139,19 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
         return self._add(lambda m: replaced(m, tag_name, SnapshotRefType.TAG, snapshot_id))
 
     def rename_branch(self, branch_name: str, new_name: str) -> ManageSnapshots:
-        """Raises ValidationError at commit for main, or where the new name is taken."""
+        """Renames a branch. Raises ValidationError at commit for main, or where the new name is taken."""
         return self._add(lambda m: renamed(m, branch_name, new_name))
 
     def set_min_snapshots_to_keep(self, branch_name: str, min_snapshots_to_keep: int) -> ManageSnapshots:
+        """Sets how many snapshots a branch keeps at least. Raises NoSuchSnapshotError at commit."""
         return self._add(lambda m: retained(m, branch_name, min_snapshots_to_keep=min_snapshots_to_keep))
 
     def set_max_snapshot_age_ms(self, branch_name: str, max_snapshot_age_ms: int) -> ManageSnapshots:
+        """Sets the age up to which a branch keeps snapshots. Raises NoSuchSnapshotError at commit."""
         return self._add(lambda m: retained(m, branch_name, max_snapshot_age_ms=max_snapshot_age_ms))
 
     def set_max_ref_age_ms(self, ref_name: str, max_ref_age_ms: int) -> ManageSnapshots:
-        """Of a branch or a tag."""
+        """Sets the age up to which a branch or tag is kept. Raises NoSuchSnapshotError at commit."""
         return self._add(lambda m: retained(m, ref_name, max_ref_age_ms=max_ref_age_ms))
 
     def _add(self, updates_for: Callable[[TableMetadata], Updates]) -> ManageSnapshots:

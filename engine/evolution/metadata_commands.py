@@ -1,4 +1,4 @@
-"""Changes of metadata as commands: each finds its updates on the state that it is decided on."""
+"""Commands that change metadata: each derives its updates from the state that it is decided on."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def changed_properties(updates: Mapping[str, str], removals: Iterable[str], *, i
 
 
 def upgraded(format_version: int) -> ChangeMetadata:
-    """Raises the format version; nothing where it is that one already."""
+    """Raises the format version; changes nothing where it is that one.
+
+    Raises ValidationError for any lower or unknown one.
+    """
     if format_version not in SUPPORTED_FORMAT_VERSIONS:
         raise ValidationError(f"format version must be 1, 2 or 3, found {format_version}")
 
@@ -89,7 +92,7 @@ def evolved_schema(ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool 
 
 
 def properties_for_schema(metadata: TableMetadata, schema: Schema) -> tuple[dict[str, str], list[str]]:
-    """The properties to set and to remove so that they fit a new schema, as Java does.
+    """The properties to set and to remove so that they fit a new schema, as in Java.
 
     The name mapping learns the new names (P2); properties of single columns follow a rename and go with their column.
     """
@@ -122,7 +125,7 @@ def _add_schema(metadata: TableMetadata, schema: Schema) -> Updates:
 
 
 def evolved_spec(ops: Sequence[SpecOp]) -> ChangeMetadata:
-    """Applies spec operations to the default spec; an equivalent spec is used again (PT2)."""
+    """Applies spec operations to the default spec; an equivalent spec is used again (PT2). Raises ValidationError."""
 
     def updates_for(metadata: TableMetadata) -> Updates:
         spec = evolve_spec(

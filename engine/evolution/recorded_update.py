@@ -12,7 +12,7 @@ Op = TypeVar("Op")
 
 
 class RecordedUpdate(OnceInBlock, Generic[Op]):
-    """Records operations in the order they are asked for; nothing is checked or changed before the commit.
+    """An update that records operations in the order of the calls; nothing is checked or changed before the commit.
 
     `commit` is called with all of them, once. As a context manager the update commits on a clean exit, and drops what
     it recorded where the block raises.
@@ -26,18 +26,18 @@ class RecordedUpdate(OnceInBlock, Generic[Op]):
 
     @property
     def outcome(self) -> DryRun | None:
-        """What a dry run found, once it ended; None of a commit."""
+        """The outcome of a dry run, once it ended; None for a commit."""
         return self._outcome
 
     @property
     def ops(self) -> tuple[Op, ...]:
-        """What was recorded so far."""
+        """The operations recorded so far."""
         return tuple(self._ops)
 
     def commit(self) -> DryRun | None:
-        """Hands the operations on. Raises ValidationError where that was done already, and what the commit raises.
+        """Commits the operations. Raises ValidationError where that was done already, and what the commit raises.
 
-        Of a dry run it returns the outcome.
+        Returns the outcome of a dry run, else None.
         """
         self._use_up()
         self._outcome = self._commit(self.ops)

@@ -1,4 +1,4 @@
-"""A table replaced by another of the same name and uuid: a new schema, spec and order over the history of the old.
+"""Replacement of a table by another of its name and uuid: a new schema, spec and order over the old history.
 
 The rules are those of Java's TableMetadata.buildReplacement: columns that keep their name keep their id, main is
 removed, and snapshots, other refs and properties stay. Unlike there, a column that keeps its name and not its type gets

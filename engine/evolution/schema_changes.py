@@ -49,7 +49,7 @@ _NULL_DEFAULT_ONLY = (UnknownType, VariantType, GeometryType, GeographyType)
 
 
 class SchemaChanges:
-    """Collects the operations of one batch; `fields` gives the result. Methods raise ValidationError.
+    """The operations of one batch; `fields` gives the result. Methods raise ValidationError.
 
     `last_column_id` is the highest id given out so far. `identifier_names` is None until identifier fields are set.
     """
@@ -76,7 +76,7 @@ class SchemaChanges:
         self._added_names: dict[str, int] = {}
 
     def record(self, op: SchemaOp) -> None:
-        """Notes one operation. Raises ValidationError where it can't be done, alone or beside those before it."""
+        """Records one operation. Raises ValidationError where it can't be done, alone or after those before it."""
         match op:
             case AddColumn():
                 self._add_column(op)
@@ -131,7 +131,7 @@ class SchemaChanges:
         return self._schema.parent_id(field_id)
 
     def _lineage(self, field_id: int) -> Iterator[int]:
-        """The field and all that hold it, from the inside out."""
+        """A field and those that hold it, from the inside out."""
         current: int | None = field_id
         while current is not None:
             yield current
@@ -217,7 +217,7 @@ class SchemaChanges:
         return default
 
     def _check_added(self, field: NestedField, path: str) -> None:
-        """What a new column holds must keep the rules about unknown, defaults and versions too (T2, T9)."""
+        """Raises ValidationError where a new column breaks the rules about unknown, defaults and versions (T2, T9)."""
         for f in walk((field,)):
             where = path if f is field else f"{path}: field {f.name}"
             if isinstance(f.field_type, UnknownType) and f.required:

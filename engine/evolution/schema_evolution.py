@@ -1,4 +1,7 @@
-"""A schema and a list of changes give the next schema. Pure; spec: Schema Evolution, Default values (T2 to T9)."""
+"""Schema evolution: a schema and a list of changes give the next schema.
+
+Pure; spec: Schema Evolution, Default values (T2 to T9).
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ def _identifier_id(before: Schema, after: Schema, name: str, case_sensitive: boo
 
 
 def _check_unambiguous(fields: tuple[NestedField, ...]) -> None:
-    """A column `a.b` beside a struct `a` with a field `b` would leave no way to tell them apart by name."""
+    """Raises ValidationError for a column `a.b` beside a struct `a` with a field `b`: one name for two."""
     seen: set[str] = set()
 
     def visit(inner: tuple[NestedField, ...], prefix: str) -> None:
@@ -96,7 +99,7 @@ def _check_unambiguous(fields: tuple[NestedField, ...]) -> None:
 
 
 def _check_names(before: Schema, after: Schema, specs: tuple[PartitionSpec, ...], case_sensitive: bool) -> None:
-    """New names must not be those of partition fields over other columns, nor repeat where case doesn't count."""
+    """Raises ValidationError for a new name of a partition field over another column, or repeated but for case."""
     changed = [f for f in walk(after.fields) if (old := before.get_field(f.field_id)) is None or old.name != f.name]
     if not case_sensitive:
         for f in changed:
@@ -124,7 +127,7 @@ def _siblings(schema: Schema, field: NestedField) -> tuple[NestedField, ...]:
 
 
 def _check_sources(before: Schema, after: Schema, specs: Sequence[PartitionSpec], order: SortOrder | None) -> None:
-    """What the table is partitioned and sorted by now must still be there, and of a type that fits (PT1)."""
+    """Raises ValidationError where a source column of the specs or the order is gone or of a wrong type (PT1)."""
     for spec in specs:
         for p in spec.fields:
             if isinstance(p.transform, VoidTransform):

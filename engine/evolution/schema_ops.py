@@ -1,4 +1,4 @@
-"""Changes of a schema as data: what `UpdateSchema` records and `evolve_schema` applies.
+"""Schema operations: the changes that `UpdateSchema` records and `evolve_schema` applies.
 
 A column is named by its dotted name in the schema before the change, whatever the other operations of the batch do to
 it; a column added in the same batch by the name it was added under. Steps into lists and maps are `element`, `key`
@@ -17,7 +17,7 @@ from icecore.engine.spec.types import Type
 
 
 class Unset(enum.Enum):
-    """Stands for "leave it as it is" where None is a value."""
+    """The mark for "leave it as it is" where None is a value."""
 
     UNSET = "unset"
 
@@ -26,6 +26,8 @@ UNSET: Final = Unset.UNSET
 
 
 class MovePosition(enum.StrEnum):
+    """The place that a column is moved to."""
+
     FIRST = "first"
     BEFORE = "before"
     AFTER = "after"
@@ -49,6 +51,8 @@ class AddColumn:
 
 @frozen
 class DeleteColumn:
+    """Deletes a column with all below it."""
+
     path: str
 
 
@@ -62,7 +66,7 @@ class RenameColumn:
 
 @frozen
 class UpdateColumn:
-    """Changes what is not None, and the write-default where it is not UNSET; None clears the write-default."""
+    """Changes the parts that are not None, and the write-default unless it is UNSET; None clears that."""
 
     path: str
     field_type: Type | None = None
@@ -89,7 +93,7 @@ class SetIdentifierFields:
 
 @frozen
 class UnionByName:
-    """Adds what `schema` has and the table lacks, widens types, and makes optional what is optional there.
+    """Adds the columns that the table lacks, widens types, and makes optional what is optional in `schema`.
 
     Columns are matched by name, at every depth; nothing is deleted, narrowed or moved. New columns are optional.
     """

@@ -1,4 +1,4 @@
-"""What must change in a schema so that it holds data of another one too. Spec: Schema Evolution (T7)."""
+"""The changes that make a schema hold data of another one too. Spec: Schema Evolution (T7)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Union:
     deleted: frozenset[int]
 
     def struct(self, new: StructType, old: StructType, parent_id: int | None) -> Iterator[AddColumn | UpdateColumn]:
-        """What both have is gone through first: ids are given out from the inside out."""
+        """The changes of columns that both have, then new columns: ids are given out from the inside out."""
         partners = [(f, self._partner(old, f.name)) for f in new.fields]
         for f, partner in partners:
             if partner is not None:

@@ -45,7 +45,7 @@ _NEWEST_FORMAT_VERSION = 3
 
 
 class UpdateSchema(RecordedUpdate[SchemaOp]):
-    """Records changes of a schema under PyIceberg's names; `evolve_schema` checks and applies them at the commit.
+    """The update of the schema that people build, under PyIceberg's names; the commit checks and applies it.
 
     A path is a dotted name or a tuple of names. Every method returns the update itself.
     """
@@ -71,6 +71,7 @@ class UpdateSchema(RecordedUpdate[SchemaOp]):
         return self._record(AddColumn(path[:-1], path[-1], _type(field_type), required, doc, default_value))
 
     def delete_column(self, path: str | tuple[str, ...]) -> UpdateSchema:
+        """Deletes a column with all below it."""
         return self._record(DeleteColumn(_dotted(path)))
 
     def rename_column(self, path_from: str | tuple[str, ...], new_name: str) -> UpdateSchema:
@@ -84,7 +85,7 @@ class UpdateSchema(RecordedUpdate[SchemaOp]):
         required: bool | None = None,
         doc: str | None = None,
     ) -> UpdateSchema:
-        """Changes type, nullability or doc; what is None stays."""
+        """Changes type, nullability or doc; None leaves it as it is."""
         if field_type is None and required is None and doc is None:
             self._check_open()
             return self
@@ -92,10 +93,11 @@ class UpdateSchema(RecordedUpdate[SchemaOp]):
         return self._record(UpdateColumn(_dotted(path), new_type, required, doc))
 
     def make_column_optional(self, path: str | tuple[str, ...]) -> UpdateSchema:
+        """Lets a required column hold nulls."""
         return self._record(UpdateColumn(_dotted(path), required=False))
 
     def set_default_value(self, path: str | tuple[str, ...], default_value: Any) -> UpdateSchema:
-        """Sets what rows written from now on get where no value is given; None takes it away (T9)."""
+        """Sets the value that rows written from now on get where none is given; None clears it (T9)."""
         return self._record(UpdateColumn(_dotted(path), write_default=default_value))
 
     def set_identifier_fields(self, *fields: str) -> UpdateSchema:
@@ -103,12 +105,15 @@ class UpdateSchema(RecordedUpdate[SchemaOp]):
         return self._record(SetIdentifierFields(fields))
 
     def move_first(self, path: str | tuple[str, ...]) -> UpdateSchema:
+        """Moves a column to the start of its struct."""
         return self._record(MoveColumn(_dotted(path), MovePosition.FIRST))
 
     def move_before(self, path: str | tuple[str, ...], before_path: str | tuple[str, ...]) -> UpdateSchema:
+        """Moves a column before another of its struct."""
         return self._record(MoveColumn(_dotted(path), MovePosition.BEFORE, _dotted(before_path)))
 
     def move_after(self, path: str | tuple[str, ...], after_name: str | tuple[str, ...]) -> UpdateSchema:
+        """Moves a column after another of its struct."""
         return self._record(MoveColumn(_dotted(path), MovePosition.AFTER, _dotted(after_name)))
 
     def union_by_name(self, new_schema: Schema | pa.Schema) -> UpdateSchema:

@@ -40,7 +40,7 @@ def evolve_sort_order(
 
 
 class UpdateSortOrder(RecordedUpdate[SortTerm | str]):
-    """Records the terms of a new sort order, which replaces the table's; `evolve_sort_order` checks them."""
+    """The update of the sort order that people build; its terms replace the table's order."""
 
     def asc(
         self, term: str, transform: Transform | str | None = None, null_order: NullOrder | str | None = None
@@ -58,13 +58,13 @@ class UpdateSortOrder(RecordedUpdate[SortTerm | str]):
         return self._record(SortTerm(term, SortDirection.DESC, _null_order(null_order), _transform(transform)))
 
     def set(self, *terms: str) -> UpdateSortOrder:
-        """Replaces what was recorded by terms such as `ts DESC NULLS LAST`."""
+        """Replaces the terms recorded so far by terms such as `ts DESC NULLS LAST`."""
         self._touch()
         self._ops[:] = terms
         return self
 
     def unsorted(self) -> UpdateSortOrder:
-        """Drops what was recorded; the table will have no sort order."""
+        """Drops the terms recorded so far; the table will have no sort order."""
         return self.set()
 
 

@@ -37,13 +37,15 @@ class AddField:
 
 @frozen
 class RemoveField:
-    """Removes the field of that name, or that splits by that term."""
+    """Removes the field of that name, or of that term."""
 
     name_or_term: str
 
 
 @frozen
 class RenameField:
+    """Gives a field another name."""
+
     name: str
     new_name: str
 
@@ -80,7 +82,7 @@ def evolve_spec(
 
 
 class UpdateSpec(RecordedUpdate[SpecOp]):
-    """Records changes of the partition spec under PyIceberg's names; `evolve_spec` checks and applies them."""
+    """The update of the partition spec that people build, under PyIceberg's names; the commit checks and applies it."""
 
     def add_field(
         self,
@@ -88,7 +90,7 @@ class UpdateSpec(RecordedUpdate[SpecOp]):
         transform: Transform | str | None = None,
         partition_field_name: str | None = None,
     ) -> UpdateSpec:
-        """Splits by a term, `add_field("day(ts)")`, or by a column and a transform, `add_field("ts", "day")`.
+        """Adds a field by a term, `add_field("day(ts)")`, or by a column and a transform, `add_field("ts", "day")`.
 
         Raises ValidationError where the transform is not known.
         """
@@ -98,13 +100,15 @@ class UpdateSpec(RecordedUpdate[SpecOp]):
         return self._record(AddField(source_column_name, known, partition_field_name))
 
     def add_identity(self, source_column_name: str) -> UpdateSpec:
+        """Adds a field of the column's values as they are."""
         return self._record(AddField(source_column_name, IdentityTransform()))
 
     def remove_field(self, name_or_term: str) -> UpdateSpec:
-        """Stops splitting by the field of that name, or of that term such as `day(ts)`."""
+        """Removes the field of that name, or of that term such as `day(ts)`."""
         return self._record(RemoveField(name_or_term))
 
     def rename_field(self, name: str, new_name: str) -> UpdateSpec:
+        """Gives a field another name."""
         return self._record(RenameField(name, new_name))
 
 
@@ -145,7 +149,7 @@ class _SpecChanges:
                 assert_never(op)
 
     def fields(self) -> tuple[PartitionField, ...]:
-        """What stays, in its order, then what is new."""
+        """The fields that stay, in their order, then the new ones."""
         kept = [self._kept(f) for f in self._current.fields]
         used = {f.field_id for f in kept if f is not None and not isinstance(f.transform, VoidTransform)}
         added: list[PartitionField] = []

@@ -123,8 +123,7 @@ class Not:
 
 @frozen
 class Predicate:
-    """A leaf: an operator over a term and literals, which are none for the null and NaN tests, any number for IN and
-    NOT IN.
+    """A leaf: an operator over a term, with no literal for null and NaN tests, any number for IN and NOT IN.
 
     LIKE has the pattern, with `%` and `_` as wildcards, and after it the escape character where one was given.
     """

@@ -61,9 +61,7 @@ def or_(*children: Expression) -> Expression:
 
 
 def _merged(children: list[Expression], single: Operation, many: Operation) -> list[Expression]:
-    """The children with equalities of one bound term as one IN, inequalities as one NOT IN: a thousand leaves are slow
-    to plan.
-    """
+    """The children with equalities of a bound term as one IN, inequalities as one NOT IN: many leaves plan slowly."""
     values: dict[BoundTerm, list[Any]] = {}
     for c in children:
         if (leaf := _mergeable(c, single, many)) is not None:

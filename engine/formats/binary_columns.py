@@ -17,8 +17,7 @@ Mask = npt.NDArray[np.bool_]
 
 @frozen
 class Places:
-    """The source of a column of `count` rows: row `rows[i]` is the value at `positions[i]` of another column, the rest
-    null.
+    """The source of a column of `count` rows: row `rows[i]` is another column's value at `positions[i]`, the rest null.
 
     No `rows` means all of them, in order.
     """

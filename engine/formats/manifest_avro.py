@@ -204,9 +204,7 @@ def _check_entries(entries: pa.Table, spec: PartitionSpec, format_version: int, 
 def _faults(
     entries: pa.Table, spec_id: int, format_version: int, content: ManifestContent
 ) -> Iterator[tuple[pa.ChunkedArray, str, str]]:
-    """The faults that an entry may have (M2, M4, D1): a mask of those that have it, the column that shows it, what is
-    expected.
-    """
+    """The faults that entries may have (M2, M4, D1): a mask of them, the column that shows it, what is expected."""
 
     def is_null(name: str) -> pa.ChunkedArray:
         return pc.is_null(entries[name])

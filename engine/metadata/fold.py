@@ -1,4 +1,4 @@
-"""The state of a table and its fold: what a stream of events amounts to.
+"""The state of a table and its fold over the events of its stream.
 
 `fold` is pure: it reads no file, no clock and no randomness, so that a replay on another day gives the same state.
 """
@@ -34,7 +34,7 @@ _ALWAYS_CHECKED = (COMMIT_SCHEME.name, MATERIALIZE.name, METADATA_COMPRESSION.na
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Raises ValidationError for a value of a property that would keep the table's files from being written."""
+    """Raises ValidationError for a property value with which the table's files can't be written."""
     check_values({name: properties[name] for name in _ALWAYS_CHECKED if name in properties})
 
 
@@ -63,7 +63,7 @@ class TableState:
 
 
 def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
-    """Where metadata files go (MD7): `write.metadata.path`, absolute or relative to the table's location."""
+    """The folder of metadata files (MD7): `write.metadata.path`, absolute or relative to the table's location."""
     return folder_at(location, METADATA_PATH.find(properties), "metadata")
 
 
@@ -76,19 +76,19 @@ def metadata_file_name(version: int, event_id: str, properties: Mapping[str, str
 
 
 def previous_versions_max(properties: Mapping[str, str]) -> int:
-    """How many earlier metadata files the metadata log names at most, at least one (MD2)."""
+    """The most earlier metadata files that the metadata log names, at least one (MD2)."""
     return max(1, PREVIOUS_VERSIONS_MAX.or_default(properties))
 
 
 class TableFold:
-    """Folds the events of one table, one after another."""
+    """The fold of one table's events, one after another."""
 
     def __init__(self, base: TableState | None = None) -> None:
         self._state = base
         self._builder = MetadataBuilder(base.metadata) if base else MetadataBuilder()
 
     def apply(self, event: Event) -> None:
-        """Takes the next event in. Raises CorruptLogError where it does not follow the one before."""
+        """Applies the next event. Raises CorruptLogError where it does not follow the one before."""
         expected = (self._state.stream_version if self._state else 0) + 1
         if event.stream_version != expected:
             raise CorruptLogError(
@@ -118,12 +118,12 @@ class TableFold:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The table's properties as of now."""
+        """The table's present properties."""
         return self._builder.properties
 
     @property
     def location(self) -> str:
-        """The table's location as of now."""
+        """The table's present location."""
         return self._builder.location
 
     def _next(self, event: Event, payload: Mapping[str, Any]) -> TableState:
@@ -263,7 +263,7 @@ def fold(state: TableState | None, events: Iterable[Event]) -> TableState | None
 
 
 def state_to_dict(state: TableState) -> dict[str, Any]:
-    """A checkpoint's JSON."""
+    """The JSON object of a checkpoint."""
     return {
         "stream": state.stream,
         "stream-version": state.stream_version,
@@ -281,7 +281,7 @@ def state_to_dict(state: TableState) -> dict[str, Any]:
 
 
 def state_from_dict(obj: Mapping[str, Any]) -> TableState:
-    """The state of a checkpoint's JSON."""
+    """The state of a checkpoint's JSON object."""
     return TableState(
         obj["stream"],
         obj["stream-version"],
@@ -299,7 +299,7 @@ def state_from_dict(obj: Mapping[str, Any]) -> TableState:
 
 
 def is_file_system(state: TableState) -> bool:
-    """Whether a table's versions are told by the names of its metadata files, as `HadoopCatalog` has it (MD7)."""
+    """Whether the names of a table's metadata files tell its versions, as `HadoopCatalog` has it (MD7)."""
     return COMMIT_SCHEME.or_default(state.metadata.properties) == FILE_SYSTEM
 
 
@@ -309,7 +309,7 @@ def version_names(version: int) -> tuple[str, ...]:
 
 
 def folders_of(state: TableState) -> list[str]:
-    """The folders of a table: its location, and where its data and metadata go if that is elsewhere."""
+    """The folders of a table: its location, and those of its data and metadata where they are elsewhere."""
     metadata = state.metadata
     location = metadata.location.rstrip("/")
     others = (data_folder(location, metadata.properties), metadata_folder(location, metadata.properties))

@@ -1,4 +1,4 @@
-"""When a table's files are written: with each commit, or by hand where the property `icecore.materialize` says so."""
+"""The times at which a table's files are written: with each commit, or by hand (`icecore.materialize`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from icecore.engine.spec.metadata import TableMetadata
 
 
 def writes_again(updates: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the updates end the writing by hand of a table: their commit writes out all that was pending."""
+    """Whether the updates end a table's writing by hand: their commit writes out all that was pending."""
     manual = True
     for update in updates:
         if update["action"] == "set-properties" and MATERIALIZE.name in update["updates"]:
@@ -21,5 +21,5 @@ def writes_again(updates: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def is_manual(metadata: TableMetadata) -> bool:
-    """Whether the table's files are written when asked for only."""
+    """Whether the table's files are written by hand only."""
     return MATERIALIZE.or_default(metadata.properties) == MANUAL

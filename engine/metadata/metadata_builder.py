@@ -1,4 +1,4 @@
-"""Applies updates, in the vocabulary of the Iceberg REST catalog, to table metadata.
+"""The builder of table metadata, which applies updates in the vocabulary of the Iceberg REST catalog.
 
 An update is a JSON object with `action`; every one of the 23 table updates is known. The builder is the fold's inner
 loop: it mutates in place, so that a replay of n events costs n steps, and gives an immutable value at the end.
@@ -65,7 +65,7 @@ class MetadataBuilder:
         """Applies the updates of one commit, made at `timestamp_ms`; they count as one change (MD2, MD3).
 
         A table whose last change lies in the future, by another engine's clock, is never set back: readers refuse
-        metadata that is older than what its logs say.
+        metadata that is older than what its logs say. Raises ValidationError.
         """
         self._last_added = {}
         self._added_snapshots = set()
@@ -90,14 +90,17 @@ class MetadataBuilder:
 
     @property
     def last_updated_ms(self) -> int:
+        """The time of the last change in milliseconds."""
         return self._last_updated_ms
 
     @property
     def properties(self) -> Mapping[str, str]:
+        """The table's properties so far."""
         return self._properties
 
     @property
     def location(self) -> str:
+        """The table's location so far."""
         return self._location
 
     def build(self) -> TableMetadata:
@@ -321,7 +324,7 @@ class MetadataBuilder:
         self._keys.pop(get(update, "key-id", str, "remove-encryption-key"), None)
 
     def _drop_intermediate_log_entries(self) -> None:
-        """A snapshot that came and went within one commit was never current for a reader."""
+        """Drops entries of snapshots that came and went within the commit: they were never current for a reader."""
         if len(self._added_snapshots) < 2:
             return
         main = self._refs.get(MAIN_BRANCH)

@@ -1,4 +1,4 @@
-"""How two metadata of one table differ, as the updates of the REST catalog that would lead from one to the other."""
+"""The difference of two metadata of one table, as the updates that would lead from one to the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from icecore.engine.spec.metadata import TableMetadata
 
 
 def metadata_difference(before: TableMetadata, after: TableMetadata) -> list[dict[str, Any]]:
-    """The updates in words for people and queries; they are never applied."""
+    """The updates, for people and queries; they are never applied."""
     return [*_table(before, after), *_shapes(before, after), *_properties(before, after), *_snapshots(before, after)]
 
 

@@ -1,4 +1,4 @@
-"""What a commit relies on, in the vocabulary of the REST catalog: derived from its updates, checked against a state.
+"""The requirements of a commit, in the words of the REST catalog: derived from its updates, checked against a state.
 
 Spec: the REST catalog's TableRequirement; derived as the Java library does (C4).
 """
@@ -94,7 +94,7 @@ def check(metadata: TableMetadata | None, requirements: Iterable[Mapping[str, An
 def failures(
     metadata: TableMetadata | None, requirements: Iterable[Mapping[str, Any]]
 ) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Each requirement that is not met, with what is wrong. Raises ValidationError for an unknown one."""
+    """Each requirement that is not met, with the reason. Raises ValidationError for an unknown one."""
     for requirement in requirements:
         kind = get(requirement, "type", str, "requirement")
         if kind == "assert-create":

@@ -1,4 +1,4 @@
-"""Which snapshots and refs expire, as pure functions. Spec: Snapshot Retention Policy (R1, R2)."""
+"""The retention rules that decide which snapshots and refs expire. Spec: Snapshot Retention Policy (R1, R2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefTy
 
 @frozen
 class Expiry:
-    """What is asked to expire; times are milliseconds since the epoch.
+    """A request to expire snapshots; times are milliseconds since the epoch.
 
     Where only `snapshot_ids` are given, just these go. Else snapshots and refs go by age: `older_than_ms` and
     `retain_last` stand for the table's properties, a branch's own settings come before both.
@@ -31,11 +31,12 @@ class Expiry:
 
     @property
     def by_age(self) -> bool:
+        """Whether snapshots and refs expire by age too."""
         return not self.snapshot_ids or self.older_than_ms is not None or self.retain_last is not None
 
 
 def expiring_updates(metadata: TableMetadata, expiry: Expiry, now_ms: int) -> list[dict[str, Any]]:
-    """The updates that remove what expires; none where nothing does.
+    """The updates that remove expired snapshots and refs; none where none has expired.
 
     Raises NoSuchSnapshotError for an unknown id, ValidationError for one that a ref still needs, and where
     `gc.enabled` is false.
@@ -77,7 +78,7 @@ def _retained_refs(metadata: TableMetadata, now_ms: int) -> dict[str, SnapshotRe
 
 
 def _retained(metadata: TableMetadata, refs: dict[str, SnapshotRef], expiry: Expiry, now_ms: int) -> set[int]:
-    """Heads of refs, what branches keep, and what no ref leads to but is young."""
+    """The heads of refs, the snapshots that branches keep, and young ones that no ref leads to."""
     older_than = expiry.older_than_ms
     if older_than is None:
         older_than = now_ms - MAX_SNAPSHOT_AGE_MS.of(metadata.properties)

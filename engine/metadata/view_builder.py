@@ -1,4 +1,4 @@
-"""Applies updates, in the vocabulary of the Iceberg REST catalog, to view metadata. Spec: View spec (V1).
+"""The builder of view metadata, which applies updates in the vocabulary of the REST catalog. Spec: View spec (V1).
 
 The builder gives each accepted update back with the ids that it assigned (`changes`); those, applied to the same
 metadata at the same time, are accepted as they are and give the same result. That is what an event keeps.
@@ -48,7 +48,7 @@ class ViewBuilder:
         self._log_entry: ViewHistoryEntry | None = None
 
     def apply(self, updates: Iterable[Update]) -> ViewBuilder:
-        """Applies updates in order; those that change nothing leave no trace in `changes`."""
+        """Applies updates in order; those that change nothing leave no trace in `changes`. Raises ValidationError."""
         for update in updates:
             action = get(update, "action", str, "update")
             handler = _HANDLERS.get(action)
@@ -193,12 +193,12 @@ class ViewBuilder:
 
 
 def history_size(properties: Mapping[str, str]) -> int:
-    """How many versions a view keeps. Raises ValidationError where the property is no positive number."""
+    """The number of versions that a view keeps. Raises ValidationError where the property is no positive number."""
     return VIEW_HISTORY_SIZE.of(properties)
 
 
 def metadata_codec(properties: Mapping[str, str]) -> str:
-    """How metadata files are compressed: `gzip` unless the view says `none`. Raises ValidationError."""
+    """The codec of metadata files, `gzip` unless the view says `none`. Raises ValidationError."""
     return VIEW_METADATA_COMPRESSION.of(properties)
 
 
@@ -209,7 +209,7 @@ def retained_ids(version_ids: Iterable[int], keep: int, current: int) -> frozens
 
 
 def retained_log(log: Iterable[ViewHistoryEntry], ids: frozenset[int]) -> tuple[ViewHistoryEntry, ...]:
-    """The log after its last entry of a version that is gone: what came before has a gap, so it says nothing."""
+    """The log after its last entry of a version that is gone: the part before it has a gap, so it says nothing."""
     kept: list[ViewHistoryEntry] = []
     for entry in log:
         if entry.version_id in ids:

@@ -1,4 +1,4 @@
-"""The state of a view and its fold: what a stream of its events amounts to. Pure, as the tables' is."""
+"""The state of a view and its fold over the events of its stream. Pure, as the tables' is."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ViewState:
 
     @property
     def pending(self) -> bool:
-        """Whether commits wait to be written out by hand; a view's never do."""
+        """Whether commits wait to be written out by hand; never for a view."""
         return False
 
 
@@ -128,7 +128,7 @@ def _written(state: ViewState, event: Event, metadata: ViewMetadata, version: in
 
 
 def view_metadata_folder(metadata: ViewMetadata) -> str:
-    """Where the view's metadata files go (V1, MD7)."""
+    """The folder of the view's metadata files (V1, MD7)."""
     return metadata_folder(metadata.location.rstrip("/"), metadata.properties)
 
 
@@ -139,7 +139,7 @@ def view_metadata_file_name(version: int, event_id: str, metadata: ViewMetadata)
 
 
 def view_state_to_dict(state: ViewState) -> dict[str, Any]:
-    """A checkpoint's JSON."""
+    """The JSON object of a checkpoint."""
     return {
         "stream": state.stream,
         "stream-version": state.stream_version,
@@ -154,7 +154,7 @@ def view_state_to_dict(state: ViewState) -> dict[str, Any]:
 
 
 def view_state_from_dict(obj: Mapping[str, Any]) -> ViewState:
-    """The state of a checkpoint's JSON."""
+    """The state of a checkpoint's JSON object."""
     return ViewState(
         obj["stream"],
         obj["stream-version"],

@@ -19,6 +19,7 @@ PUBLISHED_WAP_ID = "published-wap-id"
 
 
 def is_enabled(properties: Mapping[str, str]) -> bool:
+    """Whether the table's properties turn write-audit-publish on."""
     return WAP_ENABLED.of(properties)
 
 
@@ -53,7 +54,7 @@ def staged_snapshot(metadata: TableMetadata, wap_id: str) -> Snapshot:
 
 
 def check_unpublished(metadata: TableMetadata, source: Snapshot) -> str | None:
-    """The id that a snapshot was staged under. Raises ValidationError where it was published already."""
+    """The id that a snapshot was staged under, if any. Raises ValidationError where it was published already."""
     wap_id = (source.summary or {}).get(WAP_ID)
     if not wap_id:
         return None

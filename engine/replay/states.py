@@ -1,4 +1,4 @@
-"""The states of tables and of views: folded from the log, cached, and noted as checkpoints from which a replay goes on.
+"""The states of tables and of views: folded from the log, cached, and checkpointed, so that a replay starts from there.
 
 What differs between the two is a `Kind`; all else is here, once.
 """
@@ -25,7 +25,7 @@ _LAST = 2**62
 
 
 class State(Protocol):
-    """What there is a stream of events of, as of one of its versions."""
+    """The state of a table or view as of one version of its stream."""
 
     @property
     def stream(self) -> str: ...
@@ -51,10 +51,10 @@ S = TypeVar("S", bound=State)
 
 @frozen
 class Kind(Generic[S]):
-    """What a stream is of: `name` is that word, `missing` the error that says that there is none.
+    """The kind of a stream's states: `name` is the word for it, `missing` the error where there is none.
 
-    `encode` and `decode` are between a state and the bytes of its checkpoint; `interval` is after how many events one
-    is due.
+    `encode` and `decode` are between a state and the bytes of its checkpoint; `interval` is the number of events after
+    which one is due.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Kind(Generic[S]):
 
 @define(eq=False)
 class States(Generic[S]):
-    """States by stream; a cached one is brought up to date by the events that came since. Threads may share it."""
+    """States by stream; a cached one is brought up to date by the events since. Threads may share it."""
 
     kind: Kind[S]
     store: EventStore
@@ -76,7 +76,7 @@ class States(Generic[S]):
     _lock: Lock = field(factory=Lock, repr=False)
 
     def state(self, stream: str) -> S:
-        """The latest state, of what was dropped too. Raises the kind's error where there is none, CorruptLogError."""
+        """The latest state, also of what was dropped. Raises the kind's error where there is none, CorruptLogError."""
         with self._lock:
             cached = self._states.get(stream)
             found = self.state_at(stream) if cached is None else self.forward(cached)
@@ -86,18 +86,18 @@ class States(Generic[S]):
             return found
 
     def live_state(self, stream: str) -> S:
-        """The latest state of what has a name. Raises the kind's error where it was dropped."""
+        """The latest state, unless it was dropped: then it raises the kind's error."""
         state = self.state(stream)
         if state.dropped:
             raise self.kind.missing(f"the {self.kind.name} {dotted(state.identifier)!r} was dropped")
         return state
 
     def put(self, state: S) -> None:
-        """Takes in a state that a commit led to."""
+        """Caches the state after a commit."""
         self._states[state.stream] = state
 
     def drop(self, stream: str) -> None:
-        """Forgets one stream's state."""
+        """Drops one stream's cached state."""
         self._states.pop(stream, None)
 
     def forget(self) -> None:
@@ -109,7 +109,7 @@ class States(Generic[S]):
     # Replays, past the cache
 
     def forward(self, state: S) -> S:
-        """The state with the events that came since."""
+        """The state with the events since applied."""
         newer = self.kind.fold(state, self.store.stream_events(state.stream, state.stream_version))
         assert newer is not None, "a fold from a state has a state"
         return newer
@@ -123,7 +123,7 @@ class States(Generic[S]):
         return self.kind.fold(base, self.store.stream_events(stream, base.stream_version if base else 0, up_to))
 
     def state_at_version(self, stream: str, version: int, near: S | None = None) -> S | None:
-        """The state after a given number of events of the stream; `near` is one that the replay may start from."""
+        """The state after a number of events of the stream; `near` is one that the replay may start from."""
         if version == 0:
             return None
         base = near
@@ -143,12 +143,12 @@ class States(Generic[S]):
         return self.kind.decode(row["state"], stream)
 
     def checkpoint_if_due(self, state: S) -> None:
-        """Notes a state where the last note is far behind."""
+        """Stores a checkpoint where the last one is far behind."""
         if state.stream_version - self._checkpointed.get(state.stream, 0) >= self.kind.interval(state):
             self.checkpoint(state)
 
     def checkpoint(self, state: S) -> None:
-        """Notes a state, so that the next process replays from there only. The latest two of a stream are kept."""
+        """Stores a checkpoint, from which the next process replays. The latest two of a stream are kept."""
         with self.store.write():
             self.store.execute(
                 MODELS,
@@ -177,14 +177,14 @@ def from_bytes(data: bytes, stream: str, state_of: Callable[[Any], S]) -> S:
 
 
 def _newer(one: sqlite3.Row | None, other: sqlite3.Row | None) -> sqlite3.Row | None:
-    """The later of two noted states of a stream."""
+    """The later of two checkpoints of a stream."""
     if one is None or other is None:
         return one or other
     return max(one, other, key=lambda row: int(row["stream_version"]))
 
 
 def _is_checkpoint(store: EventStore, stream: str, row: sqlite3.Row) -> bool:
-    """Whether a noted state is one of this log: its event is there, and is of the stream."""
+    """Whether a stored checkpoint is one of this log: its event is there, and is of the stream."""
     try:
         event = store.event_at(row["position"])
     except CorruptLogError:

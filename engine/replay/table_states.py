@@ -15,12 +15,12 @@ def encode_checkpoint(state: TableState) -> bytes:
 
 
 def decode_checkpoint(data: bytes, stream: str) -> TableState:
-    """Raises CorruptLogError where the bytes are no checkpoint of a table."""
+    """The state of a stored checkpoint. Raises CorruptLogError where the bytes are no checkpoint of a table."""
     return from_bytes(data, stream, state_from_dict)
 
 
 def _interval(state: TableState) -> int:
-    """A checkpoint of many snapshots is large, and so is made less often."""
+    """The number of events between checkpoints: one of many snapshots is large, and so is made less often."""
     return max(CHECKPOINT_EVERY, len(state.metadata.snapshots) // 8)
 
 

@@ -15,7 +15,7 @@ def encode_view_checkpoint(state: ViewState) -> bytes:
 
 
 def decode_view_checkpoint(data: bytes, stream: str) -> ViewState:
-    """Raises CorruptLogError where the bytes are no checkpoint of a view."""
+    """The state of a stored checkpoint. Raises CorruptLogError where the bytes are no checkpoint of a view."""
     return from_bytes(data, stream, view_state_from_dict)
 
 

@@ -1,5 +1,6 @@
-"""Reserved columns, which every table has without their being in its schema. Spec: Reserved Field IDs (T4), Row Lineage
-(RL5).
+"""Reserved columns, which every table has though its schema lacks them.
+
+Spec: Reserved Field IDs (T4), Row Lineage (RL5).
 """
 
 from __future__ import annotations

@@ -36,9 +36,7 @@ from icecore.engine.spec.types import FLOATING_TYPES
 
 @frozen
 class ExpressionWriter:
-    """A writer of expression JSON. `children` chooses the keys, `inclusive` whether LIKE may become weaker: see
-    `to_json`.
-    """
+    """A writer of expression JSON. `children` chooses the keys, `inclusive` lets LIKE become weaker: see `to_json`."""
 
     children: bool
     inclusive: bool
