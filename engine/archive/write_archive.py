@@ -188,7 +188,7 @@ def _move(store: EventStore, archive: Archive, states: Mapping[str, bytes], need
     run_script(store.connection(), query(ARCHIVE, "schema", event_columns=event_columns(is_log=True)))
     last = archive.last_position
     archive_id = store.execute(ARCHIVE, "put_archive", **_row(archive)).lastrowid
-    for stream in store.rows(ARCHIVE, "streams_to_archive", up_to=last):
+    for stream in store.rows(EVENTS, "streams_up_to", up_to=last):
         store.execute(
             ARCHIVE,
             "put_stream",

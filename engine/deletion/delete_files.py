@@ -19,9 +19,10 @@ from typing import Any
 import orjson
 from attrs import define, field, frozen
 
+from icecore.engine.common.stored_json import stored_json
 from icecore.engine.deletion.deletion_candidates import Candidates
 from icecore.engine.deletion.needed_files import Marking
-from icecore.engine.errors import IcecoreError
+from icecore.engine.errors import CorruptLogError, IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile, deletion_payload, encode_files
@@ -91,7 +92,12 @@ class _Left:
 
     @classmethod
     def of(cls, text: str) -> _Left:
-        return cls(*orjson.loads(text))
+        """What a note says; all of it where the note can't be read: what is gone is not deleted twice."""
+        try:
+            following, failed = stored_json(text, list, "the note of a deletion")
+            return cls(int(following), [int(i) for i in failed])
+        except (CorruptLogError, ValueError, TypeError):
+            return cls()
 
 
 def _note(repository: Repository, position: int, left: _Left) -> None:

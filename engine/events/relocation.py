@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.common.location import LocationMapping, local_path
+from icecore.engine.common.stored_json import stored_json
+from icecore.engine.errors import CorruptLogError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.spec.content_file import DataFileContent
 from icecore.engine.spec.reserved import DELETE_PATH_ID
@@ -53,7 +55,12 @@ class Relocations:
     @classmethod
     def of(cls, text: str | None) -> Relocations:
         """The relocations of their JSON; none where there is none."""
-        return cls(tuple(Relocation(*step) for step in orjson.loads(text))) if text else cls()
+        if not text:
+            return cls()
+        try:
+            return cls(tuple(Relocation(*step) for step in stored_json(text, list, "the note of relocations")))
+        except TypeError as e:
+            raise CorruptLogError(f"the note of relocations can't be read: {e}") from e
 
     def to_json(self) -> str:
         return orjson.dumps([(s.position, s.source, s.target, s.shares_data) for s in self.steps]).decode()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import orjson
 from attrs import frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.stored_json import stored_json
+from icecore.engine.errors import CorruptLogError
 from icecore.engine.log.read_models import MINIMAL_PROPERTIES, SEPARATOR
 from icecore.engine.log.store import EventStore
 
@@ -27,6 +28,14 @@ class Difference:
     row_location: str | None
     previous: str | None
     is_view: bool
+
+
+def _properties(text: str) -> dict[str, str]:
+    """A namespace's properties; none where the row can't be read, which is compared with the log before it is used."""
+    try:
+        return stored_json(text, dict, "the row of a namespace")
+    except CorruptLogError:
+        return {}
 
 
 @frozen
@@ -93,7 +102,7 @@ class ForeignRows:
 
     def namespaces(self) -> list[NamespaceDifference]:
         """The namespaces that differ, outer ones first."""
-        known = {r["name"]: orjson.loads(r["properties"]) for r in self._store.rows(FOREIGN, "namespaces")}
+        known = {r["name"]: _properties(r["properties"]) for r in self._store.rows(FOREIGN, "namespaces")}
         shared: dict[str, dict[str, str]] = {}
         for r in self._store.rows(FOREIGN, "namespace_properties", catalog=self._catalog):
             shared.setdefault(r["namespace"], {})[r["property_key"]] = r["property_value"]

@@ -90,7 +90,9 @@ class Archives:
             return
         by_id = {a.archive_id: a for a in self.all()}
         for row in self._log.rows(ARCHIVE, "streams_by_archive", stream=stream):
-            archive = by_id[row["archive_id"]]
+            archive = by_id.get(row["archive_id"])
+            if archive is None:
+                raise CorruptLogError(f"the log has events of {stream} in an archive that it does not know any more")
             if row["stream_version"] > after and row["first_version"] < before and archive.first_position <= up_to:
                 found = self._rows(archive, "of_stream", {"stream": stream, "after": after, "up_to": up_to})
                 yield from (r for r in found if r["stream_version"] < before)

@@ -29,6 +29,7 @@ def chain_problems(store: EventStore) -> Iterator[str]:
         versions = {row["stream"]: row["stream_version"] for row in rows}
     yield from _archive_problems(store, position, redactions)
     kept = {row["position"]: row["hash"] for row in store.archives.kept("all_kept")}
+    needed = _needed_positions(store, position)
     for event in store.events(position):
         at = f"position {event.position}"
         if event.position != position + 1:
@@ -45,6 +46,8 @@ def chain_problems(store: EventStore) -> Iterator[str]:
         position, previous, time_ms = event.position, event.hash, event.recorded_at_ms
         if kept.get(event.position, event.hash) != event.hash:
             yield f"{at}: what was kept of it in the log is not what the archive holds"
+        if event.position in needed and event.position not in kept:
+            yield f"{at}: it is archived, and was to be kept in the log too (event {event.event_id}, {event.kind})"
         yield from _content_problems(store, event, redactions.content_hash(event))
     for row in store.rows(EVENTS, "content_without_event"):
         yield f"position {row['position']}: it has content files, but there is no event"
@@ -58,13 +61,30 @@ def _archive_problems(store: EventStore, after: int, redactions: Redactions) -> 
             yield f"{archive} does not follow the archive before it"
         position, previous = archive.last_position, archive.last_hash
         if archive.first_position > after:
+            first = store.archives.at("by_position", archive.first_position)
+            if first is None or first["recorded_at_ms"] != archive.first_recorded_at_ms:
+                yield f"{archive} does not begin with the event that was noted"
             ends = store.archives.at("by_position", archive.last_position)
-            if ends is None or ends["hash"] != archive.last_hash:
+            noted = archive.last_hash, archive.last_recorded_at_ms
+            if ends is None or (ends["hash"], ends["recorded_at_ms"]) != noted:
                 yield f"{archive} does not end with the event that was noted"
+            held = store.archives.events("streams_up_to", position - 1, position)
+            known = store.archives.kept("stream_ends", archive_id=archive.archive_id)
+            if [tuple(row) for row in held] != [tuple(row) for row in known]:
+                yield f"{archive} does not hold the streams that were noted"
     for row in store.archives.kept("all_kept"):
         event = Event.from_row(row)
         if redactions.event_problem(event) is not None:
             yield f"position {event.position}: what was kept of the archived event was changed"
+
+
+def _needed_positions(store: EventStore, after: int) -> frozenset[int]:
+    """The archived events that are looked up without their file: see `keep_events` in log/archive.sql."""
+    last = store.archives.last_position
+    naming = store.archives.events("naming", after, last)
+    keyed = store.archives.events("keyed", after, last)
+    ends = store.archives.events("streams_up_to", after, last)
+    return frozenset(row["position"] for rows in (naming, keyed, ends) for row in rows)
 
 
 def _content_problems(store: EventStore, event: Event, expected: str | None) -> Iterator[str]:

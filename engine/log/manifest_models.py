@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from icecore.engine.errors import CorruptLogError
+from icecore.engine.common.stored_json import stored_json
+from icecore.engine.errors import CorruptLogError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
 from icecore.engine.events.relocated_manifests import RelocatedManifests, listing
@@ -42,7 +43,12 @@ class ManifestModels:
         if found is None:
             return None
         ids = array.array("q")
-        ids.frombytes(found["manifest_ids"])
+        try:
+            ids.frombytes(found["manifest_ids"])
+        except ValueError as e:
+            raise CorruptLogError(
+                f"the manifest list of snapshot {snapshot_id} is cut off; rebuild the warehouse"
+            ) from e
         return ids
 
     def _manifest_rows(self, stream: str, snapshot_id: int) -> list[tuple[int, ListedManifest]] | None:
@@ -139,7 +145,11 @@ class ManifestModels:
 @lru_cache(maxsize=20_000)
 def _listed(record: str, position: int) -> ListedManifest:
     """The manifest of a row. Kept by what the row says, not by its id: a rolled back id is given out again."""
-    return ListedManifest.from_dict(orjson.loads(record), position)
+    what = f"a row of the manifests of position {position}"
+    try:
+        return ListedManifest.from_dict(stored_json(record, dict, what), position)
+    except ValidationError as e:
+        raise CorruptLogError(f"{what} can't be read: {e}; rebuild the warehouse") from e
 
 
 def _signed(snapshot_id: int) -> int:

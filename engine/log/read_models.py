@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from icecore.engine.common.stored_json import stored_json
 from icecore.engine.errors import (
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
@@ -141,8 +142,7 @@ class ReadModels(ManifestModels):
         found = self._store.row(MODELS, "get_namespace", name=dotted(namespace))
         if found is None:
             raise NoSuchNamespaceError(f"there is no namespace {dotted(namespace)!r}")
-        properties: dict[str, str] = orjson.loads(found["properties"])
-        return properties
+        return stored_json(found["properties"], dict, f"the row of the namespace {dotted(namespace)!r}")
 
     def namespaces(self) -> list[tuple[str, ...]]:
         return [tuple(r["name"].split(SEPARATOR)) for r in self._store.rows(MODELS, "list_namespaces")]

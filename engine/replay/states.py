@@ -5,6 +5,7 @@ What differs between the two is a `Kind`; all else is here, once.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable
@@ -119,7 +120,7 @@ class States(Generic[S]):
         up_to = _LAST if position is None else position
         row = self.store.row(MODELS, "latest_checkpoint", stream=stream, up_to=up_to)
         kept = self.store.archives.kept_row("state_by_position", stream=stream, up_to=up_to)
-        base = self._decoded(stream, _newer(row, kept))
+        base = self._noted(stream, row, kept)
         return self.kind.fold(base, self.store.stream_events(stream, base.stream_version if base else 0, up_to))
 
     def state_at_version(self, stream: str, version: int, near: S | None = None) -> S | None:
@@ -130,17 +131,23 @@ class States(Generic[S]):
         if base is None or base.stream_version > version:
             row = self.store.row(MODELS, "checkpoint_at_version", stream=stream, version=version)
             kept = self.store.archives.kept_row("state_by_version", stream=stream, version=version)
-            base = self._decoded(stream, _newer(row, kept))
+            base = self._noted(stream, row, kept)
         events = self.store.stream_events(stream, base.stream_version if base else 0)
         return self.kind.fold(base, (e for e in events if e.stream_version <= version))
 
     # Checkpoints
 
-    def _decoded(self, stream: str, row: sqlite3.Row | None) -> S | None:
-        if row is None or not _is_checkpoint(self.store, stream, row):
-            return None
-        self._checkpointed[stream] = max(self._checkpointed.get(stream, 0), row["stream_version"])
-        return self.kind.decode(row["state"], stream)
+    def _noted(self, stream: str, *rows: sqlite3.Row | None) -> S | None:
+        """The latest checkpoint that the log bears out and that can be read; the log itself tells the rest."""
+        noted = [r for r in rows if r is not None]
+        for row in sorted(noted, key=lambda r: int(r["stream_version"]), reverse=True):
+            if not _is_checkpoint(self.store, stream, row):
+                continue
+            with contextlib.suppress(CorruptLogError):
+                state = self.kind.decode(row["state"], stream)
+                self._checkpointed[stream] = max(self._checkpointed.get(stream, 0), row["stream_version"])
+                return state
+        return None
 
     def checkpoint_if_due(self, state: S) -> None:
         """Stores a checkpoint where the last one is far behind."""
@@ -174,13 +181,6 @@ def from_bytes(data: bytes, stream: str, state_of: Callable[[Any], S]) -> S:
         return state_of(orjson.loads(zlib.decompress(data)))
     except (zlib.error, ValueError, KeyError, TypeError) as e:
         raise CorruptLogError(f"a checkpoint of {stream} can't be read: {e}; rebuild the warehouse") from e
-
-
-def _newer(one: sqlite3.Row | None, other: sqlite3.Row | None) -> sqlite3.Row | None:
-    """The later of two checkpoints of a stream."""
-    if one is None or other is None:
-        return one or other
-    return max(one, other, key=lambda row: int(row["stream_version"]))
 
 
 def _is_checkpoint(store: EventStore, stream: str, row: sqlite3.Row) -> bool:

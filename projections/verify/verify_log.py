@@ -103,6 +103,9 @@ def _head_problems(
             )
         elif row["stream_version"] < state.stream_version:
             yield f"{stream}: the read models are at version {row['stream_version']} of {state.stream_version}; rebuild"
+        elif row["materialized_version"] > state.stream_version:
+            done = row["materialized_version"]
+            yield f"{stream}: its files are noted up to version {done}, the log ends at {state.stream_version}; rebuild"
         elif not state.pending and row["materialized_version"] < state.stream_version:
             done = row["materialized_version"]
             yield f"{stream}: its files are written up to version {done} of {state.stream_version}"

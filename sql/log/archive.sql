@@ -92,10 +92,6 @@ INSERT INTO archive (
 INSERT INTO archived_stream (archive_id, stream, first_version, stream_version, position, event_hash, state)
 VALUES ($archive_id, $stream, $first_version, $stream_version, $position, $event_hash, $state);
 
--- name: streams_to_archive
-SELECT stream, min(stream_version) AS first_version, max(stream_version) AS stream_version, max(position) AS position
-FROM event WHERE position <= $up_to GROUP BY stream ORDER BY stream;
-
 -- name: keep_events
 INSERT INTO kept_event
 SELECT * FROM event
@@ -144,6 +140,10 @@ WHERE stream = $stream AND position <= $up_to AND state IS NOT NULL ORDER BY str
 -- name: state_by_version
 SELECT stream_version, position, event_hash, state FROM archived_stream
 WHERE stream = $stream AND stream_version <= $version AND state IS NOT NULL ORDER BY stream_version DESC LIMIT 1;
+
+-- name: stream_ends
+SELECT stream, first_version, stream_version, position FROM archived_stream WHERE archive_id = $archive_id
+ORDER BY stream;
 
 -- name: all_states
 SELECT stream, stream_version, position, event_hash, state FROM archived_stream

@@ -36,6 +36,13 @@ SELECT * FROM event WHERE event_id = $event_id;
 -- name: by_idempotency_key
 SELECT * FROM event WHERE idempotency_key = $idempotency_key;
 
+-- name: streams_up_to
+SELECT stream, min(stream_version) AS first_version, max(stream_version) AS stream_version, max(position) AS position
+FROM event WHERE position <= $up_to GROUP BY stream ORDER BY stream;
+
+-- name: keyed
+SELECT position FROM event WHERE position <= $up_to AND idempotency_key IS NOT NULL ORDER BY position;
+
 -- name: of_transaction
 SELECT * FROM event WHERE transaction_id = $transaction_id ORDER BY position;
 
