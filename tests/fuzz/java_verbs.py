@@ -159,7 +159,7 @@ def change_schema(world: World) -> Act | None:
             a, b = world.dice.sample(columns, 2)
             edits = [{"do": "rename", "name": a.name, "to": b.name}, {"do": "rename", "name": b.name, "to": a.name}]
             return _schema(world, edits, lambda m, _: m.rename({a.key: b.name, b.key: a.name}))
-        case "drop" if column.key != ID and column in world.model.droppable and len(columns) > 2:
+        case "drop" if column in world.droppable() and len(columns) > 2:
             return _schema(world, [{"do": "drop", "name": column.name}], lambda m, _: m.drop_column(column.key))
         case "promote" if column.type in PROMOTIONS:
             wider = PROMOTIONS[column.type]

@@ -14,7 +14,7 @@ from .model import Column, Model
 from .partitions import random_term
 from .values import ARROW, PROMOTIONS, python_value, random_value
 from .verbs import Act, nothing, verb
-from .world import ID, NAME, World
+from .world import NAME, World
 
 
 @verb(2)
@@ -73,7 +73,7 @@ def promote(world: World) -> Act | None:
 @verb(1)
 def drop_column(world: World) -> Act | None:
     table = world.ours()
-    rest = [c for c in world.model.droppable if c.key != ID]
+    rest = world.droppable()
     if len(rest) < 2:
         return None
     column = world.dice.choice(rest)
@@ -269,14 +269,8 @@ def undrop(world: World) -> Act | None:
 def replace_table(world: World) -> Act | None:
     """Columns that keep their names keep their keys, the others are new."""
     catalog = world.dice.choice(world.catalogs)
-    current = catalog.load_table(NAME)
-    # Java can't write to a v1 table that still has a void partition field of a column that is gone.
-    needed = (
-        {current.schema().name_of(f.source_id) for f in current.spec().fields} if current.format_version < 2 else set()
-    )
-    droppable = [c for c in world.model.droppable if c.key != ID and c.name not in needed]
     # A column keeps its id, but not its default: whether old rows have the value then depends on who wrote them again.
-    gone = [c for c in droppable if c.default is not None or world.dice.random() < 0.4]
+    gone = [c for c in world.droppable() if c.default is not None or world.dice.random() < 0.4]
     kept = [c for c in world.model.columns if c not in gone]
     if any(c.default is not None for c in kept):
         return None
