@@ -20,7 +20,8 @@ help:
 	@echo "make test    all tests, after make check"
 	@echo "make check   formatting, lint, types, and which folder may import which"
 	@echo "make fault   kill, starve and damage warehouses for ten minutes, then a race of 16 writers"
-	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn)"
+	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn);"
+	@echo "             then the property tests with new examples"
 	@echo "make bench   the figures of README.md and docs/figures.md, PyIceberg beside us"
 	@echo "make clean   remove what these made"
 
@@ -37,13 +38,18 @@ check: $(TOOLS)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# make fault FAULT="--seed 7 --seconds 60" repeats a run, or makes it shorter; --help says more.
-fault: $(TOOLS)
-	$(BIN)/python -m tests.fault.harness --seconds 540 $(FAULT)
+# make fault and make fuzz draw new dice each time and print their seed: SEED=7 repeats a run, SECONDS=60 makes it
+# shorter, FAULT= and FUZZ= give what --help says more.
+SECONDS ?= 540
+SEED ?= $(shell date +%s)
+DICE := $(SEED)
 
-# make fuzz FUZZ="--seed 7 --seconds 60" repeats a run, or makes it shorter; --help says more.
+fault: $(TOOLS)
+	$(BIN)/python -m tests.fault.harness --seconds $(SECONDS) --seed $(DICE) $(FAULT)
+
 fuzz: $(TOOLS)
-	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds 540 $(FUZZ)
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) --seed $(DICE) $(FUZZ)
+	$(BIN)/python -m pytest tests/property --hypothesis-profile "new each time" --hypothesis-seed $(DICE)
 
 # Tables of metadata only, for plans: a script beside the checkout makes them, once.
 TABLES ?= bench/data/t10k bench/data/t100k bench/data/t1m

@@ -8,7 +8,8 @@ from hypothesis import settings
 
 import icecore
 
-# Times are noisy where tests run, so no example fails for being slow; and each run has the same examples.
+# Times are noisy where tests run, so no example fails for being slow; only `make fuzz` draws new examples.
+settings.register_profile("new each time", settings(deadline=None, database=None))
 settings.register_profile("the same each time", settings(deadline=None, derandomize=True))
 settings.load_profile("the same each time")
 
