@@ -21,6 +21,7 @@ from attrs import define, field, frozen
 
 from icecore.engine.data.arrow.arrow_partitions import nested_column
 from icecore.engine.data.arrow.arrow_values import from_array, to_array
+from icecore.engine.data.read.read_ahead import READ_AHEAD
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.formats.arrays import to_numbers
@@ -38,7 +39,6 @@ from icecore.engine.spec.types import (
 )
 from icecore.projections.plan.planner import PlannedFiles
 
-READ_AHEAD = 4
 _CALL = re.compile(r"\s*(\w+)\s*\(\s*(.+?)\s*\)\s*", re.DOTALL)
 _COUNTS = ("count", "null_count")
 _UNORDERED = (GeometryType, GeographyType, VariantType, UnknownType)

@@ -7,8 +7,7 @@ deletes give the rows that they delete, once. Snapshots of the operation `replac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -22,6 +21,7 @@ from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.equality import Longs
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
+from icecore.engine.data.read.read_ahead import read_ahead
 from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.read.row_diff import RowDiff
 from icecore.engine.data.scan_task import FileScanTask
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = "INSERT", "DELETE", "UPDATE_BEFORE", "UPDATE_AFTER"
-READ_AHEAD = 4
 
 
 @define(slots=False)
@@ -154,7 +153,7 @@ class IncrementalChangelogScan:
         deletes = DeleteCache()
         gone = [_Rows(t) for t in difference.gone]
         come = [_Rows(t) for t in difference.come]
-        for before, after in self._ahead(lambda pair: self._parted(pair[0], pair[1], deletes), difference.changed):
+        for before, after in read_ahead(lambda pair: self._parted(pair[0], pair[1], deletes), difference.changed):
             gone += [before] if before.has_any else []
             come += [after] if after.has_any else []
         if not gone or not come:
@@ -210,19 +209,7 @@ class IncrementalChangelogScan:
         return _Rows(old, np.setdiff1d(before, after)), _Rows(new, np.setdiff1d(after, before))
 
     def _each(self, parts: Iterable[_Rows], deletes: DeleteCache) -> Iterator[pa.Table]:
-        return self._ahead(lambda rows: self._rows(rows, self._read_schema, deletes), parts)
-
-    @staticmethod
-    def _ahead(read: Callable[[Any], Any], what: Iterable[Any]) -> Iterator[Any]:
-        """The results in order, a few read ahead."""
-        with ThreadPoolExecutor(READ_AHEAD) as pool:
-            waiting = []
-            for item in what:
-                waiting.append(pool.submit(read, item))
-                if len(waiting) >= READ_AHEAD:
-                    yield waiting.pop(0).result()
-            for future in waiting:
-                yield future.result()
+        return read_ahead(lambda rows: self._rows(rows, self._read_schema, deletes), parts)
 
     @lazy_property
     def _read_schema(self) -> Schema:

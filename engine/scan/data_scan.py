@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from icecore.engine.data.read.read_tasks import DeleteCache
     from icecore.engine.scan.aggregates import Aggregates
     from icecore.projections.explain.explain import Explanation
-
-READ_AHEAD = 4
 
 
 @define(slots=False)
@@ -221,6 +218,7 @@ class DataScan:
     def _read(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]:
         """The selected rows of the tasks, in order, a few files ahead; with the columns that the filter needs."""
 
+        from icecore.engine.data.read.read_ahead import read_ahead
         from icecore.engine.data.read.read_tasks import DeleteCache
 
         deletes = DeleteCache()
@@ -228,14 +226,8 @@ class DataScan:
             for task in tasks:
                 yield from self._read_one(task, projection, deletes)
             return
-        with ThreadPoolExecutor(READ_AHEAD) as pool:
-            waiting = []
-            for task in tasks:
-                waiting.append(pool.submit(lambda t: list(self._read_one(t, projection, deletes)), task))
-                if len(waiting) >= READ_AHEAD:
-                    yield from waiting.pop(0).result()
-            for future in waiting:
-                yield from future.result()
+        for batches in read_ahead(lambda task: list(self._read_one(task, projection, deletes)), tasks):
+            yield from batches
 
     def _read_one(self, task: FileScanTask, projection: Schema, deletes: DeleteCache) -> Iterator[pa.RecordBatch]:
         from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
