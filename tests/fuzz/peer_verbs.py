@@ -106,7 +106,10 @@ def upsert(world: World) -> Act | None:
     if world.is_beyond_theirs():
         return None
     here = world.model.rows()
-    if not here:
+    metadata = world.ours().metadata
+    snapshot = metadata.current_snapshot()
+    # It reads the rows by the names that columns had at the snapshot.
+    if not here or snapshot is None or snapshot.schema_id != metadata.current_schema_id:
         return None
     changed = [world.changed(r) for r in world.some(here)]
     rows = (*changed, *world.rows(0, 2))
