@@ -13,6 +13,7 @@ from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
 
 import icecore
 from icecore.engine.errors import ForeignCommitError
+from icecore.engine.foreign.adopter import ForeignCommitWarning
 from icecore.engine.storage.atomic_write import put_file, sweep
 from icecore.projections.verify import verify_files
 
@@ -115,7 +116,7 @@ def test_a_version_ahead_of_the_log_is_named(catalog: icecore.Catalog) -> None:
     ahead = local(table.metadata_location).with_name("v3.metadata.json")
     ahead.write_text("{}")
     assert f"{ahead} is ahead of the log, which ends at version 2 of ns.t" in problems(catalog)
-    with pytest.raises(ForeignCommitError, match=ahead.name):
+    with pytest.raises(ForeignCommitError, match=ahead.name), pytest.warns(ForeignCommitWarning, match=ahead.name):
         catalog.rebuild()
     assert ahead.read_text() == "{}"
 

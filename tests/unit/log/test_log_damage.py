@@ -150,6 +150,7 @@ def test_damaged_content_is_named_when_it_is_read(filled: icecore.Catalog) -> No
             ids_of(reader.load_table("ns.t"))
 
 
+@pytest.mark.filterwarnings("ignore::icecore.engine.foreign.adopter.ForeignCommitWarning")
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

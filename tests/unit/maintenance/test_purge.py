@@ -12,7 +12,7 @@ from core_tables import age, ids_of, local, make_table, put, rows, store_of
 from test_deletion_events import Killed, die_at, due, last_event, named_by
 
 import icecore
-from icecore.engine.errors import CommitConflictError, NoSuchTableError, ValidationError
+from icecore.engine.errors import CommitConflictError, MovedWarehouseWarning, NoSuchTableError, ValidationError
 
 
 def dropped(catalog: icecore.Catalog, name: str = "t", **options: Any) -> Path:
@@ -66,7 +66,8 @@ def test_a_purged_table_can_not_come_back(catalog: icecore.Catalog, tmp_path: Pa
     catalog.checkpoint()
     assert not folder.exists() and catalog.verify().problems == ()
     catalog.export_log(tmp_path / "log.jsonl")
-    icecore.import_log(tmp_path / "log.jsonl", tmp_path / "copy")
+    with pytest.warns(MovedWarehouseWarning):
+        icecore.import_log(tmp_path / "log.jsonl", tmp_path / "copy")
     assert not folder.exists()
     again = make_table(catalog)
     again.append(rows(7))

@@ -18,6 +18,7 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
+from icecore.engine.foreign.adopter import ForeignCommitWarning
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
@@ -275,7 +276,7 @@ def test_the_row_that_other_engines_read_follows_and_its_loss_is_noticed(catalog
     catalog.rename_view("ns.v", "ns.w")
     assert shared() == [("ns", "w", "VIEW", second, first)]
     connection.execute("UPDATE iceberg_tables SET metadata_location = 'file:///theirs' WHERE table_name = 'w'")
-    with pytest.raises(CommitConflictError, match="file:///theirs"):
+    with pytest.warns(ForeignCommitWarning), pytest.raises(CommitConflictError, match="file:///theirs"):
         view.refresh().set_properties({"a": "1"})
     with pytest.raises(CommitConflictError, match="file:///theirs"):
         catalog.rebuild()
