@@ -81,8 +81,7 @@ class CatalogTables:
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError.
         """
 
-        from icecore.engine.evolution.create_table import creation_updates
-        from icecore.engine.metadata.requirements import ASSERT_CREATE
+        from icecore.engine.evolution.create_table import creation_payload, creation_updates
 
         name = identifier_tuple(identifier)
         self._repository.foreign.adopt_all_if_changed()
@@ -97,11 +96,10 @@ class CatalogTables:
             properties or {},
             format_version,
         )
-        payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}
         state = self._repository.create(
             ev.table_stream(table_uuid),
             ev.TABLE_CREATED,
-            payload,
+            creation_payload(name, updates),
             name,
             provenance(self.actor, message=message, author=author),
         )

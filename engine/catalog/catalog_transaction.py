@@ -20,7 +20,7 @@ from icecore.engine.common.location import to_uri
 from icecore.engine.errors import CommitConflictError, IcecoreError, NotFoundError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
-from icecore.engine.evolution.create_table import creation_updates
+from icecore.engine.evolution.create_table import creation_payload, creation_updates
 from icecore.engine.evolution.replace_table import replaced_table
 from icecore.engine.foreign.register import registration_payload
 from icecore.engine.joint_commit.joint_commit import (
@@ -37,7 +37,6 @@ from icecore.engine.joint_commit.joint_commit import (
 )
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.metadata.requirements import ASSERT_CREATE
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.repository.repository import CommitResult, Repository, TablePart
 from icecore.engine.repository.view_repository import ViewRepository
@@ -52,7 +51,7 @@ from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
 from icecore.engine.view.view import View
 from icecore.engine.view.view_changes import ViewChanges
-from icecore.engine.view.view_definition import ViewDefinition, location_updates, property_updates
+from icecore.engine.view.view_definition import ViewDefinition
 from icecore.projections.plan.planner import Planner
 
 
@@ -129,8 +128,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
             properties or {},
             format_version,
         )
-        payload = {"identifier": list(name), "updates": updates, "requirements": [ASSERT_CREATE]}
-        return self._new_table(name, ev.table_stream(table_uuid), ev.TABLE_CREATED, payload)
+        return self._new_table(name, ev.table_stream(table_uuid), ev.TABLE_CREATED, creation_payload(name, updates))
 
     def replace_table(
         self,
@@ -242,13 +240,9 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
             name=name,
             lookup=_Lookup(self),
         )
-        first = [
-            {"action": "assign-uuid", "uuid": view_uuid},
-            *location_updates(self._catalog.new_location(name, view_uuid, location)),
-            *property_updates(properties, comment),
-        ]
+        location = self._catalog.new_location(name, view_uuid, location)
         stream = ev.view_stream(view_uuid)
-        self._parts[stream] = NewView(name, stream, lambda at: [*first, *definition.updates(at)])
+        self._parts[stream] = NewView(name, stream, definition.creation(view_uuid, location, properties, comment))
 
     def rename_view(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
         """At commit: NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""

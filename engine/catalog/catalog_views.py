@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 import pyarrow as pa
@@ -22,7 +22,6 @@ from icecore.engine.spec.view import DUCKDB
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
-    from icecore.engine.metadata.view_builder import Update
     from icecore.engine.table.commit_options import Commit, CreateView
     from icecore.engine.table.table import Table
     from icecore.engine.view.view import View
@@ -97,7 +96,7 @@ class CatalogViews(ABC):
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, NoSuchTableError.
         """
 
-        from icecore.engine.view.view_definition import ViewDefinition, location_updates, property_updates
+        from icecore.engine.view.view_definition import ViewDefinition
 
         name = identifier_tuple(identifier)
         self._views.repository.check_writable()
@@ -131,16 +130,8 @@ class CatalogViews(ABC):
             lookup=self,
         )
         view_uuid = str(uuid.uuid4())
-        first: list[Update] = [
-            {"action": "assign-uuid", "uuid": view_uuid},
-            *location_updates(self.new_location(name, view_uuid, location)),
-            *property_updates(properties, comment),
-        ]
+        updates = definition.creation(view_uuid, self.new_location(name, view_uuid, location), properties, comment)
         who = provenance(self.actor, message=message, author=author)
-
-        def updates(at: int) -> Iterable[Update]:
-            return [*first, *definition.updates(at)]
-
         return self._view(self._views.create(view_stream(view_uuid), name, updates, who))
 
     @overload

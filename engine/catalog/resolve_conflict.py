@@ -20,6 +20,7 @@ from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.updates.metadata_update import RemoveProperties, SetLocation, SetProperties
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.metadata_cleanup import let_go
 
@@ -105,11 +106,11 @@ class _Resolution:
 
     def _let_go(self, before: TableState, merged: TableMetadata) -> dict[str, list[str]]:
         """The metadata files that go when one state follows the other."""
-        updates: list[dict[str, Any]] = [
-            {"action": "remove-properties", "removals": list(before.metadata.properties)},
-            {"action": "set-properties", "updates": dict(merged.properties)},
-            {"action": "set-location", "location": merged.location},
-        ]
+        updates = (
+            RemoveProperties(tuple(before.metadata.properties)),
+            SetProperties(merged.properties),
+            SetLocation(merged.location),
+        )
         return let_go(self._repository.store, before, updates)
 
     def _theirs(self) -> _Theirs:

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import assert_never
 
 import pyarrow as pa
 
 from icecore.engine.commit.dry_run import paths_of
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_COMMITTED, Event
+from icecore.engine.events.event_updates import table_updates
 from icecore.engine.spec.content_file import ManifestEntryStatus
+from icecore.engine.spec.updates.metadata_update import AddSchema, AssignUuid
+from icecore.engine.spec.updates.requirement import (
+    AssertCreate,
+    AssertCurrentSchemaId,
+    AssertDefaultSortOrderId,
+    AssertDefaultSpecId,
+    AssertLastAssignedFieldId,
+    AssertLastAssignedPartitionId,
+    AssertRefSnapshotId,
+    AssertTableUuid,
+    TableRequirement,
+)
+from icecore.engine.spec.updates.table_update import (
+    AddPartitionSpec,
+    AddSnapshot,
+    RemoveSnapshotRef,
+    SetCurrentSchema,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    SetSnapshotRef,
+    TableUpdate,
+)
 
 NAMED_FILES = 3
-_CHANGED_BY = {
-    "assert-ref-snapshot-id": {"set-snapshot-ref", "remove-snapshot-ref"},
-    "assert-last-assigned-field-id": {"add-schema"},
-    "assert-current-schema-id": {"set-current-schema"},
-    "assert-last-assigned-partition-id": {"add-spec"},
-    "assert-default-spec-id": {"set-default-spec"},
-    "assert-default-sort-order-id": {"set-default-sort-order"},
-    "assert-table-uuid": {"assign-uuid"},
-}
 
 
 def describe(event: Event, content: pa.Table | None) -> str:
@@ -35,14 +49,33 @@ def describe(event: Event, content: pa.Table | None) -> str:
     return "; ".join(parts)
 
 
-def changes(event: Event, requirement: Mapping[str, Any]) -> bool:
+def changes(event: Event, requirement: TableRequirement) -> bool:
     """Whether a commit changed what a requirement is about."""
     if event.kind not in (TABLE_COMMITTED, TABLE_ADOPTED):
         return False
-    actions = _CHANGED_BY.get(requirement["type"], set())
-    return any(
-        u["action"] in actions and u.get("ref-name") == requirement.get("ref") for u in event.payload.get("updates", ())
-    )
+    return any(_changes(update, requirement) for update in table_updates(event))
+
+
+def _changes(update: TableUpdate, requirement: TableRequirement) -> bool:
+    match requirement:
+        case AssertCreate():
+            return False
+        case AssertTableUuid():
+            return isinstance(update, AssignUuid)
+        case AssertRefSnapshotId(ref=name):
+            return isinstance(update, SetSnapshotRef | RemoveSnapshotRef) and update.ref_name == name
+        case AssertLastAssignedFieldId():
+            return isinstance(update, AddSchema)
+        case AssertCurrentSchemaId():
+            return isinstance(update, SetCurrentSchema)
+        case AssertLastAssignedPartitionId():
+            return isinstance(update, AddPartitionSpec)
+        case AssertDefaultSpecId():
+            return isinstance(update, SetDefaultSpec)
+        case AssertDefaultSortOrderId():
+            return isinstance(update, SetDefaultSortOrder)
+        case _:
+            assert_never(requirement)
 
 
 def commits_of(events: Iterable[Event], snapshot_ids: Iterable[int]) -> dict[int, str]:
@@ -68,13 +101,12 @@ def names(paths: Sequence[str]) -> str:
 
 
 def _snapshots(event: Event) -> set[int]:
-    updates = event.payload.get("updates", ())
-    return {u["snapshot"]["snapshot-id"] for u in updates if u.get("action") == "add-snapshot"}
+    return {u.snapshot.snapshot_id for u in table_updates(event) if isinstance(u, AddSnapshot)}
 
 
 def _operation(event: Event) -> str:
     if event.kind not in (TABLE_COMMITTED, TABLE_ADOPTED):
         return event.kind
-    updates = event.payload.get("updates", ())
-    made = [u["snapshot"].get("summary", {}).get("operation") for u in updates if u["action"] == "add-snapshot"]
-    return ", ".join(dict.fromkeys(o or "a snapshot" for o in made) or dict.fromkeys(u["action"] for u in updates))
+    updates = table_updates(event)
+    made = [u.snapshot.operation for u in updates if isinstance(u, AddSnapshot)]
+    return ", ".join(dict.fromkeys(o or "a snapshot" for o in made) or dict.fromkeys(u.action for u in updates))

@@ -8,7 +8,7 @@ reads a file, a clock or a random number: ids and times come in with the context
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 import pyarrow as pa
 from attrs import evolve, field, frozen
@@ -21,11 +21,19 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
 from icecore.engine.metadata.fold import check_properties, metadata_folder
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
-from icecore.engine.metadata.requirements import Requirement, requirements_for
+from icecore.engine.metadata.requirements import requirements_for
 from icecore.engine.metadata.write_audit_publish import is_staged
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation, Snapshot, SnapshotRef, SnapshotRefType
+from icecore.engine.spec.updates.requirement import TableRequirement
+from icecore.engine.spec.updates.table_update import (
+    AddSnapshot,
+    RemoveSnapshots,
+    SetSnapshotRef,
+    TableUpdate,
+    stored_table_updates,
+)
 
 ListManifests = Callable[[int], tuple[ListedManifest, ...]]
 LiveEntries = Callable[[ListedManifest], pa.Table]
@@ -69,7 +77,7 @@ class ChangeMetadata:
     `replaces` says that it puts another table in the place of what is there.
     """
 
-    updates_for: Callable[[TableMetadata], list[dict[str, Any]]]
+    updates_for: Callable[[TableMetadata], list[TableUpdate]]
     replaces: bool = False
 
 
@@ -95,8 +103,8 @@ class Context:
 class Decision:
     """The content of one table's event to be."""
 
-    updates: tuple[dict[str, Any], ...] = ()
-    requirements: tuple[Requirement, ...] = ()
+    updates: tuple[TableUpdate, ...] = ()
+    requirements: tuple[TableRequirement, ...] = ()
     snapshots: Mapping[int, ManifestChanges] = field(factory=dict)
     content: pa.Table | None = field(default=None, repr=False)
 
@@ -107,8 +115,8 @@ class Decision:
 
     def to_payload(self) -> dict[str, Any]:
         return {
-            "updates": list(self.updates),
-            "requirements": list(self.requirements),
+            "updates": [u.to_dict() for u in self.updates],
+            "requirements": [r.to_dict() for r in self.requirements],
             "snapshots": {str(i): c.to_dict() for i, c in self.snapshots.items()},
         }
 
@@ -127,6 +135,8 @@ def decide(base: TableMetadata, commands: Iterable[Command], context: Context) -
                 deciding.update(command.updates_for(deciding.metadata))
             case ProduceSnapshot():
                 deciding.produce(command)
+            case _:
+                assert_never(command)
     updates = tuple(deciding.updates)
     check_properties(deciding.metadata.properties)
     return Decision(
@@ -143,14 +153,15 @@ class _Deciding:
     def __init__(self, base: TableMetadata, context: Context) -> None:
         self.metadata = base
         self.context = context
-        self.updates: list[dict[str, Any]] = []
+        self.updates: list[TableUpdate] = []
         self.snapshots: dict[int, ManifestChanges] = {}
         self.content = EventContent(context.event_id)
         self._lists: dict[int, tuple[ListedManifest, ...]] = {}
 
-    def update(self, updates: list[dict[str, Any]]) -> None:
-        if not updates:
+    def update(self, changes: list[TableUpdate]) -> None:
+        if not changes:
             return
+        updates = stored_table_updates(changes)
         builder = MetadataBuilder(self.metadata)
         builder.apply(updates, self.context.recorded_at_ms)
         self.metadata = builder.build()
@@ -183,9 +194,9 @@ class _Deciding:
             first_row_id=first_row_id,
             added_rows=added_rows,
         )
-        updates = [{"action": "add-snapshot", "snapshot": snapshot.to_dict(metadata.format_version)}]
+        updates: list[TableUpdate] = [AddSnapshot(snapshot, metadata.format_version > 1)]
         if not is_staged(metadata, command.branch, command.summary):
-            updates.append(set_ref(command.branch, self._moved(command.branch, command.snapshot_id)))
+            updates.append(SetSnapshotRef(command.branch, self._moved(command.branch, command.snapshot_id)))
         self.update(updates)
 
     def _manifests(
@@ -253,14 +264,9 @@ class StaleRemovals(Exception):
 def leaving_out(snapshot_ids: Collection[int]) -> ChangeMetadata:
     """Removes the snapshots among these that no branch or tag is at any more."""
 
-    def updates_for(metadata: TableMetadata) -> list[dict[str, Any]]:
+    def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
         heads = {ref.snapshot_id for ref in metadata.refs.values()}
         gone = sorted((metadata.snapshots_by_id.keys() & set(snapshot_ids)) - heads)
-        return [{"action": "remove-snapshots", "snapshot-ids": gone}] if gone else []
+        return [RemoveSnapshots(tuple(gone))] if gone else []
 
     return ChangeMetadata(updates_for)
-
-
-def set_ref(name: str, ref: SnapshotRef) -> dict[str, Any]:
-    """The update that points a branch or tag at a snapshot."""
-    return {"action": "set-snapshot-ref", "ref-name": name, **ref.to_dict()}

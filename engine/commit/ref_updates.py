@@ -5,16 +5,14 @@ Spec: Snapshot References (R1). The rules are those of Java's UpdateSnapshotRefe
 
 from __future__ import annotations
 
-from typing import Any
-
 from attrs import evolve
 
-from icecore.engine.commit.decide import set_ref
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from icecore.engine.spec.updates.table_update import RemoveSnapshotRef, SetSnapshotRef, TableUpdate
 
-Updates = list[dict[str, Any]]
+Updates = list[TableUpdate]
 
 
 def find_ref(metadata: TableMetadata, name: str, kind: SnapshotRefType | None = None) -> SnapshotRef:
@@ -40,7 +38,7 @@ def forwarded(metadata: TableMetadata, branch: str, to: str, *, only_forward: bo
     target = find_ref(metadata, to).snapshot_id
     ref = metadata.refs.get(branch)
     if ref is None:
-        return [set_ref(branch, SnapshotRef(target, SnapshotRefType.BRANCH))]
+        return [SetSnapshotRef(branch, SnapshotRef(target, SnapshotRefType.BRANCH))]
     find_ref(metadata, branch, SnapshotRefType.BRANCH)
     if only_forward and not metadata.is_ancestor(ref.snapshot_id, target):
         raise ValidationError(f"{branch!r} can't be fast-forwarded: its head is not an ancestor of {to!r}")
@@ -56,7 +54,7 @@ def renamed(metadata: TableMetadata, name: str, new_name: str) -> Updates:
         raise ValidationError("a branch needs a name")
     if new_name in metadata.refs:
         raise ValidationError(f"there is a {metadata.refs[new_name].type} {new_name!r} already")
-    return [set_ref(new_name, ref), {"action": "remove-snapshot-ref", "ref-name": name}]
+    return [SetSnapshotRef(new_name, ref), RemoveSnapshotRef(name)]
 
 
 def retained(metadata: TableMetadata, name: str, **settings: int) -> Updates:
@@ -66,4 +64,4 @@ def retained(metadata: TableMetadata, name: str, **settings: int) -> Updates:
 
 
 def _changed(name: str, before: SnapshotRef, after: SnapshotRef) -> Updates:
-    return [] if before == after else [set_ref(name, after)]
+    return [] if before == after else [SetSnapshotRef(name, after)]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
 
 from attrs import define, evolve, field, frozen
 
@@ -23,6 +22,7 @@ from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.event_updates import table_updates
 from icecore.engine.formats.deleted_files import DeletedBy
 from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.log.store import WriteTransaction
@@ -31,6 +31,7 @@ from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.metadata.retention import Expiry, expiring_updates
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.updates.table_update import RemoveSnapshotRef, RemoveSnapshots, TableUpdate
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import LocationIndex
 from icecore.projections.files.metadata_cleanup import let_go
@@ -49,10 +50,10 @@ class Expired:
     deleted_files: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, updates: Sequence[dict[str, Any]], files: tuple[str, ...]) -> Expired:
+    def of(cls, updates: Sequence[TableUpdate], files: tuple[str, ...]) -> Expired:
         """What the updates of an expiry remove."""
-        gone = next((u["snapshot-ids"] for u in updates if u["action"] == "remove-snapshots"), ())
-        refs = tuple(u["ref-name"] for u in updates if u["action"] == "remove-snapshot-ref")
+        gone = next((u.snapshot_ids for u in updates if isinstance(u, RemoveSnapshots)), ())
+        refs = tuple(u.ref_name for u in updates if isinstance(u, RemoveSnapshotRef))
         return cls(tuple(gone), refs, files)
 
 
@@ -77,7 +78,7 @@ def expire(
     result = repository.commit(stream, plan.prepare, provenance, with_it=plan.append_deletion)
     if result.event is None:
         return result.state, Expired()
-    updates = result.event.payload.get("updates", ())
+    updates = table_updates(result.event)
     if plan.is_made:
         done = () if plan.event is None else delete_files.finish(repository, plan.event)
         return result.state, Expired.of(updates, done)
@@ -112,10 +113,10 @@ class _Plan:
         self._work_out(state, self._updates(state.metadata))
         return [ChangeMetadata(self._updates)]
 
-    def _updates(self, metadata: TableMetadata) -> list[dict[str, Any]]:
+    def _updates(self, metadata: TableMetadata) -> list[TableUpdate]:
         return expiring_updates(metadata, self._expiry, self._at_ms)
 
-    def _work_out(self, state: TableState, updates: Sequence[dict[str, Any]]) -> None:
+    def _work_out(self, state: TableState, updates: Sequence[TableUpdate]) -> None:
         self._state = state
         self._going = _Going.of(self._repository, state, updates) if self._clean else None
 
@@ -158,12 +159,12 @@ class _Going:
     _marking: Marking
 
     @classmethod
-    def of(cls, repository: Repository, state: TableState, updates: Sequence[dict[str, Any]]) -> _Going | None:
+    def of(cls, repository: Repository, state: TableState, updates: Sequence[TableUpdate]) -> _Going | None:
         """None where there are none, where another table is at the same location, or where what is needed is not known.
 
         That is what the remaining snapshots need, and all of any other table that may have files in the same folders.
         """
-        if not any(u["action"] == "remove-snapshots" for u in updates) or shares_location(repository, state):
+        if not any(isinstance(u, RemoveSnapshots) for u in updates) or shares_location(repository, state):
             return None
         builder = MetadataBuilder(state.metadata)
         builder.apply(updates, state.metadata.last_updated_ms)

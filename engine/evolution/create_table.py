@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from attrs import evolve
 
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, assign_fresh_ids
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
 from icecore.engine.evolution.terms import parse_partition_terms, parse_sort_terms
@@ -18,6 +19,22 @@ from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema, check_format_version
 from icecore.engine.spec.sort import SortField, SortOrder
+from icecore.engine.spec.updates.metadata_update import (
+    AddSchema,
+    AssignUuid,
+    SetLocation,
+    SetProperties,
+    UpgradeFormatVersion,
+)
+from icecore.engine.spec.updates.requirement import AssertCreate
+from icecore.engine.spec.updates.table_update import (
+    AddPartitionSpec,
+    AddSortOrder,
+    SetCurrentSchema,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    TableUpdate,
+)
 
 
 def creation_updates(
@@ -28,7 +45,7 @@ def creation_updates(
     sort_order: SortOrder | Sequence[str] | None,
     properties: Mapping[str, str],
     format_version: int,
-) -> list[dict[str, Any]]:
+) -> list[TableUpdate]:
     """The updates of a new table, in the order in which they must be applied.
 
     The property `format-version` wins over the default version. Raises ValidationError, UnsupportedFormatVersionError.
@@ -47,17 +64,26 @@ def creation_updates(
     if spec.has_unknown_transform:
         raise ValidationError(f"a partition spec with an unknown transform can't be committed (G3): {spec}")
     return [
-        {"action": "assign-uuid", "uuid": table_uuid},
-        {"action": "upgrade-format-version", "format-version": format_version},
-        {"action": "set-location", "location": location},
-        {"action": "add-schema", "schema": fresh.to_dict()},
-        {"action": "set-current-schema", "schema-id": fresh.schema_id},
-        {"action": "add-spec", "spec": spec.to_dict()},
-        {"action": "set-default-spec", "spec-id": spec.spec_id},
-        {"action": "add-sort-order", "sort-order": order.to_dict()},
-        {"action": "set-default-sort-order", "sort-order-id": order.order_id},
-        {"action": "set-properties", "updates": dict(properties)},
+        AssignUuid(table_uuid),
+        UpgradeFormatVersion(format_version),
+        SetLocation(location),
+        AddSchema(fresh),
+        SetCurrentSchema(fresh.schema_id),
+        AddPartitionSpec(spec),
+        SetDefaultSpec(spec.spec_id),
+        AddSortOrder(order),
+        SetDefaultSortOrder(order.order_id),
+        SetProperties(dict(properties)),
     ]
+
+
+def creation_payload(identifier: Identifier, updates: Iterable[TableUpdate]) -> dict[str, Any]:
+    """The payload of the event that makes a table."""
+    return {
+        "identifier": list(identifier),
+        "updates": [u.to_dict() for u in updates],
+        "requirements": [AssertCreate().to_dict()],
+    }
 
 
 def fresh_parts(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from attrs import evolve, frozen
 
-from icecore.engine.commit.decide import ChangeMetadata, set_ref
+from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.commit.ref_updates import forwarded, renamed, replaced, retained
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.evolution.recorded_update import RecordedUpdate
@@ -15,8 +14,9 @@ from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.metadata.write_audit_publish import staged_snapshot
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRef, SnapshotRefType
+from icecore.engine.spec.updates.table_update import RemoveSnapshotRef, SetSnapshotRef, TableUpdate
 
-Updates = list[dict[str, Any]]
+Updates = list[TableUpdate]
 
 
 @frozen
@@ -164,7 +164,7 @@ def _new_ref(metadata: TableMetadata, name: str, ref: SnapshotRef) -> Updates:
     if name in metadata.refs:
         raise ValidationError(f"there is a {metadata.refs[name].type} {name!r} already")
     metadata.find_snapshot(ref.snapshot_id)
-    return [set_ref(name, ref)]
+    return [SetSnapshotRef(name, ref)]
 
 
 def _remove_ref(metadata: TableMetadata, name: str, kind: SnapshotRefType) -> Updates:
@@ -173,7 +173,7 @@ def _remove_ref(metadata: TableMetadata, name: str, kind: SnapshotRefType) -> Up
         raise NoSuchSnapshotError(f"there is no {kind} {name!r}")
     if name == MAIN_BRANCH:
         raise ValidationError("the branch main can't be removed")
-    return [{"action": "remove-snapshot-ref", "ref-name": name}]
+    return [RemoveSnapshotRef(name)]
 
 
 def move_main(metadata: TableMetadata, snapshot_id: int) -> Updates:
@@ -181,4 +181,4 @@ def move_main(metadata: TableMetadata, snapshot_id: int) -> Updates:
     metadata.find_snapshot(snapshot_id)
     main = metadata.refs.get(MAIN_BRANCH)
     moved = SnapshotRef(snapshot_id, SnapshotRefType.BRANCH) if main is None else evolve(main, snapshot_id=snapshot_id)
-    return [] if moved == main else [set_ref(MAIN_BRANCH, moved)]
+    return [] if moved == main else [SetSnapshotRef(MAIN_BRANCH, moved)]

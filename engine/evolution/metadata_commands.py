@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from attrs import evolve
 
@@ -19,8 +18,17 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
 from icecore.engine.spec.name_mapping import updated_mapping
 from icecore.engine.spec.schema import Schema, check_format_version
+from icecore.engine.spec.updates.metadata_update import AddSchema, RemoveProperties, SetProperties, UpgradeFormatVersion
+from icecore.engine.spec.updates.table_update import (
+    AddPartitionSpec,
+    AddSortOrder,
+    SetCurrentSchema,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    TableUpdate,
+)
 
-Updates = list[dict[str, Any]]
+Updates = list[TableUpdate]
 
 
 def changed_properties(updates: Mapping[str, str], removals: Iterable[str], *, is_new: bool = True) -> ChangeMetadata:
@@ -39,9 +47,9 @@ def changed_properties(updates: Mapping[str, str], removals: Iterable[str], *, i
         old = [k for k in gone if k in metadata.properties]
         out: Updates = [] if version is None else upgraded(version).updates_for(metadata)
         if new:
-            out.append({"action": "set-properties", "updates": new})
+            out.append(SetProperties(new))
         if old:
-            out.append({"action": "remove-properties", "removals": old})
+            out.append(RemoveProperties(tuple(old)))
         return out
 
     return ChangeMetadata(updates_for)
@@ -60,7 +68,7 @@ def upgraded(format_version: int) -> ChangeMetadata:
             return []
         if metadata.format_version > format_version:
             raise ValidationError(f"can't downgrade from format version {metadata.format_version} to {format_version}")
-        return [{"action": "upgrade-format-version", "format-version": format_version}]
+        return [UpgradeFormatVersion(format_version)]
 
     return ChangeMetadata(updates_for)
 
@@ -85,7 +93,7 @@ def evolved_schema(ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool 
         follow = changed_properties(*properties_for_schema(metadata, schema), is_new=False).updates_for(metadata)
         for known in metadata.schemas:
             if known.same_fields(schema):
-                return [{"action": "set-current-schema", "schema-id": known.schema_id}, *follow]
+                return [SetCurrentSchema(known.schema_id), *follow]
         return [*_add_schema(metadata, schema), *follow]
 
     return ChangeMetadata(updates_for)
@@ -119,8 +127,8 @@ def properties_for_schema(metadata: TableMetadata, schema: Schema) -> tuple[dict
 def _add_schema(metadata: TableMetadata, schema: Schema) -> Updates:
     schema_id = max(s.schema_id for s in metadata.schemas) + 1
     return [
-        {"action": "add-schema", "schema": evolve(schema, schema_id=schema_id).to_dict()},
-        {"action": "set-current-schema", "schema-id": schema_id},
+        AddSchema(evolve(schema, schema_id=schema_id)),
+        SetCurrentSchema(schema_id),
     ]
 
 
@@ -143,8 +151,8 @@ def evolved_spec(ops: Sequence[SpecOp]) -> ChangeMetadata:
             spec.check(metadata.schema())
             if spec.has_unknown_transform:
                 raise ValidationError(f"a partition spec with an unknown transform can't be committed (G3): {spec}")
-            out.append({"action": "add-spec", "spec": spec.to_dict()})
-        out.append({"action": "set-default-spec", "spec-id": spec.spec_id})
+            out.append(AddPartitionSpec(spec))
+        out.append(SetDefaultSpec(spec.spec_id))
         return out
 
     return ChangeMetadata(updates_for)
@@ -160,8 +168,8 @@ def evolved_sort_order(terms: Sequence[SortTerm | str]) -> ChangeMetadata:
         out: Updates = []
         if all(o.order_id != order.order_id for o in metadata.sort_orders):
             order.check(metadata.schema())
-            out.append({"action": "add-sort-order", "sort-order": order.to_dict()})
-        out.append({"action": "set-default-sort-order", "sort-order-id": order.order_id})
+            out.append(AddSortOrder(order))
+        out.append(SetDefaultSortOrder(order.order_id))
         return out
 
     return ChangeMetadata(updates_for)

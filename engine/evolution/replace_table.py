@@ -8,7 +8,6 @@ a new id, because an id has one type at a time, or one that it can be promoted t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 from attrs import evolve
@@ -26,8 +25,18 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.spec.sort import SortField, SortOrder
 from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.spec.types import ListType, MapType, NestedField, StructType, Type
+from icecore.engine.spec.updates.metadata_update import AddSchema, SetLocation, UpgradeFormatVersion
+from icecore.engine.spec.updates.table_update import (
+    AddPartitionSpec,
+    AddSortOrder,
+    RemoveSnapshotRef,
+    SetCurrentSchema,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    TableUpdate,
+)
 
-Updates = list[dict[str, Any]]
+Updates = list[TableUpdate]
 
 
 def replaced_table(
@@ -53,14 +62,14 @@ def replaced_table(
         new, ids = _with_old_ids(given, metadata)
         out: Updates = []
         if version > metadata.format_version:
-            out.append({"action": "upgrade-format-version", "format-version": version})
+            out.append(UpgradeFormatVersion(version))
         if MAIN_BRANCH in metadata.refs:
-            out.append({"action": "remove-snapshot-ref", "ref-name": MAIN_BRANCH})
+            out.append(RemoveSnapshotRef(MAIN_BRANCH))
         out += _schema_updates(metadata, new)
         out += _spec_updates(metadata, _followed_spec(spec, ids, metadata, version), new)
         out += _order_updates(metadata, _followed_order(order, ids), new)
         if location is not None and location != metadata.location:
-            out.append({"action": "set-location", "location": location})
+            out.append(SetLocation(location))
         followed, gone = properties_for_schema(metadata, new)
         change = changed_properties({**followed, **properties}, [k for k in gone if k not in properties])
         return [*out, *change.updates_for(metadata)]
@@ -140,11 +149,11 @@ def _renumbered_type(kind: Type, ids: Mapping[int, int]) -> Type:
 def _schema_updates(metadata: TableMetadata, new: Schema) -> Updates:
     for known in metadata.schemas:
         if known.same_fields(new):
-            return [{"action": "set-current-schema", "schema-id": known.schema_id}]
+            return [SetCurrentSchema(known.schema_id)]
     schema_id = max(s.schema_id for s in metadata.schemas) + 1
     return [
-        {"action": "add-schema", "schema": evolve(new, schema_id=schema_id).to_dict()},
-        {"action": "set-current-schema", "schema-id": schema_id},
+        AddSchema(evolve(new, schema_id=schema_id)),
+        SetCurrentSchema(schema_id),
     ]
 
 
@@ -181,11 +190,11 @@ def _spec_updates(metadata: TableMetadata, spec: PartitionSpec, schema: Schema) 
         raise ValidationError(f"a partition spec with an unknown transform can't be committed (G3): {spec}")
     for known in metadata.partition_specs:
         if known.same_as(spec):
-            return [{"action": "set-default-spec", "spec-id": known.spec_id}]
+            return [SetDefaultSpec(known.spec_id)]
     spec_id = max(s.spec_id for s in metadata.partition_specs) + 1
     return [
-        {"action": "add-spec", "spec": evolve(spec, spec_id=spec_id).to_dict()},
-        {"action": "set-default-spec", "spec-id": spec_id},
+        AddPartitionSpec(evolve(spec, spec_id=spec_id)),
+        SetDefaultSpec(spec_id),
     ]
 
 
@@ -196,10 +205,10 @@ def _followed_order(order: SortOrder, ids: Mapping[int, int]) -> tuple[SortField
 def _order_updates(metadata: TableMetadata, fields: tuple[SortField, ...], schema: Schema) -> Updates:
     for known in metadata.sort_orders:
         if known.fields == fields:
-            return [{"action": "set-default-sort-order", "sort-order-id": known.order_id}]
+            return [SetDefaultSortOrder(known.order_id)]
     order = SortOrder(fields, max(max(o.order_id for o in metadata.sort_orders) + 1, 1) if fields else 0)
     order.check(schema)
     return [
-        {"action": "add-sort-order", "sort-order": order.to_dict()},
-        {"action": "set-default-sort-order", "sort-order-id": order.order_id},
+        AddSortOrder(order),
+        SetDefaultSortOrder(order.order_id),
     ]

@@ -104,7 +104,7 @@ def adoption_payload(
         "location": file.metadata.location,
         **kept_file(file.data),
         "previous-metadata-location": state.metadata_location,
-        "updates": metadata_difference(published, file.metadata),
+        "updates": [u.to_dict() for u in metadata_difference(published, file.metadata)],
     }
     if skipped:
         payload["skipped"] = list(skipped)

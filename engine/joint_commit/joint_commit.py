@@ -17,10 +17,11 @@ from icecore.engine.joint_commit.rolled_back import without_files
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
-from icecore.engine.metadata.requirements import Requirement
 from icecore.engine.repository.repository import CommitResult, Repository, TablePart
 from icecore.engine.repository.retry_policy import RetryPolicy
 from icecore.engine.repository.view_repository import UpdatesAt, ViewRepository
+from icecore.engine.spec.updates.requirement import TableRequirement
+from icecore.engine.spec.updates.view_update import ViewUpdate
 
 
 @frozen
@@ -142,7 +143,7 @@ class TableChange:
     ended: Callable[[CommitResult], None]
     _commands: Sequence[Command] = ()
     _base: TableState | None = None
-    _requirements: tuple[Requirement, ...] = ()
+    _requirements: tuple[TableRequirement, ...] = ()
     _result: CommitResult | None = None
 
     def prepare(self, desk: CommitTargets) -> None:
@@ -179,7 +180,7 @@ class NewTable:
     part: Callable[[], TablePart | None]
     ended: Callable[[TableState], None]
     _commands: Sequence[Command] = ()
-    _requirements: tuple[Requirement, ...] = ()
+    _requirements: tuple[TableRequirement, ...] = ()
 
     def prepare(self, desk: CommitTargets) -> None:
         part = self.part()
@@ -218,7 +219,7 @@ class ViewChange:
         event = desk.views.commit_inside(transaction, self.stream, self._updates, provenance)
         return () if event is None else (event,)
 
-    def _updates(self, at: int) -> list[Mapping[str, Any]]:
+    def _updates(self, at: int) -> list[ViewUpdate]:
         return [update for change in self.changes for update in change(at)]
 
     def follow(self, desk: CommitTargets) -> None:

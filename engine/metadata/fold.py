@@ -27,6 +27,7 @@ from icecore.engine.properties.table_properties import (
     check_values,
 )
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.updates.table_update import read_table_updates
 
 Identifier = tuple[str, ...]
 
@@ -165,7 +166,7 @@ class TableFold:
 
     def _created(self, event: Event, payload: Mapping[str, Any]) -> TableState:
         self._builder = MetadataBuilder()
-        self._builder.apply(payload["updates"], event.recorded_at_ms)
+        self._builder.apply(read_table_updates(payload["updates"]), event.recorded_at_ms)
         first = TableState(
             event.stream,
             event.stream_version,
@@ -200,7 +201,7 @@ class TableFold:
         materialize = payload.get("materialize", True)
         if materialize:
             self._log_previous(state)
-        self._builder.apply(payload["updates"], event.recorded_at_ms)
+        self._builder.apply(read_table_updates(payload["updates"]), event.recorded_at_ms)
         return self._materialized(event, state) if materialize else evolve(state, pending=True)
 
     def _adopted(self, payload: Mapping[str, Any], state: TableState) -> TableState:

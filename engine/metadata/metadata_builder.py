@@ -1,34 +1,53 @@
-"""The builder of table metadata, which applies updates in the vocabulary of the Iceberg REST catalog.
+"""The builder of table metadata, which applies updates. Spec: the REST catalog's TableUpdate.
 
-An update is a JSON object with `action`; every one of the 23 table updates is known. The builder is the fold's inner
-loop: it mutates in place, so that a replay of n events costs n steps, and gives an immutable value at the end.
+The builder is the fold's inner loop: it mutates in place, so that a replay of n events costs n steps, and gives an
+immutable value at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import assert_never
 
-from icecore.engine.common.json_reader import get, get_list, get_str_map
+from attrs import evolve
+
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
 from icecore.engine.spec.partition import INITIAL_SPEC_ID, PARTITION_FIELD_ID_START, PartitionSpec
 from icecore.engine.spec.schema import Schema, check_format_version
-from icecore.engine.spec.snapshot import (
-    MAIN_BRANCH,
-    EncryptedKey,
-    MetadataLogEntry,
-    PartitionStatisticsFile,
-    Snapshot,
-    SnapshotLogEntry,
-    SnapshotRef,
-    StatisticsFile,
-)
+from icecore.engine.spec.snapshot import MAIN_BRANCH, MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
 from icecore.engine.spec.sort import INITIAL_SORT_ORDER_ID, UNSORTED_ORDER_ID, SortOrder
-
-LAST_ADDED = -1
-Update = Mapping[str, Any]
+from icecore.engine.spec.updates.metadata_update import (
+    LAST_ADDED,
+    UNASSIGNED,
+    AddSchema,
+    AssignUuid,
+    RemoveProperties,
+    SetLocation,
+    SetProperties,
+    UpgradeFormatVersion,
+)
+from icecore.engine.spec.updates.table_update import (
+    AddEncryptionKey,
+    AddPartitionSpec,
+    AddSnapshot,
+    AddSortOrder,
+    RemoveEncryptionKey,
+    RemovePartitionSpecs,
+    RemovePartitionStatistics,
+    RemoveSchemas,
+    RemoveSnapshotRef,
+    RemoveSnapshots,
+    RemoveStatistics,
+    SetCurrentSchema,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    SetPartitionStatistics,
+    SetSnapshotRef,
+    SetStatistics,
+    TableUpdate,
+)
 
 
 class MetadataBuilder:
@@ -61,7 +80,7 @@ class MetadataBuilder:
         self._last_added: dict[str, int] = {}
         self._added_snapshots: set[int] = set()
 
-    def apply(self, updates: Iterable[Update], timestamp_ms: int) -> None:
+    def apply(self, updates: Iterable[TableUpdate], timestamp_ms: int) -> None:
         """Applies the updates of one commit, made at `timestamp_ms`; they count as one change (MD2, MD3).
 
         A table whose last change lies in the future, by another engine's clock, is never set back: readers refuse
@@ -71,11 +90,7 @@ class MetadataBuilder:
         self._added_snapshots = set()
         self._last_updated_ms = max(timestamp_ms, self._last_updated_ms)
         for update in updates:
-            action = get(update, "action", str, "update")
-            handler = _HANDLERS.get(action)
-            if handler is None:
-                raise ValidationError(f"unknown update {action!r}")
-            handler(self, update)
+            self._apply(update)
         self._drop_intermediate_log_entries()
 
     def log_previous_metadata(self, timestamp_ms: int, metadata_file: str, keep: int) -> None:
@@ -136,16 +151,64 @@ class MetadataBuilder:
             extra=dict(self._extra),
         )
 
-    # One method for each update, in the order of the REST catalog's document.
+    def _apply(self, update: TableUpdate) -> None:
+        match update:
+            case AddSnapshot(snapshot=snapshot):
+                self._add_snapshot(snapshot)
+            case SetSnapshotRef():
+                self._set_snapshot_ref(update.ref_name, update.ref)
+            case AssignUuid():
+                self._assign_uuid(update.uuid)
+            case UpgradeFormatVersion():
+                self._upgrade_format_version(update.format_version)
+            case AddSchema():
+                self._add_schema(update.schema)
+            case SetCurrentSchema():
+                self._current_schema_id = self._last(update.schema_id, "schema", "schema-id", self._schemas)
+            case AddPartitionSpec():
+                self._add_spec(update.spec)
+            case SetDefaultSpec():
+                self._default_spec_id = self._last(update.spec_id, "spec", "spec-id", self._specs)
+            case AddSortOrder():
+                self._add_sort_order(update.sort_order)
+            case SetDefaultSortOrder(sort_order_id=order_id):
+                self._default_order_id = self._last(order_id, "sort order", "sort-order-id", self._orders)
+            case RemoveSnapshots():
+                self._remove_snapshots(set(update.snapshot_ids))
+            case RemoveSnapshotRef():
+                self._refs.pop(update.ref_name, None)
+            case SetLocation():
+                self._location = update.location.rstrip("/")
+            case SetProperties():
+                self._properties.update(update.updates)
+            case RemoveProperties():
+                for key in update.removals:
+                    self._properties.pop(key, None)
+            case SetStatistics(statistics=file):
+                self._statistics[file.snapshot_id] = file
+            case RemoveStatistics():
+                self._statistics.pop(update.snapshot_id, None)
+            case SetPartitionStatistics(partition_statistics=partition_file):
+                self._partition_statistics[partition_file.snapshot_id] = partition_file
+            case RemovePartitionStatistics():
+                self._partition_statistics.pop(update.snapshot_id, None)
+            case RemovePartitionSpecs():
+                self._remove_partition_specs(update.spec_ids)
+            case RemoveSchemas():
+                self._remove_schemas(update.schema_ids)
+            case AddEncryptionKey(encryption_key=key):
+                self._keys[key.key_id] = key
+            case RemoveEncryptionKey():
+                self._keys.pop(update.key_id, None)
+            case _:
+                assert_never(update)
 
-    def _assign_uuid(self, update: Update) -> None:
-        uuid = get(update, "uuid", str, "assign-uuid")
+    def _assign_uuid(self, uuid: str) -> None:
         if self._uuid is not None and self._uuid != uuid:
             raise ValidationError(f"the table's UUID is {self._uuid}, it can't become {uuid} (G1)")
         self._uuid = uuid
 
-    def _upgrade_format_version(self, update: Update) -> None:
-        version = get(update, "format-version", int, "upgrade-format-version")
+    def _upgrade_format_version(self, version: int) -> None:
         if version not in SUPPORTED_FORMAT_VERSIONS:
             raise ValidationError(f"can't upgrade to format version {version}; supported are 1, 2 and 3")
         if version < self._format_version:
@@ -154,8 +217,9 @@ class MetadataBuilder:
             self._next_row_id = 0
         self._format_version = version
 
-    def _add_schema(self, update: Update) -> None:
-        schema = Schema.from_dict(get(update, "schema", dict, "add-schema"), default_id=len(self._schemas))
+    def _add_schema(self, schema: Schema) -> None:
+        if schema.schema_id == UNASSIGNED:
+            schema = evolve(schema, schema_id=len(self._schemas))
         check_format_version(schema, self._format_version or 2)
         known = self._schemas.get(schema.schema_id)
         if known is not None and not known.same_fields(schema):
@@ -164,13 +228,8 @@ class MetadataBuilder:
         self._last_column_id = max(self._last_column_id, schema.highest_field_id)
         self._last_added["schema"] = schema.schema_id
 
-    def _set_current_schema(self, update: Update) -> None:
-        self._current_schema_id = self._last(update, "schema-id", "schema", self._schemas)
-
-    def _add_spec(self, update: Update) -> None:
-        obj = dict(get(update, "spec", dict, "add-spec"))
-        obj.setdefault("spec-id", max(self._specs, default=INITIAL_SPEC_ID - 1) + 1)
-        spec = self._with_field_ids(obj)
+    def _add_spec(self, given: PartitionSpec) -> None:
+        spec = self._with_ids(given)
         known = self._specs.get(spec.spec_id)
         if known is not None and known != spec:
             raise ValidationError(f"there is another partition spec {spec.spec_id} already")
@@ -178,36 +237,28 @@ class MetadataBuilder:
         self._last_partition_id = max(self._last_partition_id, spec.last_assigned_field_id)
         self._last_added["spec"] = spec.spec_id
 
-    def _with_field_ids(self, obj: Mapping[str, Any]) -> PartitionSpec:
-        """The spec of an update; fields that come without an id get the next free ones (PT1)."""
-        next_id = self._last_partition_id + 1
-        fields = []
-        for item in get_list(obj, "fields", "add-spec"):
-            if isinstance(item, Mapping) and item.get("field-id") is None:
-                item = {**item, "field-id": next_id}
+    def _with_ids(self, spec: PartitionSpec) -> PartitionSpec:
+        """The spec with the next free ids where it, or a field, has none (PT1)."""
+        fields, next_id = [], self._last_partition_id + 1
+        for f in spec.fields:
+            if f.field_id == UNASSIGNED:
+                f = evolve(f, field_id=next_id)
                 next_id += 1
-            fields.append(item)
-        return PartitionSpec.from_dict({**obj, "fields": fields})
+            fields.append(f)
+        free = max(self._specs, default=INITIAL_SPEC_ID - 1) + 1
+        return evolve(spec, fields=tuple(fields), spec_id=free if spec.spec_id == UNASSIGNED else spec.spec_id)
 
-    def _set_default_spec(self, update: Update) -> None:
-        self._default_spec_id = self._last(update, "spec-id", "spec", self._specs)
-
-    def _add_sort_order(self, update: Update) -> None:
-        obj = dict(get(update, "sort-order", dict, "add-sort-order"))
-        fallback = max(self._orders, default=INITIAL_SORT_ORDER_ID - 1) + 1 if obj.get("fields") else UNSORTED_ORDER_ID
-        obj.setdefault("order-id", fallback)
-        order = SortOrder.from_dict(obj)
+    def _add_sort_order(self, order: SortOrder) -> None:
+        if order.order_id == UNASSIGNED:
+            free = max(self._orders, default=INITIAL_SORT_ORDER_ID - 1) + 1
+            order = evolve(order, order_id=free if order.fields else UNSORTED_ORDER_ID)
         known = self._orders.get(order.order_id)
         if known is not None and known != order:
             raise ValidationError(f"there is another sort order {order.order_id} already")
         self._orders[order.order_id] = order
         self._last_added["sort order"] = order.order_id
 
-    def _set_default_sort_order(self, update: Update) -> None:
-        self._default_order_id = self._last(update, "sort-order-id", "sort order", self._orders)
-
-    def _last(self, update: Update, key: str, what: str, known: Mapping[int, object]) -> int:
-        value: int = get(update, key, int, f"set {what}")
+    def _last(self, value: int, what: str, key: str, known: Mapping[int, object]) -> int:
         if value == LAST_ADDED:
             if what not in self._last_added:
                 raise ValidationError(f"no {what} was added in this commit, so {key} can't be -1")
@@ -216,8 +267,7 @@ class MetadataBuilder:
             raise ValidationError(f"there is no {what} {value}; there are {sorted(known)}")
         return value
 
-    def _add_snapshot(self, update: Update) -> None:
-        snapshot = Snapshot.from_dict(get(update, "snapshot", dict, "add-snapshot"))
+    def _add_snapshot(self, snapshot: Snapshot) -> None:
         if snapshot.snapshot_id in self._snapshots:
             raise ValidationError(f"snapshot {snapshot.snapshot_id} exists already")
         if (
@@ -246,9 +296,7 @@ class MetadataBuilder:
             )
         self._next_row_id = max(next_row_id, snapshot.first_row_id) + snapshot.added_rows
 
-    def _set_snapshot_ref(self, update: Update) -> None:
-        name = get(update, "ref-name", str, "set-snapshot-ref")
-        ref = SnapshotRef.from_dict(update, name)
+    def _set_snapshot_ref(self, name: str, ref: SnapshotRef) -> None:
         if ref.snapshot_id not in self._snapshots:
             raise ValidationError(f"ref {name!r} can't be set to snapshot {ref.snapshot_id}, which is not there")
         if self._refs.get(name) == ref:
@@ -260,8 +308,7 @@ class MetadataBuilder:
                 self._snapshot_log.append(SnapshotLogEntry(at_ms, ref.snapshot_id))
         self._refs[name] = ref
 
-    def _remove_snapshots(self, update: Update) -> None:
-        gone = set(get_list(update, "snapshot-ids", "remove-snapshots"))
+    def _remove_snapshots(self, gone: set[int]) -> None:
         for snapshot_id in gone:
             self._snapshots.pop(snapshot_id, None)
             self._statistics.pop(snapshot_id, None)
@@ -275,53 +322,17 @@ class MetadataBuilder:
                 kept.clear()
         self._snapshot_log = kept
 
-    def _remove_snapshot_ref(self, update: Update) -> None:
-        self._refs.pop(get(update, "ref-name", str, "remove-snapshot-ref"), None)
-
-    def _set_location(self, update: Update) -> None:
-        self._location = get(update, "location", str, "set-location").rstrip("/")
-
-    def _set_properties(self, update: Update) -> None:
-        key = "updates" if "updates" in update else "updated"
-        self._properties.update(get_str_map(update, key, "set-properties"))
-
-    def _remove_properties(self, update: Update) -> None:
-        for key in get_list(update, "removals" if "removals" in update else "removed", "remove-properties"):
-            self._properties.pop(key, None)
-
-    def _set_statistics(self, update: Update) -> None:
-        file = StatisticsFile.from_dict(get(update, "statistics", dict, "set-statistics"))
-        self._statistics[file.snapshot_id] = file
-
-    def _remove_statistics(self, update: Update) -> None:
-        self._statistics.pop(get(update, "snapshot-id", int, "remove-statistics"), None)
-
-    def _set_partition_statistics(self, update: Update) -> None:
-        obj = get(update, "partition-statistics", dict, "set-partition-statistics")
-        file = PartitionStatisticsFile.from_dict(obj)
-        self._partition_statistics[file.snapshot_id] = file
-
-    def _remove_partition_statistics(self, update: Update) -> None:
-        self._partition_statistics.pop(get(update, "snapshot-id", int, "remove-partition-statistics"), None)
-
-    def _remove_partition_specs(self, update: Update) -> None:
-        for spec_id in get_list(update, "spec-ids", "remove-partition-specs"):
+    def _remove_partition_specs(self, spec_ids: Iterable[int]) -> None:
+        for spec_id in spec_ids:
             if spec_id == self._default_spec_id:
                 raise ValidationError("the default partition spec can't be removed")
             self._specs.pop(spec_id, None)
 
-    def _remove_schemas(self, update: Update) -> None:
-        for schema_id in get_list(update, "schema-ids", "remove-schemas"):
+    def _remove_schemas(self, schema_ids: Iterable[int]) -> None:
+        for schema_id in schema_ids:
             if schema_id == self._current_schema_id:
                 raise ValidationError("the current schema can't be removed")
             self._schemas.pop(schema_id, None)
-
-    def _add_encryption_key(self, update: Update) -> None:
-        key = EncryptedKey.from_dict(get(update, "encryption-key", dict, "add-encryption-key"))
-        self._keys[key.key_id] = key
-
-    def _remove_encryption_key(self, update: Update) -> None:
-        self._keys.pop(get(update, "key-id", str, "remove-encryption-key"), None)
 
     def _drop_intermediate_log_entries(self) -> None:
         """Drops entries of snapshots that came and went within the commit: they were never current for a reader."""
@@ -332,30 +343,3 @@ class MetadataBuilder:
         self._snapshot_log = [
             e for e in self._snapshot_log if e.snapshot_id not in self._added_snapshots or e.snapshot_id == current
         ]
-
-
-_HANDLERS: dict[str, Callable[[MetadataBuilder, Update], None]] = {
-    "assign-uuid": MetadataBuilder._assign_uuid,
-    "upgrade-format-version": MetadataBuilder._upgrade_format_version,
-    "add-schema": MetadataBuilder._add_schema,
-    "set-current-schema": MetadataBuilder._set_current_schema,
-    "add-spec": MetadataBuilder._add_spec,
-    "set-default-spec": MetadataBuilder._set_default_spec,
-    "add-sort-order": MetadataBuilder._add_sort_order,
-    "set-default-sort-order": MetadataBuilder._set_default_sort_order,
-    "add-snapshot": MetadataBuilder._add_snapshot,
-    "set-snapshot-ref": MetadataBuilder._set_snapshot_ref,
-    "remove-snapshots": MetadataBuilder._remove_snapshots,
-    "remove-snapshot-ref": MetadataBuilder._remove_snapshot_ref,
-    "set-location": MetadataBuilder._set_location,
-    "set-properties": MetadataBuilder._set_properties,
-    "remove-properties": MetadataBuilder._remove_properties,
-    "set-statistics": MetadataBuilder._set_statistics,
-    "remove-statistics": MetadataBuilder._remove_statistics,
-    "set-partition-statistics": MetadataBuilder._set_partition_statistics,
-    "remove-partition-statistics": MetadataBuilder._remove_partition_statistics,
-    "remove-partition-specs": MetadataBuilder._remove_partition_specs,
-    "remove-schemas": MetadataBuilder._remove_schemas,
-    "add-encryption-key": MetadataBuilder._add_encryption_key,
-    "remove-encryption-key": MetadataBuilder._remove_encryption_key,
-}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from attrs import frozen
 
 from icecore.engine.errors import ValidationError
@@ -15,6 +13,7 @@ from icecore.engine.properties.table_properties import (
 )
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from icecore.engine.spec.updates.table_update import RemoveSnapshotRef, RemoveSnapshots, TableUpdate
 
 
 @frozen
@@ -35,7 +34,7 @@ class Expiry:
         return not self.snapshot_ids or self.older_than_ms is not None or self.retain_last is not None
 
 
-def expiring_updates(metadata: TableMetadata, expiry: Expiry, now_ms: int) -> list[dict[str, Any]]:
+def expiring_updates(metadata: TableMetadata, expiry: Expiry, now_ms: int) -> list[TableUpdate]:
     """The updates that remove expired snapshots and refs; none where none has expired.
 
     Raises NoSuchSnapshotError for an unknown id, ValidationError for one that a ref still needs, and where
@@ -52,11 +51,9 @@ def expiring_updates(metadata: TableMetadata, expiry: Expiry, now_ms: int) -> li
     if expiry.by_age:
         retained = _retained(metadata, refs, expiry, now_ms)
         gone |= {s.snapshot_id for s in metadata.snapshots} - retained
-    updates: list[dict[str, Any]] = [
-        {"action": "remove-snapshot-ref", "ref-name": name} for name in sorted(metadata.refs.keys() - refs.keys())
-    ]
+    updates: list[TableUpdate] = [RemoveSnapshotRef(name) for name in sorted(metadata.refs.keys() - refs.keys())]
     if gone:
-        updates.append({"action": "remove-snapshots", "snapshot-ids": sorted(gone)})
+        updates.append(RemoveSnapshots(tuple(sorted(gone))))
     return updates
 
 

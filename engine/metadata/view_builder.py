@@ -6,12 +6,11 @@ metadata at the same time, are accepted as they are and give the same result. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 from attrs import evolve
 
-from icecore.engine.common.json_reader import get, get_list, get_str_map
 from icecore.engine.errors import CommitFailedError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.properties.table_properties import (
     DROP_DIALECT_ALLOWED,
@@ -19,11 +18,18 @@ from icecore.engine.properties.table_properties import (
     VIEW_METADATA_COMPRESSION,
 )
 from icecore.engine.spec.schema import INITIAL_SCHEMA_ID, Schema
+from icecore.engine.spec.updates.metadata_update import (
+    LAST_ADDED,
+    AddSchema,
+    AssignUuid,
+    RemoveProperties,
+    SetLocation,
+    SetProperties,
+    UpgradeFormatVersion,
+)
+from icecore.engine.spec.updates.requirement import AssertCreate, AssertViewUuid, ViewRequirement
+from icecore.engine.spec.updates.view_update import AddViewVersion, SetCurrentViewVersion, ViewUpdate
 from icecore.engine.spec.view import VIEW_FORMAT_VERSION, ViewHistoryEntry, ViewMetadata, ViewVersion
-
-LAST_ADDED = -1
-
-Update = Mapping[str, Any]
 
 
 class ViewBuilder:
@@ -31,7 +37,7 @@ class ViewBuilder:
 
     def __init__(self, base: ViewMetadata | None, timestamp_ms: int) -> None:
         """`timestamp_ms` is when a version that was made before becomes the current one again."""
-        self.changes: list[dict[str, Any]] = []
+        self.changes: list[ViewUpdate] = []
         self._base = base
         self._timestamp_ms = timestamp_ms
         self._uuid = base.view_uuid if base else None
@@ -47,14 +53,10 @@ class ViewBuilder:
         self._added_versions: set[int] = set()
         self._log_entry: ViewHistoryEntry | None = None
 
-    def apply(self, updates: Iterable[Update]) -> ViewBuilder:
+    def apply(self, updates: Iterable[ViewUpdate]) -> ViewBuilder:
         """Applies updates in order; those that change nothing leave no trace in `changes`. Raises ValidationError."""
         for update in updates:
-            action = get(update, "action", str, "update")
-            handler = _HANDLERS.get(action)
-            if handler is None:
-                raise ValidationError(f"unknown view update {action!r}")
-            handler(self, update)
+            self._apply(update)
         return self
 
     def build(self) -> ViewMetadata:
@@ -80,63 +82,74 @@ class ViewBuilder:
             extra=dict(self._base.extra) if self._base else {},
         )
 
-    # One method for each update, in the order of the REST catalog's document.
+    def _apply(self, update: ViewUpdate) -> None:
+        match update:
+            case AssignUuid():
+                self._assign_uuid(update)
+            case UpgradeFormatVersion():
+                self._upgrade_format_version(update.format_version)
+            case AddSchema():
+                self._add_schema(update.schema)
+            case SetLocation():
+                self._set_location(update)
+            case SetProperties():
+                self._set_properties(update)
+            case RemoveProperties():
+                self._remove_properties(update)
+            case AddViewVersion():
+                self._add_view_version(update.view_version)
+            case SetCurrentViewVersion():
+                self._set_current_view_version(update.view_version_id)
+            case _:
+                assert_never(update)
 
-    def _assign_uuid(self, update: Update) -> None:
-        uuid = get(update, "uuid", str, "assign-uuid")
-        if self._uuid not in (None, uuid):
-            raise ValidationError(f"the view's UUID is {self._uuid}, it can't become {uuid} (V1)")
+    def _assign_uuid(self, update: AssignUuid) -> None:
+        if self._uuid not in (None, update.uuid):
+            raise ValidationError(f"the view's UUID is {self._uuid}, it can't become {update.uuid} (V1)")
         if self._uuid is None:
-            self._uuid = uuid
-            self._changed("assign-uuid", uuid=uuid)
+            self._uuid = update.uuid
+            self.changes.append(update)
 
-    def _upgrade_format_version(self, update: Update) -> None:
-        version = get(update, "format-version", int, "upgrade-format-version")
+    def _upgrade_format_version(self, version: int) -> None:
         if version < self._format_version:
             raise ValidationError(f"can't downgrade a view from format version {self._format_version} to {version}")
         if version > VIEW_FORMAT_VERSION:
             raise UnsupportedFormatVersionError(f"can't upgrade a view to format version {version}; supported is 1")
 
-    def _add_schema(self, update: Update) -> None:
-        schema = Schema.from_dict(get(update, "schema", dict, "add-schema"), default_id=INITIAL_SCHEMA_ID)
+    def _add_schema(self, schema: Schema) -> None:
         known = next((s for s in self._schemas.values() if s.same_fields(schema)), None)
         if known is None:
             known = evolve(schema, schema_id=max(self._schemas, default=INITIAL_SCHEMA_ID - 1) + 1)
             self._schemas[known.schema_id] = known
-            self._changed("add-schema", schema=known.to_dict())
+            self.changes.append(AddSchema(known))
         self._last_schema_id = known.schema_id
 
-    def _set_location(self, update: Update) -> None:
-        location = get(update, "location", str, "set-location")
-        if location != self._location:
-            self._location = location
-            self._changed("set-location", location=location)
+    def _set_location(self, update: SetLocation) -> None:
+        if update.location != self._location:
+            self._location = update.location
+            self.changes.append(update)
 
-    def _set_properties(self, update: Update) -> None:
-        key = "updates" if "updates" in update else "updated"
-        updates = get_str_map(update, key, "set-properties")
-        if any(self._properties.get(k) != v for k, v in updates.items()):
-            self._properties.update(updates)
-            self._changed("set-properties", updates=updates)
+    def _set_properties(self, update: SetProperties) -> None:
+        if any(self._properties.get(k) != v for k, v in update.updates.items()):
+            self._properties.update(update.updates)
+            self.changes.append(update)
 
-    def _remove_properties(self, update: Update) -> None:
-        key = "removals" if "removals" in update else "removed"
-        removals = [k for k in get_list(update, key, "remove-properties") if k in self._properties]
+    def _remove_properties(self, update: RemoveProperties) -> None:
+        removals = [k for k in update.removals if k in self._properties]
         for k in removals:
             del self._properties[k]
         if removals:
-            self._changed("remove-properties", removals=sorted(removals))
+            self.changes.append(RemoveProperties(tuple(sorted(removals))))
 
-    def _add_view_version(self, update: Update) -> None:
-        version = ViewVersion.from_dict(get(update, "view-version", dict, "add-view-version"))
-        version = evolve(version, schema_id=self._known_schema_id(version.schema_id))
+    def _add_view_version(self, given: ViewVersion) -> None:
+        version = evolve(given, schema_id=self._known_schema_id(given.schema_id))
         same = next((v for v in self._versions.values() if _same(v, version)), None)
         if same is None:
             same = evolve(version, version_id=max(version.version_id, max(self._versions, default=0) + 1))
             _check_one_query_per_dialect(same)
             self._versions[same.version_id] = same
             self._added_versions.add(same.version_id)
-            self._changed("add-view-version", **{"view-version": same.to_dict()})
+            self.changes.append(AddViewVersion(same))
         self._last_version_id = same.version_id
 
     def _known_schema_id(self, schema_id: int) -> int:
@@ -148,8 +161,7 @@ class ViewBuilder:
             raise ValidationError(f"a view version names schema {schema_id}; the view has {sorted(self._schemas)}")
         return schema_id
 
-    def _set_current_view_version(self, update: Update) -> None:
-        version_id = get(update, "view-version-id", int, "set-current-view-version")
+    def _set_current_view_version(self, version_id: int) -> None:
         if version_id == LAST_ADDED:
             if self._last_version_id is None:
                 raise ValidationError("the last added version can't become the current one: no version was added")
@@ -160,13 +172,10 @@ class ViewBuilder:
         if version_id == self._current_version_id:
             return
         self._current_version_id = version_id
-        self._changed("set-current-view-version", **{"view-version-id": version_id})
+        self.changes.append(SetCurrentViewVersion(version_id))
         # A version made in this commit was made when it says; one of an earlier commit becomes current again now.
         at = version.timestamp_ms if version_id in self._added_versions else self._timestamp_ms
         self._log_entry = ViewHistoryEntry(at, version_id)
-
-    def _changed(self, action: str, **fields: Any) -> None:
-        self.changes.append({"action": action, **fields})
 
     # Rules over the whole commit
 
@@ -219,21 +228,19 @@ def retained_log(log: Iterable[ViewHistoryEntry], ids: frozenset[int]) -> tuple[
     return tuple(kept)
 
 
-def check_view_requirements(metadata: ViewMetadata | None, requirements: Iterable[Mapping[str, Any]]) -> None:
-    """Raises CommitFailedError for the first requirement that is not met, ValidationError for an unknown one."""
+def check_view_requirements(metadata: ViewMetadata | None, requirements: Iterable[ViewRequirement]) -> None:
+    """Raises CommitFailedError for the first requirement that is not met."""
     for requirement in requirements:
-        kind = get(requirement, "type", str, "requirement")
-        match kind:
-            case "assert-create":
+        match requirement:
+            case AssertCreate():
                 if metadata is not None:
                     raise CommitFailedError("the view exists already")
-            case "assert-view-uuid":
-                expected = get(requirement, "uuid", str, kind)
+            case AssertViewUuid(uuid=expected):
                 found = None if metadata is None else metadata.view_uuid
                 if found != expected:
                     raise CommitFailedError(f"the view's UUID was expected to be {expected}, but is {found}")
             case _:
-                raise ValidationError(f"unknown view requirement {kind!r}")
+                assert_never(requirement)
 
 
 def _same(one: ViewVersion, other: ViewVersion) -> bool:
@@ -248,15 +255,3 @@ def _check_one_query_per_dialect(version: ViewVersion) -> None:
             if r.dialect.lower() in seen:
                 raise ValidationError(f"a view version has one query for each dialect (V1), found two for {r.dialect}")
             seen.add(r.dialect.lower())
-
-
-_HANDLERS: dict[str, Callable[[ViewBuilder, Update], None]] = {
-    "assign-uuid": ViewBuilder._assign_uuid,
-    "upgrade-format-version": ViewBuilder._upgrade_format_version,
-    "add-schema": ViewBuilder._add_schema,
-    "set-location": ViewBuilder._set_location,
-    "set-properties": ViewBuilder._set_properties,
-    "remove-properties": ViewBuilder._remove_properties,
-    "add-view-version": ViewBuilder._add_view_version,
-    "set-current-view-version": ViewBuilder._set_current_view_version,
-}

@@ -13,6 +13,7 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.metadata.fold import metadata_folder
 from icecore.engine.metadata.view_builder import ViewBuilder, metadata_codec
+from icecore.engine.spec.updates.view_update import read_view_updates
 from icecore.engine.spec.view import ViewMetadata
 
 
@@ -115,7 +116,7 @@ def _registered(event: Event) -> ViewState:
 
 def _committed(state: ViewState | None, event: Event, identifier: Identifier) -> ViewState:
     base = state.metadata if state else None
-    metadata = ViewBuilder(base, event.recorded_at_ms).apply(event.payload["updates"]).build()
+    metadata = ViewBuilder(base, event.recorded_at_ms).apply(read_view_updates(event.payload["updates"])).build()
     version = state.metadata_version + 1 if state else 0
     first = ViewState(event.stream, event.stream_version, event.position, event.hash, identifier, metadata, "", version)
     return _written(evolve(first, dropped=state.dropped if state else False), event, metadata, version)

@@ -23,6 +23,7 @@ from icecore.engine.operations.replace_partitions import REPLACE_PARTITIONS
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
+from icecore.engine.spec.updates.table_update import TableUpdate
 
 SOURCE_SNAPSHOT_ID = "source-snapshot-id"
 _INHERITED = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
@@ -85,7 +86,7 @@ def as_new(entries: pa.Table) -> pa.Table:
 
 
 def _fast_forward(source: Snapshot) -> ChangeMetadata:
-    def updates_for(metadata: TableMetadata) -> list[dict[str, object]]:
+    def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
         if metadata.current_snapshot_id != source.parent_snapshot_id:
             raise StaleRemovals
         return move_main(metadata, source.snapshot_id)

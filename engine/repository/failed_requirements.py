@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from icecore.engine.errors import MissingArchiveError
 from icecore.engine.events.event import TABLE_COMMITTED, Event
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import EventStore
+from icecore.engine.spec.updates.requirement import TableRequirement
 
 if TYPE_CHECKING:
     from icecore.engine.metadata.fold import TableState
@@ -22,7 +22,7 @@ def last_commit(store: EventStore, state: TableState) -> str:
     return _described(store, store.event_at(state.position))
 
 
-def failure(store: EventStore, state: TableState, requirement: Mapping[str, Any], text: str) -> str:
+def failure(store: EventStore, state: TableState, requirement: TableRequirement, text: str) -> str:
     """A requirement that does not hold, with the newest commit that changed what it is about."""
     from icecore.engine.commit.conflict_text import changes
 

@@ -34,7 +34,7 @@ from icecore.projections.files.metadata_cleanup import let_go
 if TYPE_CHECKING:
     from icecore.engine.commit.decide import Command, Context, Decision
     from icecore.engine.commit.dry_run import DryRun
-    from icecore.engine.metadata.requirements import Requirement
+    from icecore.engine.spec.updates.requirement import TableRequirement
 
 Prepare: TypeAlias = "Callable[[TableState], Sequence[Command]]"
 WithIt: TypeAlias = "Callable[[WriteTransaction, TableState], TableState]"
@@ -57,7 +57,7 @@ class TablePart:
 
     stream: str
     prepare: Prepare
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[TableRequirement, ...] = ()
 
 
 @define
@@ -134,7 +134,7 @@ class Repository:
         base: TableState,
         commands: Sequence[Command],
         provenance: Provenance,
-        requirements: Sequence[Requirement] = (),
+        requirements: Sequence[TableRequirement] = (),
     ) -> CommitResult:
         """Decides on the latest state and appends the event. Raises StaleRemovals besides what `commit` raises."""
         return self._commit_inside(transaction, base, commands, provenance, requirements)
@@ -196,7 +196,7 @@ class Repository:
         prepare: Prepare,
         provenance: Provenance,
         *,
-        requirements: Sequence[Requirement] = (),
+        requirements: Sequence[TableRequirement] = (),
         with_it: WithIt | None = None,
     ) -> CommitResult:
         """Decides on the latest state and appends the event; what lost a race is prepared again on the new state.
@@ -224,7 +224,7 @@ class Repository:
             f"the last commit there was {last_commit(self.store, self.state(stream))}"
         )
 
-    def dry_run(self, stream: str, prepare: Prepare, *, requirements: Sequence[Requirement] = ()) -> DryRun:
+    def dry_run(self, stream: str, prepare: Prepare, *, requirements: Sequence[TableRequirement] = ()) -> DryRun:
         """Decides on the latest state and stores nothing. Raises ValidationError, NoSuchTableError.
 
         What a commit would be refused for because of others is among the outcome's conflicts.
@@ -255,7 +255,7 @@ class Repository:
         base: TableState,
         commands: Sequence[Command],
         provenance: Provenance,
-        requirements: Sequence[Requirement],
+        requirements: Sequence[TableRequirement],
         with_it: WithIt | None,
     ) -> CommitResult:
         with self.store.write() as transaction:
@@ -274,7 +274,7 @@ class Repository:
         base: TableState,
         commands: Sequence[Command],
         provenance: Provenance,
-        requirements: Sequence[Requirement],
+        requirements: Sequence[TableRequirement],
     ) -> CommitResult:
         from icecore.engine.commit.decide import decide, leaving_out
         from icecore.engine.metadata.requirements import failures

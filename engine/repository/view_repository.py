@@ -16,17 +16,18 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
-from icecore.engine.metadata.requirements import ASSERT_CREATE, Requirement
-from icecore.engine.metadata.view_builder import Update, ViewBuilder, check_view_requirements
+from icecore.engine.metadata.view_builder import ViewBuilder, check_view_requirements
 from icecore.engine.metadata.view_fold import ViewState, evolve_view, view_metadata_folder
 from icecore.engine.replay.states import States
 from icecore.engine.replay.view_states import VIEWS, ViewStates
 from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.updates.requirement import AssertCreate, AssertViewUuid, ViewRequirement
+from icecore.engine.spec.updates.view_update import ViewUpdate, stored_view_updates
 from icecore.projections.files.file_follower import MaterializationWarning
 from icecore.projections.files.materialize_view import catch_up_view, write_view
 from icecore.projections.files.pointers import move_pointers, take_to_be_there
 
-UpdatesAt = Callable[[int], Iterable[Update]]
+UpdatesAt = Callable[[int], Iterable[ViewUpdate]]
 """Gives the updates of a commit for the time (ms) at which it is made."""
 
 
@@ -106,14 +107,19 @@ class ViewRepository:
         self.repository.models.check_new_name(identifier)
         at = transaction.next_recorded_at_ms()
         accepted = _accepted(None, updates_at(at), at)
-        payload = {"identifier": list(identifier), "updates": accepted, "requirements": [ASSERT_CREATE]}
+        payload = {"identifier": list(identifier), "updates": accepted, "requirements": [AssertCreate().to_dict()]}
         event = self._append(transaction, stream, ev.VIEW_CREATED, payload, provenance, at)
         self._check_reachable(None, evolve_view(None, event))
         transaction.at_end.append(lambda: self._publish(stream))
         return event
 
     def commit(
-        self, stream: str, updates_at: UpdatesAt, provenance: Provenance, *, requirements: Sequence[Requirement] = ()
+        self,
+        stream: str,
+        updates_at: UpdatesAt,
+        provenance: Provenance,
+        *,
+        requirements: Sequence[ViewRequirement] = (),
     ) -> ViewCommit:
         """Appends what the updates change of the latest state; decided in the write lock, so no race is lost.
 
@@ -135,10 +141,11 @@ class ViewRepository:
         except CommitConflictError as e:
             conflicts.append(str(e))
         at = max(now_ms(), self.repository.store.head()[2] + 1)
-        builder = ViewBuilder(state.metadata, at).apply(updates_at(at))
+        builder = ViewBuilder(state.metadata, at).apply(stored_view_updates(updates_at(at)))
         metadata = builder.build()
-        asserted = [{"type": "assert-view-uuid", "uuid": state.metadata.view_uuid}]
-        payload = {"updates": builder.changes, "requirements": asserted if builder.changes else []}
+        asserted = [AssertViewUuid(state.metadata.view_uuid).to_dict()]
+        changes = [u.to_dict() for u in builder.changes]
+        payload = {"updates": changes, "requirements": asserted if changes else []}
         return ViewDryRun(payload, metadata, tuple(conflicts))
 
     def commit_inside(
@@ -147,7 +154,7 @@ class ViewRepository:
         stream: str,
         updates_at: UpdatesAt,
         provenance: Provenance,
-        requirements: Sequence[Requirement] = (),
+        requirements: Sequence[ViewRequirement] = (),
     ) -> Event | None:
         """As `commit`, inside of a write transaction that the caller holds; None where nothing changes."""
         state = self.live_state(stream)
@@ -157,7 +164,7 @@ class ViewRepository:
         accepted = _accepted(state, updates_at(at), at)
         if not accepted:
             return None
-        asserted = [{"type": "assert-view-uuid", "uuid": state.metadata.view_uuid}]
+        asserted = [AssertViewUuid(state.metadata.view_uuid).to_dict()]
         payload = {"updates": accepted, "requirements": asserted}
         event = self._append(transaction, stream, ev.VIEW_COMMITTED, payload, provenance, at)
         self._check_reachable(state, evolve_view(state, event))
@@ -290,11 +297,11 @@ class ViewRepository:
                 self._after(row["stream"])
 
 
-def _accepted(base: ViewState | None, updates: Iterable[Update], at: int) -> list[dict[str, Any]]:
+def _accepted(base: ViewState | None, updates: Iterable[ViewUpdate], at: int) -> list[dict[str, Any]]:
     """The updates with all that they were assigned, as they stand in the event; checked as a whole."""
-    builder = ViewBuilder(base.metadata if base else None, at).apply(updates)
+    builder = ViewBuilder(base.metadata if base else None, at).apply(stored_view_updates(updates))
     builder.build()
-    return builder.changes
+    return [u.to_dict() for u in builder.changes]
 
 
 def _same_stream(found: str, expected: str, name: Identifier) -> None:

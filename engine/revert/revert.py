@@ -12,13 +12,14 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
-from icecore.engine.metadata.view_builder import Update
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.revert.revert_conflicts import later_commits
 from icecore.engine.revert.revert_metadata import undone_properties
 from icecore.engine.revert.revert_table import revert_commands
 from icecore.engine.revert.undrop import undrop
+from icecore.engine.spec.updates.metadata_update import RemoveProperties, SetProperties
+from icecore.engine.spec.updates.view_update import SetCurrentViewVersion, ViewUpdate
 
 
 def revert(repository: Repository, views: ViewRepository, position: int, provenance: Provenance) -> Event:
@@ -197,10 +198,10 @@ class _Revert:
         before, after = (self.views.state_at(stream, p) for p in (position - 1, position))
         assert before is not None and after is not None, "a commit has a state before and after it"
 
-        def updates(_: int) -> list[Update]:
+        def updates(_: int) -> list[ViewUpdate]:
             current = self.views.state(stream).metadata
             old, new = before.metadata, after.metadata
-            out: list[Update] = []
+            out: list[ViewUpdate] = []
             changed, removed, kept = undone_properties(old.properties, new.properties, current.properties)
             if kept:
                 raise self._conflict(f"the properties {kept} were set again")
@@ -209,11 +210,11 @@ class _Revert:
             if old.current_version_id != new.current_version_id:
                 if current.current_version_id != new.current_version_id:
                     raise self._conflict("another version is the current one")
-                out.append({"action": "set-current-view-version", "view-version-id": old.current_version_id})
+                out.append(SetCurrentViewVersion(old.current_version_id))
             if changed:
-                out.append({"action": "set-properties", "updates": changed})
+                out.append(SetProperties(changed))
             if removed:
-                out.append({"action": "remove-properties", "removals": removed})
+                out.append(RemoveProperties(tuple(removed)))
             return out
 
         event = self.views.commit(stream, updates, self.provenance).event

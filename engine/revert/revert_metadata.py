@@ -3,35 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar, assert_never
 
-from icecore.engine.commit.decide import set_ref
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.snapshot import MAIN_BRANCH, PartitionStatisticsFile, SnapshotRef, StatisticsFile
+from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.spec.updates.metadata_update import (
+    AddSchema,
+    AssignUuid,
+    RemoveProperties,
+    SetLocation,
+    SetProperties,
+    UpgradeFormatVersion,
+)
+from icecore.engine.spec.updates.table_update import (
+    AddEncryptionKey,
+    AddPartitionSpec,
+    AddSnapshot,
+    AddSortOrder,
+    RemoveEncryptionKey,
+    RemovePartitionSpecs,
+    RemovePartitionStatistics,
+    RemoveSchemas,
+    RemoveSnapshotRef,
+    RemoveSnapshots,
+    RemoveStatistics,
+    SetCurrentSchema,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    SetPartitionStatistics,
+    SetSnapshotRef,
+    SetStatistics,
+    TableUpdate,
+)
 
-Updates = list[dict[str, Any]]
-Refuse = Callable[[str, frozenset[str]], Exception]
-"""Makes the error of a part that was changed again: what it is, and the actions of updates that change it."""
+Updates = list[TableUpdate]
+Kinds = tuple[type[TableUpdate], ...]
+Refuse = Callable[[str, Kinds], Exception]
+"""Makes the error of a part that was changed again: what it is, and the updates that change it."""
 K = TypeVar("K")
 V = TypeVar("V")
 
-_LASTING = {
-    "upgrade-format-version": "an upgrade of the format version",
-    "remove-snapshots": "the expiry of snapshots",
-    "remove-schemas": "the removal of schemas",
-    "remove-partition-specs": "the removal of partition specs",
-    "add-encryption-key": "a change of encryption keys",
-    "remove-encryption-key": "a change of encryption keys",
-    "assign-uuid": "a change of the table's UUID",
-}
 
-
-def check_undoable(updates: list[dict[str, Any]], position: int) -> None:
+def check_undoable(updates: Iterable[TableUpdate], position: int) -> None:
     """Raises ValidationError for updates that have no way back."""
     for update in updates:
-        if (what := _LASTING.get(update["action"])) is not None:
+        if (what := _lasting(update)) is not None:
             raise ValidationError(f"position {position} can't be reverted: {what} has no way back")
+
+
+def _lasting(update: TableUpdate) -> str | None:
+    """An update that has no way back, in words; None of one that has."""
+    match update:
+        case UpgradeFormatVersion():
+            return "an upgrade of the format version"
+        case RemoveSnapshots():
+            return "the expiry of snapshots"
+        case RemoveSchemas():
+            return "the removal of schemas"
+        case RemovePartitionSpecs():
+            return "the removal of partition specs"
+        case AddEncryptionKey() | RemoveEncryptionKey():
+            return "a change of encryption keys"
+        case AssignUuid():
+            return "a change of the table's UUID"
+        case AddSchema() | SetCurrentSchema() | AddPartitionSpec() | SetDefaultSpec() | AddSortOrder():
+            return None
+        case SetDefaultSortOrder() | AddSnapshot() | SetSnapshotRef() | RemoveSnapshotRef():
+            return None
+        case SetLocation() | SetProperties() | RemoveProperties():
+            return None
+        case SetStatistics() | RemoveStatistics() | SetPartitionStatistics() | RemovePartitionStatistics():
+            return None
+        case _:
+            assert_never(update)
 
 
 def undone_properties(
@@ -56,38 +101,42 @@ def undone_metadata(
 ) -> Updates:
     """The updates that take everything back but rows. `branches` are those whose rows are taken back by a snapshot."""
     out: Updates = []
-    for before_id, after_id, now_id, action, key, what in (
+    singles: tuple[tuple[object, object, object, TableUpdate, str], ...] = (
         (
             before.current_schema_id,
             after.current_schema_id,
             now.current_schema_id,
-            "set-current-schema",
-            "schema-id",
+            SetCurrentSchema(before.current_schema_id),
             "current schema",
         ),
-        (before.default_spec_id, after.default_spec_id, now.default_spec_id, "set-default-spec", "spec-id", "spec"),
+        (
+            before.default_spec_id,
+            after.default_spec_id,
+            now.default_spec_id,
+            SetDefaultSpec(before.default_spec_id),
+            "spec",
+        ),
         (
             before.default_sort_order_id,
             after.default_sort_order_id,
             now.default_sort_order_id,
-            "set-default-sort-order",
-            "sort-order-id",
+            SetDefaultSortOrder(before.default_sort_order_id),
             "sort order",
         ),
-        (before.location, after.location, now.location, "set-location", "location", "location"),
-    ):
-        if before_id != after_id and now_id != before_id:
-            if now_id != after_id:
-                raise refuse(f"the {what} was changed again", frozenset({action}))
-            out.append({"action": action, key: before_id})
+        (before.location, after.location, now.location, SetLocation(before.location), "location"),
+    )
+    for old, new, current, update, what in singles:
+        if old != new and current != old:
+            if current != new:
+                raise refuse(f"the {what} was changed again", (type(update),))
+            out.append(update)
     updates, removals, conflicts = undone_properties(before.properties, after.properties, now.properties)
     if conflicts:
-        actions = frozenset({"set-properties", "remove-properties"})
-        raise refuse(f"the properties {conflicts} were changed again", actions)
+        raise refuse(f"the properties {conflicts} were changed again", (SetProperties, RemoveProperties))
     if updates:
-        out.append({"action": "set-properties", "updates": updates})
+        out.append(SetProperties(updates))
     if removals:
-        out.append({"action": "remove-properties", "removals": removals})
+        out.append(RemoveProperties(tuple(removals)))
     return [*out, *_refs(before, after, now, branches, refuse), *_statistics(before, after, now, refuse)]
 
 
@@ -95,36 +144,42 @@ def _refs(
     before: TableMetadata, after: TableMetadata, now: TableMetadata, branches: frozenset[str], refuse: Refuse
 ) -> Updates:
     out: Updates = []
-    for name, old in _back(before.refs, after.refs, now.refs, branches, "ref", _REF_ACTIONS, refuse).items():
+    for name, old in _back(before.refs, after.refs, now.refs, branches, "ref", _REF_UPDATES, refuse).items():
         if old is None:
             if name == MAIN_BRANCH:
                 raise ValidationError("the branch main can't be taken away again; roll back to a snapshot instead")
-            out.append({"action": "remove-snapshot-ref", "ref-name": name})
+            out.append(RemoveSnapshotRef(name))
         elif now.snapshot_by_id(old.snapshot_id) is None:
-            raise refuse(f"the snapshot {old.snapshot_id} of ref {name!r} is gone", frozenset({"remove-snapshots"}))
+            raise refuse(f"the snapshot {old.snapshot_id} of ref {name!r} is gone", (RemoveSnapshots,))
         else:
-            out.append(set_ref(name, SnapshotRef.from_dict(old.to_dict(), name)))
+            out.append(SetSnapshotRef(name, old))
     return out
 
 
-_REF_ACTIONS = frozenset({"set-snapshot-ref", "remove-snapshot-ref"})
+_REF_UPDATES: Kinds = (SetSnapshotRef, RemoveSnapshotRef)
 
 
 def _statistics(before: TableMetadata, after: TableMetadata, now: TableMetadata, refuse: Refuse) -> Updates:
     out: Updates = []
-    kinds: tuple[tuple[str, Callable[[TableMetadata], Iterable[StatisticsFile | PartitionStatisticsFile]]], ...] = (
-        ("statistics", lambda m: m.statistics),
-        ("partition-statistics", lambda m: m.partition_statistics),
-    )
-    for kind, files_of in kinds:
-        actions = frozenset({f"set-{kind}", f"remove-{kind}", "remove-snapshots"})
-        old, new, found = ({f.snapshot_id: f for f in files_of(m)} for m in (before, after, now))
-        for snapshot_id, file in _back(old, new, found, frozenset(), kind, actions, refuse).items():
-            if file is None:
-                out.append({"action": f"remove-{kind}", "snapshot-id": snapshot_id})
-            elif now.snapshot_by_id(snapshot_id) is not None:
-                named = {"snapshot-id": snapshot_id} if kind == "statistics" else {}
-                out.append({"action": f"set-{kind}", **named, kind: file.to_dict()})
+    old, new, current = ({f.snapshot_id: f for f in m.statistics} for m in (before, after, now))
+    kinds: Kinds = (SetStatistics, RemoveStatistics, RemoveSnapshots)
+    for snapshot_id, file in _back(old, new, current, frozenset(), "statistics", kinds, refuse).items():
+        if file is None:
+            out.append(RemoveStatistics(snapshot_id))
+        elif now.snapshot_by_id(snapshot_id) is not None:
+            out.append(SetStatistics(file))
+    return [*out, *_partition_statistics(before, after, now, refuse)]
+
+
+def _partition_statistics(before: TableMetadata, after: TableMetadata, now: TableMetadata, refuse: Refuse) -> Updates:
+    out: Updates = []
+    old, new, current = ({f.snapshot_id: f for f in m.partition_statistics} for m in (before, after, now))
+    kinds: Kinds = (SetPartitionStatistics, RemovePartitionStatistics, RemoveSnapshots)
+    for snapshot_id, file in _back(old, new, current, frozenset(), "partition-statistics", kinds, refuse).items():
+        if file is None:
+            out.append(RemovePartitionStatistics(snapshot_id))
+        elif now.snapshot_by_id(snapshot_id) is not None:
+            out.append(SetPartitionStatistics(file))
     return out
 
 
@@ -134,7 +189,7 @@ def _back(
     now: Mapping[K, V],
     left_alone: frozenset[K],
     what: str,
-    actions: frozenset[str],
+    kinds: Kinds,
     refuse: Refuse,
 ) -> dict[K, V | None]:
     """The entries that have to become again what they were, None where they were not there."""
@@ -144,6 +199,6 @@ def _back(
         if key in left_alone or old == new or found == old:
             continue
         if found != new:
-            raise refuse(f"the {what} {key!r} was changed again", actions)
+            raise refuse(f"the {what} {key!r} was changed again", kinds)
         out[key] = old
     return out

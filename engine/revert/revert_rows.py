@@ -17,16 +17,24 @@ from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.new_manifests import ManifestRemoval
 from icecore.engine.errors import CorruptLogError, NoSuchSnapshotError, ValidationError
 from icecore.engine.events.event import Event
+from icecore.engine.events.event_updates import table_updates
 from icecore.engine.events.manifest_changes import changes_of
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
-from icecore.engine.revert.revert_metadata import Refuse
+from icecore.engine.revert.revert_metadata import Kinds, Refuse
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.snapshot import Operation, Snapshot
+from icecore.engine.spec.updates.table_update import (
+    AddSnapshot,
+    RemovePartitionSpecs,
+    RemoveSnapshotRef,
+    RemoveSnapshots,
+    SetSnapshotRef,
+)
 from icecore.projections.entries.manifest_entries import file_keys
 
-_ROW_ACTIONS = frozenset({"add-snapshot", "set-snapshot-ref", "remove-snapshot-ref"})
+_ROW_UPDATES: Kinds = (AddSnapshot, SetSnapshotRef, RemoveSnapshotRef)
 
 
 @frozen
@@ -44,14 +52,12 @@ def net_changes(repository: Repository, event: Event) -> list[BranchChange]:
 
     Raises ValidationError where they can't be undone: delete files, snapshots of other engines.
     """
-    payload = event.payload
-    changes = changes_of(payload, event.position)
-    snapshots = {
-        u["snapshot"]["snapshot-id"]: u["snapshot"] for u in payload["updates"] if u["action"] == "add-snapshot"
-    }
+    updates = table_updates(event)
+    changes = changes_of(event.payload, event.position)
+    snapshots = {u.snapshot.snapshot_id: u.snapshot for u in updates if isinstance(u, AddSnapshot)}
     if missing := sorted(snapshots.keys() - changes.keys()):
         raise ValidationError(f"position {event.position}: the files of snapshots {missing} are not in the log")
-    branches = {u["snapshot-id"]: u["ref-name"] for u in payload["updates"] if u["action"] == "set-snapshot-ref"}
+    branches = {u.ref.snapshot_id: u.ref_name for u in updates if isinstance(u, SetSnapshotRef)}
     content = repository.store.entries(event.position)
     parts: dict[str, list[pa.Table]] = {}
     operations: dict[str, str | None] = {}
@@ -59,7 +65,7 @@ def net_changes(repository: Repository, event: Event) -> list[BranchChange]:
         if snapshot_id not in branches:
             continue
         branch = branches[snapshot_id]
-        operations[branch] = (snapshots[snapshot_id].get("summary") or {}).get("operation")
+        operations[branch] = snapshots[snapshot_id].operation
         for listed in change.added:
             if listed.position == event.position and listed.row_count:
                 if content is None:
@@ -106,14 +112,14 @@ def undo_rows(
     try:
         head = now.metadata.snapshot_by_ref(change.branch)
     except NoSuchSnapshotError:
-        raise refuse(f"the branch {change.branch!r} is gone", _ROW_ACTIONS) from None
+        raise refuse(f"the branch {change.branch!r} is gone", _ROW_UPDATES) from None
     added = pc.unique(change.added["file_path"])
     removed = pc.unique(change.removed["file_path"])
     live = _live_of(repository, now, head, pa.concat_arrays([added, removed]))
     if gone := [p for p in added.to_pylist() if p not in live]:
-        raise refuse(f"{_files(gone)} that it added left {change.branch} since", _ROW_ACTIONS)
+        raise refuse(f"{_files(gone)} that it added left {change.branch} since", _ROW_UPDATES)
     if back := [p for p in removed.to_pylist() if p in live]:
-        raise refuse(f"{_files(back)} that it removed came back to {change.branch} since", _ROW_ACTIONS)
+        raise refuse(f"{_files(back)} that it removed came back to {change.branch} since", _ROW_UPDATES)
     if len(removed):
         _check_can_come_back(repository, change, before, now, head, refuse)
     return ProduceSnapshot(
@@ -169,16 +175,16 @@ def _check_can_come_back(
     """The files are on storage, their specs are in the table, and the same deletes apply to them as then (SP3)."""
     specs = set(change.removed["spec_id"].to_pylist())
     if unknown := sorted(specs - now.metadata.specs.keys()):
-        raise refuse(f"the partition specs {unknown} of its files are gone", frozenset({"remove-partition-specs"}))
+        raise refuse(f"the partition specs {unknown} of its files are gone", (RemovePartitionSpecs,))
     if change.removed["sequence_number"].null_count:
         raise ValidationError("the files that it removed have no sequence numbers in the log")
     parent = before.metadata.snapshot_by_ref(change.branch)
     then = _deletes(repository, before, parent)
     if then != _deletes(repository, now, head):
-        raise refuse(f"{change.branch} has other delete files than then, which may apply to its files", _ROW_ACTIONS)
+        raise refuse(f"{change.branch} has other delete files than then, which may apply to its files", _ROW_UPDATES)
     storage = repository.storage_of(now)
     if missing := [p for p in change.removed["file_path"].to_pylist() if not storage.exists(p)]:
-        raise refuse(f"{_files(missing)} that it removed was deleted from storage", frozenset({"remove-snapshots"}))
+        raise refuse(f"{_files(missing)} that it removed was deleted from storage", (RemoveSnapshots,))
 
 
 def _deletes(repository: Repository, state: TableState, snapshot: Snapshot | None) -> set[str]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from icecore.engine.commit.decide import ChangeMetadata, Command
 from icecore.engine.common.ids import new_snapshot_id
 from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.events.event import Event
+from icecore.engine.events.event_updates import table_updates
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.revert_conflicts import later_commits
-from icecore.engine.revert.revert_metadata import check_undoable, undone_metadata
+from icecore.engine.revert.revert_metadata import Kinds, check_undoable, undone_metadata
 from icecore.engine.revert.revert_rows import net_changes, undo_rows
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.updates.table_update import SetDefaultSortOrder, SetDefaultSpec, TableUpdate
 
 
 def revert_commands(
@@ -25,28 +26,28 @@ def revert_commands(
     They raise CommitConflictError naming later commits where something was changed again, and ValidationError for what
     has no way back.
     """
-    check_undoable(event.payload["updates"], event.position)
+    check_undoable(table_updates(event), event.position)
     rows = net_changes(repository, event)
     branches = frozenset(r.branch for r in rows)
     snapshot_ids: set[int] = {s.snapshot_id for s in after.metadata.snapshots}
 
-    def refuse(why: str, actions: frozenset[str]) -> CommitConflictError:
+    def refuse(why: str, kinds: Kinds) -> CommitConflictError:
         def touches(later: Event) -> bool:
-            return any(u["action"] in actions for u in later.payload.get("updates", ()))
+            return any(isinstance(u, kinds) for u in table_updates(later))
 
         named = later_commits(repository.store, event, touches)
         return CommitConflictError(f"position {event.position} can't be reverted: {why}{named}")
 
-    def updates_for(metadata: TableMetadata) -> list[dict[str, Any]]:
+    def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
         return undone_metadata(before.metadata, after.metadata, metadata, branches, refuse)
 
-    def check_shape(metadata: TableMetadata) -> list[dict[str, Any]]:
+    def check_shape(metadata: TableMetadata) -> list[TableUpdate]:
         """The spec and order of the moment may use columns that only the reverted schema has."""
         try:
             metadata.spec().check(metadata.schema())
             metadata.sort_order().check(metadata.schema())
         except ValidationError as e:
-            raise refuse(str(e), frozenset({"set-default-spec", "set-default-sort-order"})) from e
+            raise refuse(str(e), (SetDefaultSpec, SetDefaultSortOrder)) from e
         return []
 
     def prepare(state: TableState) -> Sequence[Command]:

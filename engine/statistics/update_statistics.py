@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.evolution.recorded_update import RecordedUpdate
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
+from icecore.engine.spec.updates.table_update import (
+    RemovePartitionStatistics,
+    RemoveStatistics,
+    SetPartitionStatistics,
+    SetStatistics,
+    TableUpdate,
+)
 
-Updates = list[dict[str, Any]]
+Updates = list[TableUpdate]
 
 
 class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
@@ -26,13 +32,7 @@ class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
             metadata.find_snapshot(statistics_file.snapshot_id)
             if statistics_file in metadata.statistics:
                 return []
-            return [
-                {
-                    "action": "set-statistics",
-                    "snapshot-id": statistics_file.snapshot_id,
-                    "statistics": statistics_file.to_dict(),
-                }
-            ]
+            return [SetStatistics(statistics_file)]
 
         return self._add(updates_for)
 
@@ -42,7 +42,7 @@ class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
         def updates_for(metadata: TableMetadata) -> Updates:
             if all(s.snapshot_id != snapshot_id for s in metadata.statistics):
                 return []
-            return [{"action": "remove-statistics", "snapshot-id": snapshot_id}]
+            return [RemoveStatistics(snapshot_id)]
 
         return self._add(updates_for)
 
@@ -53,12 +53,7 @@ class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
             metadata.find_snapshot(partition_statistics_file.snapshot_id)
             if partition_statistics_file in metadata.partition_statistics:
                 return []
-            return [
-                {
-                    "action": "set-partition-statistics",
-                    "partition-statistics": partition_statistics_file.to_dict(),
-                }
-            ]
+            return [SetPartitionStatistics(partition_statistics_file)]
 
         return self._add(updates_for)
 
@@ -68,7 +63,7 @@ class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
         def updates_for(metadata: TableMetadata) -> Updates:
             if all(s.snapshot_id != snapshot_id for s in metadata.partition_statistics):
                 return []
-            return [{"action": "remove-partition-statistics", "snapshot-id": snapshot_id}]
+            return [RemovePartitionStatistics(snapshot_id)]
 
         return self._add(updates_for)
 

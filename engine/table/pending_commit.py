@@ -28,8 +28,8 @@ from icecore.engine.errors import (
 from icecore.engine.events.event import Provenance
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.metadata.metadata_builder import MetadataBuilder, Update
-from icecore.engine.metadata.requirements import Requirement, requirements_for
+from icecore.engine.metadata.metadata_builder import MetadataBuilder
+from icecore.engine.metadata.requirements import requirements_for
 from icecore.engine.metadata.write_audit_publish import branch_for
 from icecore.engine.operations.action import Action, PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
@@ -42,15 +42,24 @@ from icecore.engine.repository.repository import CommitResult, Repository, Table
 from icecore.engine.spec.content_file import ContentFile, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
+from icecore.engine.spec.updates.metadata_update import AddSchema
+from icecore.engine.spec.updates.requirement import TableRequirement
+from icecore.engine.spec.updates.table_update import (
+    AddPartitionSpec,
+    AddSortOrder,
+    SetCurrentSchema,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    TableUpdate,
+    stored_table_updates,
+)
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
 from icecore.projections.plan.planner import Planner
 
 Prepared = Callable[[TableState], Command | None]
 # Updates that give out the ids of columns, partition fields and orders, which files written after them carry.
-RESHAPING = frozenset(
-    {"add-schema", "set-current-schema", "add-spec", "set-default-spec", "add-sort-order", "set-default-sort-order"}
-)
+RESHAPING = (AddSchema, SetCurrentSchema, AddPartitionSpec, SetDefaultSpec, AddSortOrder, SetDefaultSortOrder)
 
 
 # What says for sure that a commit was not made.
@@ -92,8 +101,8 @@ class PendingCommit:
         self._check_open = check_open
         self._commands: list[Prepared] = []
         self._snapshot_ids: set[int] = set()
-        self._reshaping: list[Update] = []
-        self._requirements: list[Requirement] = []
+        self._reshaping: list[TableUpdate] = []
+        self._requirements: list[TableRequirement] = []
         self._written: list[str] = []
         # Files that planning wrote, in all its attempts.
         self._planned: set[str] = set()
@@ -194,11 +203,11 @@ class PendingCommit:
     def add(self, command: ChangeMetadata) -> None:
         """Adds a change of metadata. Raises ValidationError at once where it does not fit what is there."""
         self._check_open()
-        updates = command.updates_for(self.metadata)
+        updates = stored_table_updates(command.updates_for(self.metadata))
         builder = MetadataBuilder(self.metadata)
         builder.apply(updates, self.metadata.last_updated_ms)
         self.metadata = builder.build()
-        self._reshaping += [u for u in updates if u["action"] in RESHAPING]
+        self._reshaping += [u for u in updates if isinstance(u, RESHAPING)]
         self._commands.append(lambda _: command)
 
     def add_action(self, action: Action) -> None:

@@ -13,10 +13,11 @@ from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.errors import ValidationError
 from icecore.engine.log.read_models import dotted
-from icecore.engine.metadata.view_builder import LAST_ADDED
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.repository.view_repository import UpdatesAt, ViewRepository
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.updates.metadata_update import LAST_ADDED
+from icecore.engine.spec.updates.view_update import SetCurrentViewVersion
 from icecore.engine.spec.view import DUCKDB, ViewHistoryEntry, ViewMetadata, ViewVersion
 from icecore.engine.table.commit_options import (
     Commit,
@@ -290,7 +291,7 @@ class View:
         """The update that makes a version the current one. Raises ValidationError for -1, which names no version."""
         if version_id == LAST_ADDED:
             self.version(version_id)
-        return lambda _: [{"action": "set-current-view-version", "view-version-id": version_id}]
+        return lambda _: [SetCurrentViewVersion(version_id)]
 
     def take(self, state: ViewState) -> None:
         """Takes in the state that a commit led to."""

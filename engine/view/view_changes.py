@@ -14,6 +14,8 @@ from icecore.engine.events.event import Provenance
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.repository.view_repository import UpdatesAt, ViewRepository
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.updates.metadata_update import RemoveProperties
+from icecore.engine.spec.updates.view_update import ViewUpdate
 from icecore.engine.spec.view import DUCKDB
 from icecore.engine.view.view_definition import ViewDefinition, location_updates, property_updates
 
@@ -88,7 +90,7 @@ class ViewChanges:
 
     def remove_properties(self, *keys: str) -> ViewChanges:
         """Takes properties away; those that are not there are left out of account."""
-        return self._add(lambda _: [{"action": "remove-properties", "removals": list(keys)}])
+        return self._add(lambda _: [RemoveProperties(keys)])
 
     def set_location(self, location: str) -> ViewChanges:
         """Moves where the next metadata files go."""
@@ -124,7 +126,7 @@ class ViewTransaction(ViewChanges, OnceInBlock):
         self._use_up()
         changes = tuple(self._changes)
 
-        def updates(at: int) -> list[Mapping[str, object]]:
+        def updates(at: int) -> list[ViewUpdate]:
             return [update for change in changes for update in change(at)]
 
         if self._is_dry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 from attrs import evolve, frozen
@@ -13,9 +13,10 @@ from icecore.engine.common.version import engine_version
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
 from icecore.engine.errors import ValidationError
 from icecore.engine.log.read_models import dotted
-from icecore.engine.metadata.view_builder import LAST_ADDED, Update
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.updates.metadata_update import LAST_ADDED, AddSchema, AssignUuid, SetLocation, SetProperties
+from icecore.engine.spec.updates.view_update import AddViewVersion, SetCurrentViewVersion, ViewUpdate
 from icecore.engine.spec.view import DUCKDB, ViewVersion
 from icecore.engine.view.view_dialects import representations_of, sql_for
 from icecore.engine.view.view_duckdb import derived_schema
@@ -59,25 +60,32 @@ class ViewDefinition:
         )
         return cls(version, _schema(schema, version, name, lookup))
 
-    def updates(self, timestamp_ms: int) -> list[Update]:
+    def updates(self, timestamp_ms: int) -> list[ViewUpdate]:
         """The updates that make it the current version."""
         version = evolve(self.version, timestamp_ms=timestamp_ms)
         return [
-            {"action": "add-schema", "schema": self.schema.to_dict()},
-            {"action": "add-view-version", "view-version": version.to_dict()},
-            {"action": "set-current-view-version", "view-version-id": LAST_ADDED},
+            AddSchema(self.schema),
+            AddViewVersion(version),
+            SetCurrentViewVersion(LAST_ADDED),
         ]
 
+    def creation(
+        self, view_uuid: str, location: str | None, properties: Mapping[str, str] | None, comment: str | None
+    ) -> Callable[[int], list[ViewUpdate]]:
+        """The updates that make a view of it, by the time of their commit in milliseconds since the epoch."""
+        first = [AssignUuid(view_uuid), *location_updates(location), *property_updates(properties, comment)]
+        return lambda timestamp_ms: [*first, *self.updates(timestamp_ms)]
 
-def property_updates(properties: Mapping[str, str] | None, comment: str | None = None) -> list[Update]:
+
+def property_updates(properties: Mapping[str, str] | None, comment: str | None = None) -> list[ViewUpdate]:
     """The update that sets properties, with the comment as one; none where there is nothing to set."""
     found = dict(properties or {}) | ({} if comment is None else {COMMENT: comment})
-    return [{"action": "set-properties", "updates": string_properties(found, "a view's properties")}] if found else []
+    return [SetProperties(string_properties(found, "a view's properties"))] if found else []
 
 
-def location_updates(location: str | None) -> list[Update]:
+def location_updates(location: str | None) -> list[ViewUpdate]:
     """The update that sets the location; none where it is not given."""
-    return [] if location is None else [{"action": "set-location", "location": to_uri(location).rstrip("/")}]
+    return [] if location is None else [SetLocation(to_uri(location).rstrip("/"))]
 
 
 def _schema(given: Schema | pa.Schema | None, version: ViewVersion, name: Identifier, lookup: Lookup) -> Schema:

@@ -9,8 +9,7 @@ after a crash, at the next open or commit. Only files that this log wrote are ev
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
@@ -19,6 +18,8 @@ from icecore.engine.events.event import TABLE_ADOPTED, TABLE_REGISTERED, Event
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableFold, TableState, previous_versions_max
 from icecore.engine.properties.table_properties import DELETE_AFTER_COMMIT
+from icecore.engine.spec.updates.metadata_update import RemoveProperties, SetLocation, SetProperties
+from icecore.engine.spec.updates.table_update import TableUpdate
 from icecore.engine.storage.file_io import Storage
 
 # Where an event names the files that go with it, and the schema version from which on it does.
@@ -62,20 +63,20 @@ class DroppedMetadata:
         return cls(frozenset(gone - registered), frozenset((gone & made) - registered))
 
 
-def let_go(store: EventStore, state: TableState, updates: Sequence[Mapping[str, Any]] = ()) -> dict[str, list[str]]:
+def let_go(store: EventStore, state: TableState, updates: Iterable[TableUpdate] = ()) -> dict[str, list[str]]:
     """What a commit's payload says of the metadata files that it takes out of the metadata log and that go after it.
 
     Empty where none does, as where the table does not ask for it, or the file is not one that this log wrote.
     """
     properties, location = dict(state.metadata.properties), state.metadata.location
     for update in updates:
-        match update["action"]:
-            case "set-properties":
-                properties |= update["updates"]
-            case "remove-properties":
-                properties = {k: v for k, v in properties.items() if k not in update["removals"]}
-            case "set-location":
-                location = update["location"]
+        match update:
+            case SetProperties():
+                properties |= update.updates
+            case RemoveProperties():
+                properties = {k: v for k, v in properties.items() if k not in update.removals}
+            case SetLocation():
+                location = update.location
     if (
         state.metadata_location is None
         or not DELETE_AFTER_COMMIT.of(properties)

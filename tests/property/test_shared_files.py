@@ -18,6 +18,7 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError, ValidationError
 from icecore.engine.events.event import Provenance
 from icecore.engine.log.store import MODELS
+from icecore.engine.spec.updates.metadata_update import SetLocation
 from icecore.projections.inspect.reachable_files import needed_files
 
 NAMES = ("a", "b", "c")
@@ -97,7 +98,7 @@ def create(catalog: icecore.Catalog, name: str, other: str, number: int) -> None
 def move_location(catalog: icecore.Catalog, name: str, _: str, number: int) -> None:
     """As a catalog of another kind does; new files go to the new folder, the others stay where they are."""
     folder = catalog.path.parent / f"elsewhere/{name}{number}"
-    update = {"action": "set-location", "location": f"file://{folder}"}
+    update = SetLocation(f"file://{folder}")
     stream = catalog.load_table(f"ns.{name}").state.stream
     repository_of(catalog).commit(stream, lambda _: [ChangeMetadata(lambda _: [update])], Provenance())
 

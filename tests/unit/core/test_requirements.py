@@ -6,24 +6,32 @@ from typing import Any
 
 import pytest
 from core_tables import make_table, rows, store_of
+from update_samples import TABLE_UPDATES
 
 import icecore
 from icecore.engine.metadata.requirements import requirements_for
+from icecore.engine.spec.snapshot import SnapshotRef, SnapshotRefType
+from icecore.engine.spec.updates.requirement import (
+    AssertCurrentSchemaId,
+    AssertDefaultSortOrderId,
+    AssertDefaultSpecId,
+    AssertLastAssignedFieldId,
+    AssertLastAssignedPartitionId,
+    AssertRefSnapshotId,
+    AssertTableUuid,
+)
+from icecore.engine.spec.updates.table_update import SetSnapshotRef, TableUpdate, read_table_updates
 
-UUID = {"type": "assert-table-uuid"}
-SCHEMA = {"type": "assert-current-schema-id", "current-schema-id": 0}
-SPEC = {"type": "assert-default-spec-id", "default-spec-id": 0}
-ORDER = {"type": "assert-default-sort-order-id", "default-sort-order-id": 0}
-FIELD = {"type": "assert-last-assigned-field-id", "last-assigned-field-id": 2}
-PARTITION = {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": 999}
+SCHEMA = AssertCurrentSchemaId(0)
+SPEC = AssertDefaultSpecId(0)
+ORDER = AssertDefaultSortOrderId(0)
+FIELD = AssertLastAssignedFieldId(2)
+PARTITION = AssertLastAssignedPartitionId(999)
+UPDATES = {u.action: u for u in read_table_updates(TABLE_UPDATES)}
 
 
-def ref(name: str, snapshot_id: Any) -> dict[str, Any]:
-    return {"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": snapshot_id}
-
-
-def set_ref(name: str) -> dict[str, Any]:
-    return {"action": "set-snapshot-ref", "ref-name": name, "type": "branch", "snapshot-id": 7}
+def set_ref(name: str) -> TableUpdate:
+    return SetSnapshotRef(name, SnapshotRef(7, SnapshotRefType.BRANCH))
 
 
 @pytest.mark.parametrize(
@@ -54,9 +62,10 @@ def test_c4_requirements_are_those_of_java(
     head = table.metadata.current_snapshot_id
     assert head is not None
     table.manage_snapshots().create_branch(head, "dev").create_tag(head, "v1").commit()
-    updates = [set_ref(a) if a in ("main", "dev", "new") else {"action": a} for a in actions]
-    uuid = {**UUID, "uuid": table.metadata.table_uuid}
-    refs = {"main": ref("main", head), "dev": ref("dev", head), "new": ref("new", None)}
+    updates = [set_ref(a) if a in ("main", "dev", "new") else UPDATES[a] for a in actions]
+    uuid = AssertTableUuid(table.metadata.table_uuid)
+    heads = {"main": head, "dev": head, "new": None}
+    refs = {name: AssertRefSnapshotId(name, snapshot_id) for name, snapshot_id in heads.items()}
     assert requirements_for(table.metadata, updates) == [
         uuid,
         *(refs[e] if isinstance(e, str) else e for e in expected),

@@ -17,6 +17,7 @@ from icecore.engine.maintenance.maintenance import Expired
 from icecore.engine.metadata.retention import Expiry, expiring_updates
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot, SnapshotRef, SnapshotRefType
+from icecore.engine.spec.updates.table_update import RemoveSnapshotRef, RemoveSnapshots
 from icecore.engine.storage.file_io import Storage
 
 FAR = 2**53
@@ -96,8 +97,8 @@ def test_R1_R2_retention(
 ) -> None:
     """Refs by age but for main, branches by age and count, heads never, what no ref leads to by age alone."""
     updates = expiring_updates(metadata(refs, properties), expiry, 5 * DAY)
-    assert [u["ref-name"] for u in updates if u["action"] == "remove-snapshot-ref"] == gone_refs
-    assert [i for u in updates if u["action"] == "remove-snapshots" for i in u["snapshot-ids"]] == gone
+    assert [u.ref_name for u in updates if isinstance(u, RemoveSnapshotRef)] == gone_refs
+    assert [i for u in updates if isinstance(u, RemoveSnapshots) for i in u.snapshot_ids] == gone
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from icecore.engine.errors import NoSuchSnapshotError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.updates.table_update import read_table_updates
 
 X = {"id": 1, "name": "x", "required": True, "type": "long"}
 Y = {"id": 2, "name": "y", "required": False, "type": "string"}
@@ -241,7 +242,7 @@ def test_ancestors_end_where_a_parent_is_gone_or_comes_again() -> None:
 
 def built(version: int, *updates: dict[str, Any], at_ms: int = 2000) -> TableMetadata:
     builder = MetadataBuilder(parse(metadata(version)))
-    builder.apply(updates, at_ms)
+    builder.apply(read_table_updates(updates), at_ms)
     return builder.build()
 
 
@@ -421,7 +422,7 @@ def test_a_builder_leaves_its_base_alone() -> None:
     base = parse(metadata(2))
     before = copy.deepcopy(base)
     builder = MetadataBuilder(base)
-    builder.apply([set_main(1), {"action": "set-properties", "updates": {"c": "d"}}], 5000)
+    builder.apply(read_table_updates([set_main(1), {"action": "set-properties", "updates": {"c": "d"}}]), 5000)
     builder.build()
     assert base == before
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -22,11 +21,20 @@ from icecore.engine.properties.table_properties import (
 )
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import LongType, NestedField
+from icecore.engine.spec.updates.metadata_update import (
+    AddSchema,
+    AssignUuid,
+    RemoveProperties,
+    SetLocation,
+    SetProperties,
+    UpgradeFormatVersion,
+)
+from icecore.engine.spec.updates.requirement import AssertCreate, AssertViewUuid
+from icecore.engine.spec.updates.view_update import AddViewVersion, SetCurrentViewVersion, ViewUpdate, read_view_updates
 from icecore.engine.spec.view import ViewHistoryEntry, ViewMetadata, ViewRepresentation, ViewVersion
 
 UUID = "fa6506c3-7681-40c8-86dc-e36561f83385"
 NOW = 5_000
-Update = Mapping[str, Any]
 
 
 def schema(column: str = "x", schema_id: int = 0) -> Schema:
@@ -39,39 +47,39 @@ def version(version_id: int, sql: str = "select 1", schema_id: int = 0, at: int 
     return ViewVersion(version_id, schema_id, at, queries, ("ns",), "prod", more.pop("summary", {"user": "u"}))
 
 
-def add_schema(s: Schema) -> Update:
-    return {"action": "add-schema", "schema": s.to_dict()}
+def add_schema(s: Schema) -> ViewUpdate:
+    return AddSchema(s)
 
 
-def add_version(v: ViewVersion) -> Update:
-    return {"action": "add-view-version", "view-version": v.to_dict()}
+def add_version(v: ViewVersion) -> ViewUpdate:
+    return AddViewVersion(v)
 
 
-def set_current(version_id: int) -> Update:
-    return {"action": "set-current-view-version", "view-version-id": version_id}
+def set_current(version_id: int) -> ViewUpdate:
+    return SetCurrentViewVersion(version_id)
 
 
-def set_properties(**properties: str) -> Update:
-    return {"action": "set-properties", "updates": properties}
+def set_properties(**properties: str) -> ViewUpdate:
+    return SetProperties(properties)
 
 
-def assign_uuid(uuid: str = UUID) -> Update:
-    return {"action": "assign-uuid", "uuid": uuid}
+def assign_uuid(uuid: str = UUID) -> ViewUpdate:
+    return AssignUuid(uuid)
 
 
-def set_location(location: str = "loc") -> Update:
-    return {"action": "set-location", "location": location}
+def set_location(location: str = "loc") -> ViewUpdate:
+    return SetLocation(location)
 
 
 HISTORY_2 = set_properties(**{VIEW_HISTORY_SIZE.name: "2"})
 START = (assign_uuid(), set_location(), add_schema(schema()))
 
 
-def built(*updates: Update, base: ViewMetadata | None = None, at: int = NOW) -> ViewMetadata:
+def built(*updates: ViewUpdate, base: ViewMetadata | None = None, at: int = NOW) -> ViewMetadata:
     return ViewBuilder(base, at).apply(updates).build()
 
 
-def new_view(*updates: Update) -> ViewMetadata:
+def new_view(*updates: ViewUpdate) -> ViewMetadata:
     return built(*START, *updates)
 
 
@@ -119,22 +127,31 @@ def test_v1_log_is_cut_after_the_last_version_that_is_gone(log: list[int], kept:
         ((add_version(version(1, schema_id=-1)),), "no schema was added"),
         ((*START, add_version(version(1)), set_current(23)), "no view version 23"),
         ((*START, add_version(version(1, schema_id=23))), "names schema 23"),
-        (({"action": "add-snapshot"},), "unknown view update"),
-        (({"action": "set-current-view-version", "view-version-id": "1"},), "must be int"),
     ],
 )
-def test_v1_what_is_missing_or_unknown_is_an_error(updates: tuple[Update, ...], message: str) -> None:
+def test_v1_what_is_missing_or_unknown_is_an_error(updates: tuple[ViewUpdate, ...], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         built(*updates)
 
 
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        ({"action": "add-snapshot"}, "unknown view update"),
+        ({"action": "set-current-view-version", "view-version-id": "1"}, "must be int"),
+    ],
+)
+def test_v1_json_that_is_no_view_update_is_an_error(update: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        list(read_view_updates([update]))
+
+
 def test_v1_format_version_is_1() -> None:
-    update = {"action": "upgrade-format-version", "format-version": 1}
-    assert new_view(update, *THREE[:1], set_current(1)).format_version == 1
+    assert new_view(UpgradeFormatVersion(1), *THREE[:1], set_current(1)).format_version == 1
     with pytest.raises(UnsupportedFormatVersionError, match="supported is 1"):
-        built({**update, "format-version": 23})
+        built(UpgradeFormatVersion(23))
     with pytest.raises(ValidationError, match="downgrade"):
-        built({**update, "format-version": 0})
+        built(UpgradeFormatVersion(0))
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "ten", "", "9" * 5000])
@@ -283,7 +300,7 @@ def test_changes_hold_all_that_was_assigned_and_replay_to_the_same_metadata() ->
     asked = [
         *START,
         set_properties(a="1", b="2"),
-        {"action": "remove-properties", "removals": ["b", "never there"]},
+        RemoveProperties(("b", "never there")),
         add_schema(schema("y", 7)),
         add_version(version(1, "a", schema_id=-1)),
         add_version(version(1, "b", schema_id=0)),
@@ -291,12 +308,9 @@ def test_changes_hold_all_that_was_assigned_and_replay_to_the_same_metadata() ->
     ]
     first = ViewBuilder(None, NOW).apply(asked)
     metadata = first.build()
-    version_updates = [u for u in first.changes if u["action"] == "add-view-version"]
-    assert [(u["view-version"]["version-id"], u["view-version"]["schema-id"]) for u in version_updates] == [
-        (1, 1),
-        (2, 0),
-    ]
-    assert first.changes[-1] == {"action": "set-current-view-version", "view-version-id": 2}
+    added = [u.view_version for u in first.changes if isinstance(u, AddViewVersion)]
+    assert [(v.version_id, v.schema_id) for v in added] == [(1, 1), (2, 0)]
+    assert first.changes[-1] == SetCurrentViewVersion(2)
     again = ViewBuilder(None, NOW).apply(first.changes)
     assert again.build() == metadata
     assert again.changes == first.changes
@@ -304,11 +318,9 @@ def test_changes_hold_all_that_was_assigned_and_replay_to_the_same_metadata() ->
 
 def test_requirements_of_the_rest_catalog() -> None:
     view = new_view(*THREE, set_current(3))
-    check_view_requirements(view, [{"type": "assert-view-uuid", "uuid": UUID}])
-    check_view_requirements(None, [{"type": "assert-create"}])
+    check_view_requirements(view, [AssertViewUuid(UUID)])
+    check_view_requirements(None, [AssertCreate()])
     with pytest.raises(CommitFailedError, match="UUID was expected"):
-        check_view_requirements(view, [{"type": "assert-view-uuid", "uuid": "other"}])
+        check_view_requirements(view, [AssertViewUuid("other")])
     with pytest.raises(CommitFailedError, match="exists already"):
-        check_view_requirements(view, [{"type": "assert-create"}])
-    with pytest.raises(ValidationError, match="unknown view requirement"):
-        check_view_requirements(view, [{"type": "assert-ref-snapshot-id"}])
+        check_view_requirements(view, [AssertCreate()])
