@@ -7,6 +7,7 @@ from typing import Any
 
 import icecore
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.transform import IdentityTransform
 
 from .filters import Filter
 from .jvm import JavaError
@@ -157,7 +158,8 @@ def _check_another(world: World, table: icecore.Table) -> None:
         columns = model.refs[name].columns if name in model.tags else model.columns
         expected = seen(columns, model.rows(name))
         same(f"rows of {name}, ours", expected, arrow_rows(table.scan(ref=name).to_arrow()))
-        same(f"rows of {name}, Java", expected, java_rows(world.java("read", ref=name)))
+        if name not in model.tags or _java_reads_past(table.metadata):
+            same(f"rows of {name}, Java", expected, java_rows(world.java("read", ref=name)))
         return
     version = world.version()
     if version is None:
@@ -165,7 +167,14 @@ def _check_another(world: World, table: icecore.Table) -> None:
     expected = seen(version.columns, version.rows)
     said = f"rows of snapshot {version.snapshot_id}"
     same(f"{said}, ours", expected, arrow_rows(table.scan(snapshot_id=version.snapshot_id).to_arrow()))
-    same(f"{said}, Java", expected, java_rows(world.java("read", snapshot=version.snapshot_id)))
+    if _java_reads_past(table.metadata):
+        same(f"{said}, Java", expected, java_rows(world.java("read", snapshot=version.snapshot_id)))
+
+
+def _java_reads_past(metadata: TableMetadata) -> bool:
+    """Whether it has the types of all partitions: it gives the days of a date, as its column is gone by now."""
+    fields = [f for s in metadata.partition_specs for f in s.fields if isinstance(f.transform, IdentityTransform)]
+    return all(metadata.schema().get_field(f.source_id) is not None for f in fields)
 
 
 def _peer_rows(world: World, where: Filter | None) -> Found:
