@@ -23,7 +23,7 @@ from icecore.engine.log.archives import ARCHIVE, Archive
 from icecore.engine.log.reader import EVENTS
 from icecore.engine.log.redactions import Redactions
 from icecore.engine.log.sqlite_file import SETTINGS, run_script
-from icecore.engine.log.store import ARCHIVED_FORMAT, EventStore, event_columns
+from icecore.engine.log.store import ARCHIVED_FORMAT, EventStore, content_columns, event_columns
 from icecore.engine.queries.named_queries import query
 
 
@@ -127,7 +127,15 @@ def _write_file(store: EventStore, target: Path, first: int, last: int) -> Archi
 def _fill(store: EventStore, part: Path, first: int, last: int) -> None:
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
         connection.execute(query(SETTINGS, "not_durable"))
-        run_script(connection, query(ARCHIVE, "file_schema", event_columns=event_columns(is_log=False)))
+        run_script(
+            connection,
+            query(
+                ARCHIVE,
+                "file_schema",
+                event_columns=event_columns(is_log=False),
+                content_columns=content_columns(beside_events=True),
+            ),
+        )
         connection.execute(query(SETTINGS, "begin"))
         for event in store.events(first - 1, last):
             connection.execute(query(EVENTS, "insert"), event.to_row())
@@ -185,7 +193,15 @@ def read_back(part: Path, redactions: Redactions) -> Iterator[Event]:
 
 def _move(store: EventStore, archive: Archive, states: Mapping[str, bytes], needed: set[int]) -> None:
     """Makes the file part of the log; inside of a write transaction, on which all of this depends."""
-    run_script(store.connection(), query(ARCHIVE, "schema", event_columns=event_columns(is_log=True)))
+    run_script(
+        store.connection(),
+        query(
+            ARCHIVE,
+            "schema",
+            event_columns=event_columns(is_log=True),
+            content_columns=content_columns(beside_events=False),
+        ),
+    )
     last = archive.last_position
     archive_id = store.execute(ARCHIVE, "put_archive", **_row(archive)).lastrowid
     for stream in store.rows(EVENTS, "streams_up_to", up_to=last):

@@ -45,9 +45,15 @@ def event_columns(*, is_log: bool) -> str:
     return query(SCHEMA, "event_columns", unique=" UNIQUE" if is_log else "")
 
 
+def content_columns(*, beside_events: bool) -> str:
+    """The columns of a table of content files; `beside_events` says that its events are in the same file."""
+    return query(SCHEMA, "content_columns", of_event=" REFERENCES event (position)" if beside_events else "")
+
+
 def create_tables(connection: sqlite3.Connection) -> None:
     """Makes the tables of a log and those of its read models, where they are not there."""
-    run_script(connection, query(SCHEMA, "log", event_columns=event_columns(is_log=True)))
+    columns = {"event_columns": event_columns(is_log=True), "content_columns": content_columns(beside_events=True)}
+    run_script(connection, query(SCHEMA, "log", **columns))
     run_script(connection, query(SCHEMA, "read_models"))
 
 

@@ -7,6 +7,7 @@
 
 -- name: schema
 -- {event_columns}: those of events in log/schema.sql
+-- {content_columns}: those of content there
 CREATE TABLE IF NOT EXISTS archive (
     archive_id INTEGER PRIMARY KEY,
     first_position INTEGER NOT NULL,
@@ -36,9 +37,7 @@ CREATE TABLE IF NOT EXISTS kept_event (
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS kept_content (
-    position INTEGER PRIMARY KEY,
-    row_count INTEGER NOT NULL,
-    data BLOB NOT NULL
+    {content_columns}
 ) STRICT;
 
 DROP TRIGGER IF EXISTS event_is_append_only_delete;
@@ -55,6 +54,7 @@ BEGIN SELECT RAISE(ABORT, 'the log is append-only: content is never deleted'); E
 
 -- name: file_schema
 -- {event_columns}: those of events in log/schema.sql
+-- {content_columns}: those of content there
 CREATE TABLE event (
     {event_columns}
 ) STRICT;
@@ -62,9 +62,7 @@ CREATE TABLE event (
 CREATE INDEX event_transaction ON event (transaction_id);
 
 CREATE TABLE event_content (
-    position INTEGER PRIMARY KEY REFERENCES event (position),
-    row_count INTEGER NOT NULL,
-    data BLOB NOT NULL
+    {content_columns}
 ) STRICT;
 
 -- name: first_in_file

@@ -26,8 +26,15 @@
     hash TEXT NOT NULL{unique},
     UNIQUE (stream, stream_version)
 
+-- name: content_columns
+-- {of_event}: ` REFERENCES event (position)` beside the events, nothing where those are in another file
+    position INTEGER PRIMARY KEY{of_event},
+    row_count INTEGER NOT NULL,
+    data BLOB NOT NULL
+
 -- name: log
 -- {event_columns}: `event_columns`
+-- {content_columns}: `content_columns`
 CREATE TABLE IF NOT EXISTS warehouse (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -40,9 +47,7 @@ CREATE TABLE IF NOT EXISTS event (
 CREATE INDEX IF NOT EXISTS event_transaction ON event (transaction_id);
 
 CREATE TABLE IF NOT EXISTS event_content (
-    position INTEGER PRIMARY KEY REFERENCES event (position),
-    row_count INTEGER NOT NULL,
-    data BLOB NOT NULL
+    {content_columns}
 ) STRICT;
 
 CREATE TRIGGER IF NOT EXISTS event_is_append_only_update BEFORE UPDATE ON event
