@@ -14,33 +14,33 @@ from icecore.engine.expression.nodes import (
     BoundTerm,
     Expression,
     Not,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
 )
 from icecore.engine.expression.strings import like_prefix
 from icecore.engine.spec.transform import IdentityTransform
 from icecore.engine.spec.types import FLOATING_TYPES
 
-_PLAIN: dict[Operation, Any] = {
-    Operation.EQ: pe.EqualTo,
-    Operation.LT: pe.LessThan,
-    Operation.LT_EQ: pe.LessThanOrEqual,
-    Operation.GT: pe.GreaterThan,
-    Operation.GT_EQ: pe.GreaterThanOrEqual,
-    Operation.STARTS_WITH: pe.StartsWith,
-    Operation.IN: pe.In,
+_PLAIN: dict[PredicateOperator, Any] = {
+    PredicateOperator.EQ: pe.EqualTo,
+    PredicateOperator.LT: pe.LessThan,
+    PredicateOperator.LT_EQ: pe.LessThanOrEqual,
+    PredicateOperator.GT: pe.GreaterThan,
+    PredicateOperator.GT_EQ: pe.GreaterThanOrEqual,
+    PredicateOperator.STARTS_WITH: pe.StartsWith,
+    PredicateOperator.IN: pe.In,
 }
 # In PyIceberg these are true of nulls as well, in ours of none.
-_NEGATIVE: dict[Operation, Any] = {
-    Operation.NOT_EQ: pe.NotEqualTo,
-    Operation.NOT_IN: pe.NotIn,
-    Operation.NOT_STARTS_WITH: pe.NotStartsWith,
+_NEGATIVE: dict[PredicateOperator, Any] = {
+    PredicateOperator.NOT_EQ: pe.NotEqualTo,
+    PredicateOperator.NOT_IN: pe.NotIn,
+    PredicateOperator.NOT_STARTS_WITH: pe.NotStartsWith,
 }
-_UNARY: dict[Operation, Any] = {
-    Operation.IS_NULL: pe.IsNull,
-    Operation.NOT_NULL: pe.NotNull,
-    Operation.IS_NAN: pe.IsNaN,
+_UNARY: dict[PredicateOperator, Any] = {
+    PredicateOperator.IS_NULL: pe.IsNull,
+    PredicateOperator.NOT_NULL: pe.NotNull,
+    PredicateOperator.IS_NAN: pe.IsNaN,
 }
 
 
@@ -67,18 +67,18 @@ def _leaf(p: Predicate) -> Any:
     assert isinstance(p.term, BoundTerm)
     if op in _UNARY:
         return _UNARY[op](name)
-    if op is Operation.NOT_NAN:
+    if op is PredicateOperator.NOT_NAN:
         return pe.And(pe.NotNull(name), pe.NotNaN(name))
-    if op is Operation.LIKE:
+    if op is PredicateOperator.LIKE:
         prefix = like_prefix(*p.literals)
         return pe.StartsWith(name, prefix) if prefix else pe.NotNull(name)
-    if op is Operation.NOT_LIKE:
+    if op is PredicateOperator.NOT_LIKE:
         return None
-    literal = set(p.literals) if op in (Operation.IN, Operation.NOT_IN) else p.literals[0]
+    literal = set(p.literals) if op in (PredicateOperator.IN, PredicateOperator.NOT_IN) else p.literals[0]
     if op in _NEGATIVE:
         return pe.And(pe.NotNull(name), _NEGATIVE[op](name, literal))
     found = _PLAIN[op](name, literal)
-    if op in (Operation.GT, Operation.GT_EQ) and isinstance(p.term.source_type, FLOATING_TYPES):
+    if op in (PredicateOperator.GT, PredicateOperator.GT_EQ) and isinstance(p.term.source_type, FLOATING_TYPES):
         # NaN is greater than every number here, and no answer to `>` there.
         return pe.Or(found, pe.IsNaN(name))
     return found

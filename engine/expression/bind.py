@@ -25,9 +25,9 @@ from icecore.engine.expression.nodes import (
     BoundTerm,
     Expression,
     Not,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
     Term,
     TransformTerm,
     TypedValue,
@@ -51,9 +51,14 @@ from icecore.engine.spec.types import (
 __all__ = ["bind", "can_be_null", "is_comparable", "predicates", "references", "rewrite"]
 
 _LONGEST_SHOWN = 200
-_NULL_TESTS = (Operation.IS_NULL, Operation.NOT_NULL)
-_NAN_TESTS = (Operation.IS_NAN, Operation.NOT_NAN)
-_TEXT_TESTS = (Operation.STARTS_WITH, Operation.NOT_STARTS_WITH, Operation.LIKE, Operation.NOT_LIKE)
+_NULL_TESTS = (PredicateOperator.IS_NULL, PredicateOperator.NOT_NULL)
+_NAN_TESTS = (PredicateOperator.IS_NAN, PredicateOperator.NOT_NAN)
+_TEXT_TESTS = (
+    PredicateOperator.STARTS_WITH,
+    PredicateOperator.NOT_STARTS_WITH,
+    PredicateOperator.LIKE,
+    PredicateOperator.NOT_LIKE,
+)
 
 
 def bind(expression: Expression, schema: Schema, case_sensitive: bool = True) -> Expression:
@@ -128,24 +133,26 @@ class _Binder:
         except ExpressionError as e:
             raise ExpressionError(f"column {term.name!r} of type {term.field.field_type}: {e}") from e
 
-    def tested(self, op: Operation, term: BoundTerm, literals: tuple[Any, ...]) -> Expression:
+    def tested(self, op: PredicateOperator, term: BoundTerm, literals: tuple[Any, ...]) -> Expression:
         if op in _NAN_TESTS:
             if not isinstance(term.result_type, FLOATING_TYPES):
                 raise ExpressionError("only float and double columns can be NaN")
             return Predicate(op, term)
-        if op in (Operation.IN, Operation.NOT_IN) and not literals:
-            return FALSE if op is Operation.IN else TRUE
+        if op in (PredicateOperator.IN, PredicateOperator.NOT_IN) and not literals:
+            return FALSE if op is PredicateOperator.IN else TRUE
         literals = tuple(map(plain, literals))
         if None in literals:
             literals = tuple(v for v in literals if v is not None)
-            if op is not Operation.IN or not literals:
+            if op is not PredicateOperator.IN or not literals:
                 return FALSE
         if op in _TEXT_TESTS:
             return _text_test(op, term, literals)
         if not isinstance(term.transform, (IdentityTransform, BucketTransform)):
             return unwrap_predicate(op, term, literals)
         return (
-            in_values(op, term, literals) if op in (Operation.IN, Operation.NOT_IN) else compare(op, term, literals[0])
+            in_values(op, term, literals)
+            if op in (PredicateOperator.IN, PredicateOperator.NOT_IN)
+            else compare(op, term, literals[0])
         )
 
     def keep_nulls(self, e: Expression, term: BoundTerm) -> Expression:
@@ -154,11 +161,11 @@ class _Binder:
             return e
         return rewrite(e, lambda p: self.null_test(p.op, p.term) if p.op in _NULL_TESTS else p)  # type: ignore[arg-type]
 
-    def null_test(self, op: Operation, term: BoundTerm) -> Expression:
+    def null_test(self, op: PredicateOperator, term: BoundTerm) -> Expression:
         if isinstance(term.field.field_type, UnknownType):
-            return TRUE if op is Operation.IS_NULL else FALSE
+            return TRUE if op is PredicateOperator.IS_NULL else FALSE
         if not can_be_null(self.schema, term.field.field_id):
-            return FALSE if op is Operation.IS_NULL else TRUE
+            return FALSE if op is PredicateOperator.IS_NULL else TRUE
         # Every transform of a null is null, and of nothing else.
         return Predicate(op, BoundTerm(term.field, term.name))
 
@@ -188,33 +195,33 @@ def _check_transform(transform: Transform, name: str, field_type: Any) -> None:
         raise ExpressionError(f"{transform} can't be applied to column {name!r} of type {field_type}")
 
 
-def _text_test(op: Operation, term: BoundTerm, literals: tuple[Any, ...]) -> Expression:
+def _text_test(op: PredicateOperator, term: BoundTerm, literals: tuple[Any, ...]) -> Expression:
     if not isinstance(term.source_type, StringType) or isinstance(term.transform, BucketTransform):
         raise ExpressionError(f"{op} needs a string")
     literals = tuple(v.value if isinstance(v, TypedValue) else v for v in literals)
     if not all(isinstance(v, str) for v in literals):
         raise ExpressionError(f"{op} needs a string, found {literals[0]!r}")
     literals = tuple(map(text_of, literals))
-    if op in (Operation.LIKE, Operation.NOT_LIKE):
+    if op in (PredicateOperator.LIKE, PredicateOperator.NOT_LIKE):
         op, literals = _plain_like(op, literals)
     if not isinstance(term.transform, IdentityTransform):
         return unwrap_predicate(op, term, literals)
     if op not in _TEXT_TESTS:
         return compare(op, term, literals[0])
-    if op in (Operation.STARTS_WITH, Operation.NOT_STARTS_WITH) and not literals[0]:
-        return Predicate(Operation.NOT_NULL, term) if op is Operation.STARTS_WITH else FALSE
+    if op in (PredicateOperator.STARTS_WITH, PredicateOperator.NOT_STARTS_WITH) and not literals[0]:
+        return Predicate(PredicateOperator.NOT_NULL, term) if op is PredicateOperator.STARTS_WITH else FALSE
     return Predicate(op, term, literals)
 
 
-def _plain_like(op: Operation, literals: tuple[str, ...]) -> tuple[Operation, tuple[str, ...]]:
+def _plain_like(op: PredicateOperator, literals: tuple[str, ...]) -> tuple[PredicateOperator, tuple[str, ...]]:
     """LIKE without wildcards is equality, with one `%` at the end a prefix."""
-    positive = op is Operation.LIKE
+    positive = op is PredicateOperator.LIKE
     parts = like_parts(*literals)
     texts = "".join(text for _, text in parts)
     match [kind for kind, _ in parts]:
         case [] | ["text"]:
-            return (Operation.EQ if positive else Operation.NOT_EQ), (texts,)
+            return (PredicateOperator.EQ if positive else PredicateOperator.NOT_EQ), (texts,)
         case ["%"] | ["text", "%"]:
-            return (Operation.STARTS_WITH if positive else Operation.NOT_STARTS_WITH), (texts,)
+            return (PredicateOperator.STARTS_WITH if positive else PredicateOperator.NOT_STARTS_WITH), (texts,)
         case _:
             return op, literals

@@ -16,8 +16,8 @@ from icecore.engine.expression.nodes import (
     AlwaysTrue,
     BoundTerm,
     Expression,
-    Operation,
     Predicate,
+    PredicateOperator,
     Reference,
     Term,
     TransformTerm,
@@ -51,77 +51,77 @@ __all__ = [
 
 def EqualTo(term: str | Term, literal: Any) -> Predicate:
     """`term = literal`."""
-    return _comparison(Operation.EQ, term, literal)
+    return _comparison(PredicateOperator.EQ, term, literal)
 
 
 def NotEqualTo(term: str | Term, literal: Any) -> Predicate:
     """`term <> literal`; not true of nulls."""
-    return _comparison(Operation.NOT_EQ, term, literal)
+    return _comparison(PredicateOperator.NOT_EQ, term, literal)
 
 
 def LessThan(term: str | Term, literal: Any) -> Predicate:
     """`term < literal`."""
-    return _comparison(Operation.LT, term, literal)
+    return _comparison(PredicateOperator.LT, term, literal)
 
 
 def LessThanOrEqual(term: str | Term, literal: Any) -> Predicate:
     """`term <= literal`."""
-    return _comparison(Operation.LT_EQ, term, literal)
+    return _comparison(PredicateOperator.LT_EQ, term, literal)
 
 
 def GreaterThan(term: str | Term, literal: Any) -> Predicate:
     """`term > literal`; true of NaN."""
-    return _comparison(Operation.GT, term, literal)
+    return _comparison(PredicateOperator.GT, term, literal)
 
 
 def GreaterThanOrEqual(term: str | Term, literal: Any) -> Predicate:
     """`term >= literal`; true of NaN."""
-    return _comparison(Operation.GT_EQ, term, literal)
+    return _comparison(PredicateOperator.GT_EQ, term, literal)
 
 
 def In(term: str | Term, literals: Iterable[Any]) -> Predicate:
     """`term IN (literals)`."""
-    return Predicate(Operation.IN, _term(term), _literals(literals))
+    return Predicate(PredicateOperator.IN, _term(term), _literals(literals))
 
 
 def NotIn(term: str | Term, literals: Iterable[Any]) -> Predicate:
     """`term NOT IN (literals)`; never true where a literal is null."""
-    return Predicate(Operation.NOT_IN, _term(term), _literals(literals))
+    return Predicate(PredicateOperator.NOT_IN, _term(term), _literals(literals))
 
 
 def IsNull(term: str | Term) -> Predicate:
     """`term IS NULL`."""
-    return Predicate(Operation.IS_NULL, _term(term))
+    return Predicate(PredicateOperator.IS_NULL, _term(term))
 
 
 def NotNull(term: str | Term) -> Predicate:
     """`term IS NOT NULL`."""
-    return Predicate(Operation.NOT_NULL, _term(term))
+    return Predicate(PredicateOperator.NOT_NULL, _term(term))
 
 
 def IsNaN(term: str | Term) -> Predicate:
     """`isnan(term)`."""
-    return Predicate(Operation.IS_NAN, _term(term))
+    return Predicate(PredicateOperator.IS_NAN, _term(term))
 
 
 def NotNaN(term: str | Term) -> Predicate:
     """`NOT isnan(term)`; not true of nulls."""
-    return Predicate(Operation.NOT_NAN, _term(term))
+    return Predicate(PredicateOperator.NOT_NAN, _term(term))
 
 
 def StartsWith(term: str | Term, literal: Any) -> Predicate:
     """`starts_with(term, literal)`."""
-    return _comparison(Operation.STARTS_WITH, term, literal)
+    return _comparison(PredicateOperator.STARTS_WITH, term, literal)
 
 
 def NotStartsWith(term: str | Term, literal: Any) -> Predicate:
     """`NOT starts_with(term, literal)`; not true of nulls."""
-    return _comparison(Operation.NOT_STARTS_WITH, term, literal)
+    return _comparison(PredicateOperator.NOT_STARTS_WITH, term, literal)
 
 
 def Like(term: str | Term, pattern: str, escape: str | None = None) -> Predicate:
     """`term LIKE pattern [ESCAPE escape]`: `%` stands for any text, `_` for one character."""
-    return Predicate(Operation.LIKE, _term(term), (pattern,) if escape is None else (pattern, escape))
+    return Predicate(PredicateOperator.LIKE, _term(term), (pattern,) if escape is None else (pattern, escape))
 
 
 def And(*children: Expression) -> Expression:
@@ -159,7 +159,7 @@ def _term(term: str | Term) -> Term:
             raise ExpressionError(f"a term must be a column name or a transform term, found {type(term).__name__}")
 
 
-def _comparison(op: Operation, term: str | Term, literal: Any) -> Predicate:
+def _comparison(op: PredicateOperator, term: str | Term, literal: Any) -> Predicate:
     return Predicate(op, _term(term), (literal,))
 
 

@@ -7,96 +7,98 @@ from typing import Any
 
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression.literals import Slot, slot_of
-from icecore.engine.expression.nodes import FALSE, BoundTerm, Expression, Operation, Predicate
+from icecore.engine.expression.nodes import FALSE, BoundTerm, Expression, Predicate, PredicateOperator
 from icecore.engine.expression.simplify import and_, or_
 
 _OPPOSITES = (
-    (Operation.LT, Operation.GT_EQ),
-    (Operation.LT_EQ, Operation.GT),
-    (Operation.EQ, Operation.NOT_EQ),
-    (Operation.IN, Operation.NOT_IN),
-    (Operation.IS_NULL, Operation.NOT_NULL),
-    (Operation.IS_NAN, Operation.NOT_NAN),
-    (Operation.STARTS_WITH, Operation.NOT_STARTS_WITH),
-    (Operation.LIKE, Operation.NOT_LIKE),
+    (PredicateOperator.LT, PredicateOperator.GT_EQ),
+    (PredicateOperator.LT_EQ, PredicateOperator.GT),
+    (PredicateOperator.EQ, PredicateOperator.NOT_EQ),
+    (PredicateOperator.IN, PredicateOperator.NOT_IN),
+    (PredicateOperator.IS_NULL, PredicateOperator.NOT_NULL),
+    (PredicateOperator.IS_NAN, PredicateOperator.NOT_NAN),
+    (PredicateOperator.STARTS_WITH, PredicateOperator.NOT_STARTS_WITH),
+    (PredicateOperator.LIKE, PredicateOperator.NOT_LIKE),
 )
 _NEGATED = dict(_OPPOSITES) | {b: a for a, b in _OPPOSITES}
 _OVER_NAN = {
-    Operation.EQ: Operation.IS_NAN,
-    Operation.GT_EQ: Operation.IS_NAN,
-    Operation.NOT_EQ: Operation.NOT_NAN,
-    Operation.LT: Operation.NOT_NAN,
-    Operation.LT_EQ: Operation.NOT_NULL,
+    PredicateOperator.EQ: PredicateOperator.IS_NAN,
+    PredicateOperator.GT_EQ: PredicateOperator.IS_NAN,
+    PredicateOperator.NOT_EQ: PredicateOperator.NOT_NAN,
+    PredicateOperator.LT: PredicateOperator.NOT_NAN,
+    PredicateOperator.LT_EQ: PredicateOperator.NOT_NULL,
 }
 
 
-def negated(op: Operation) -> Operation:
+def negated(op: PredicateOperator) -> PredicateOperator:
     """The operator that is true exactly where this one is false."""
     return _NEGATED[op]
 
 
-def compare(op: Operation, term: BoundTerm, literal: Any) -> Expression:
+def compare(op: PredicateOperator, term: BoundTerm, literal: Any) -> Expression:
     """`term op literal` in values of the term's type. Raises ExpressionError where the types don't fit."""
     return at_slot(op, term, slot_of(term.result_type, literal))
 
 
-def at_slot(op: Operation, term: BoundTerm, slot: Slot) -> Expression:
+def at_slot(op: PredicateOperator, term: BoundTerm, slot: Slot) -> Expression:
     """`term op slot`, where the slot is of the term's type."""
     if slot.nan:
         return Predicate(_OVER_NAN[op], term) if op in _OVER_NAN else FALSE
     match op:
-        case Operation.LT:
-            return _below(term, slot.ceiling, Operation.LT, slot.least)
-        case Operation.GT_EQ:
-            return _above(term, slot.ceiling, Operation.GT_EQ, slot.least)
-        case Operation.LT_EQ:
-            return _above(term, slot.floor, Operation.LT_EQ, slot.greatest)
-        case Operation.GT:
-            return _below(term, slot.floor, Operation.GT, slot.greatest)
-        case Operation.EQ:
+        case PredicateOperator.LT:
+            return _below(term, slot.ceiling, PredicateOperator.LT, slot.least)
+        case PredicateOperator.GT_EQ:
+            return _above(term, slot.ceiling, PredicateOperator.GT_EQ, slot.least)
+        case PredicateOperator.LT_EQ:
+            return _above(term, slot.floor, PredicateOperator.LT_EQ, slot.greatest)
+        case PredicateOperator.GT:
+            return _below(term, slot.floor, PredicateOperator.GT, slot.greatest)
+        case PredicateOperator.EQ:
             if slot.is_value:
-                return Predicate(Operation.EQ, term, (slot.ceiling,))
+                return Predicate(PredicateOperator.EQ, term, (slot.ceiling,))
             if slot.is_between:
                 return FALSE
-            return and_(at_slot(Operation.GT_EQ, term, slot), at_slot(Operation.LT_EQ, term, slot))
-        case Operation.NOT_EQ:
+            return and_(at_slot(PredicateOperator.GT_EQ, term, slot), at_slot(PredicateOperator.LT_EQ, term, slot))
+        case PredicateOperator.NOT_EQ:
             if slot.is_value and isinstance(slot.ceiling, bool):
-                return Predicate(Operation.EQ, term, (not slot.ceiling,))
+                return Predicate(PredicateOperator.EQ, term, (not slot.ceiling,))
             if slot.is_value:
-                return Predicate(Operation.NOT_EQ, term, (slot.ceiling,))
+                return Predicate(PredicateOperator.NOT_EQ, term, (slot.ceiling,))
             if slot.is_between:
-                return Predicate(Operation.NOT_NULL, term)
-            return or_(at_slot(Operation.LT, term, slot), at_slot(Operation.GT, term, slot))
+                return Predicate(PredicateOperator.NOT_NULL, term)
+            return or_(at_slot(PredicateOperator.LT, term, slot), at_slot(PredicateOperator.GT, term, slot))
         case _:
             raise ExpressionError(f"{op} is not a comparison")
 
 
-def in_values(op: Operation, term: BoundTerm, literals: Iterable[Any]) -> Expression:
+def in_values(op: PredicateOperator, term: BoundTerm, literals: Iterable[Any]) -> Expression:
     """`term IN literals` or `term NOT IN literals`, none of them null and at least one there."""
-    positive = op is Operation.IN
+    positive = op is PredicateOperator.IN
     slots = [slot_of(term.result_type, v) for v in literals]
     values = sorted({s.ceiling for s in slots if s.is_value})
     others = [s for s in slots if not s.is_value and not s.is_between]
-    single = Operation.EQ if positive else Operation.NOT_EQ
+    single = PredicateOperator.EQ if positive else PredicateOperator.NOT_EQ
     parts = [at_slot(single, term, s) for s in others]
     if values:
         parts.append(Predicate(op if len(values) > 1 else single, term, tuple(values)))
     if positive:
         return or_(*parts)
-    return and_(Predicate(Operation.NOT_NULL, term), *parts)
+    return and_(Predicate(PredicateOperator.NOT_NULL, term), *parts)
 
 
-def _below(term: BoundTerm, value: Any, op: Operation, limit: Any) -> Expression:
+def _below(term: BoundTerm, value: Any, op: PredicateOperator, limit: Any) -> Expression:
     """A strict comparison; AlwaysTrue where there is no bound, AlwaysFalse at the limit of the type."""
     if value is None:
-        return Predicate(Operation.NOT_NULL, term)
+        return Predicate(PredicateOperator.NOT_NULL, term)
     return FALSE if limit is not None and value == limit else Predicate(op, term, (value,))
 
 
-def _above(term: BoundTerm, value: Any, op: Operation, limit: Any) -> Expression:
+def _above(term: BoundTerm, value: Any, op: PredicateOperator, limit: Any) -> Expression:
     """A comparison that includes its bound; AlwaysFalse where there is no bound, AlwaysTrue at the limit."""
     if value is None:
         return FALSE
     return (
-        Predicate(Operation.NOT_NULL, term) if limit is not None and value == limit else Predicate(op, term, (value,))
+        Predicate(PredicateOperator.NOT_NULL, term)
+        if limit is not None and value == limit
+        else Predicate(op, term, (value,))
     )

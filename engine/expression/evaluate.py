@@ -14,9 +14,9 @@ from icecore.engine.expression.nodes import (
     BoundTerm,
     Expression,
     Not,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
 )
 from icecore.engine.expression.strings import like_regex
 
@@ -50,36 +50,36 @@ def evaluate(bound: Expression, getter: Callable[[BoundTerm], Any]) -> bool:
 
 def _holds(p: Predicate, value: Any) -> bool:
     if value is None:
-        return p.op is Operation.IS_NULL
+        return p.op is PredicateOperator.IS_NULL
     key, keys = _key(value), [_key(v) for v in p.literals]
     match p.op:
-        case Operation.IS_NULL:
+        case PredicateOperator.IS_NULL:
             return False
-        case Operation.NOT_NULL:
+        case PredicateOperator.NOT_NULL:
             return True
-        case Operation.IS_NAN:
+        case PredicateOperator.IS_NAN:
             return _is_nan(value)
-        case Operation.NOT_NAN:
+        case PredicateOperator.NOT_NAN:
             return not _is_nan(value)
-        case Operation.EQ | Operation.IN:
+        case PredicateOperator.EQ | PredicateOperator.IN:
             return key in keys
-        case Operation.NOT_EQ | Operation.NOT_IN:
+        case PredicateOperator.NOT_EQ | PredicateOperator.NOT_IN:
             return key not in keys
-        case Operation.LT:
+        case PredicateOperator.LT:
             return bool(key < keys[0])
-        case Operation.LT_EQ:
+        case PredicateOperator.LT_EQ:
             return bool(key <= keys[0])
-        case Operation.GT:
+        case PredicateOperator.GT:
             return bool(key > keys[0])
-        case Operation.GT_EQ:
+        case PredicateOperator.GT_EQ:
             return bool(key >= keys[0])
-        case Operation.STARTS_WITH:
+        case PredicateOperator.STARTS_WITH:
             return bool(value.startswith(p.literals[0]))
-        case Operation.NOT_STARTS_WITH:
+        case PredicateOperator.NOT_STARTS_WITH:
             return not value.startswith(p.literals[0])
-        case Operation.LIKE:
+        case PredicateOperator.LIKE:
             return like_regex(*p.literals).fullmatch(value) is not None
-        case Operation.NOT_LIKE:
+        case PredicateOperator.NOT_LIKE:
             return like_regex(*p.literals).fullmatch(value) is None
         case _:
             assert_never(p.op)

@@ -16,7 +16,7 @@ from icecore.engine.spec.transform import IdentityTransform, Transform
 from icecore.engine.spec.types import NestedField, PrimitiveType
 
 
-class Operation(enum.StrEnum):
+class PredicateOperator(enum.StrEnum):
     """The operators, by the spec's names (Spec: Expressions, E4)."""
 
     LT = "lt"
@@ -128,7 +128,7 @@ class Predicate:
     LIKE has the pattern, with `%` and `_` as wildcards, and after it the escape character where one was given.
     """
 
-    op: Operation
+    op: PredicateOperator
     term: Term
     literals: tuple[Any, ...] = ()
 

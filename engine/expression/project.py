@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from icecore.engine.expression.evaluate import evaluate
-from icecore.engine.expression.nodes import BoundTerm, Expression, Operation, Predicate
+from icecore.engine.expression.nodes import BoundTerm, Expression, Predicate, PredicateOperator
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.expression.strings import like_prefix
 from icecore.engine.expression.walk import rewrite
@@ -42,7 +42,7 @@ from icecore.engine.spec.types import (
 
 __all__ = ["evaluate", "project_inclusive", "project_strict"]
 
-_Op = Operation
+_Op = PredicateOperator
 
 
 def project_inclusive(bound: Expression, spec: PartitionSpec, schema: Schema) -> Expression:
@@ -126,7 +126,7 @@ def _transformed(p: Predicate, f: PartitionField) -> list[Any]:
     return [f.transform.apply(_source(p), v) for v in p.literals]
 
 
-def _among(op: Operation, part: BoundTerm, values: Iterable[Any]) -> Expression:
+def _among(op: PredicateOperator, part: BoundTerm, values: Iterable[Any]) -> Expression:
     unique = tuple(sorted(set(values)))
     if len(unique) == 1:
         return Predicate(_Op.EQ if op is _Op.IN else _Op.NOT_EQ, part, unique)

@@ -18,9 +18,9 @@ from icecore.engine.expression.nodes import (
     And,
     BoundTerm,
     Expression,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
 )
 
 _FEW_VALUES = 3
@@ -36,8 +36,8 @@ def and_(*children: Expression) -> Expression:
     rejecting, null, not_null = _null_tests(kept)
     if null & (rejecting | not_null):
         return FALSE
-    kept = [c for c in kept if not (_is(c, Operation.NOT_NULL) and _bound(c) in rejecting)]
-    kept = _merged(kept, Operation.NOT_EQ, Operation.NOT_IN)
+    kept = [c for c in kept if not (_is(c, PredicateOperator.NOT_NULL) and _bound(c) in rejecting)]
+    kept = _merged(kept, PredicateOperator.NOT_EQ, PredicateOperator.NOT_IN)
     if len(kept) < 2:
         return kept[0] if kept else TRUE
     return And(tuple(kept))
@@ -53,14 +53,14 @@ def or_(*children: Expression) -> Expression:
     if null & not_null:
         return TRUE
     if not_null:
-        kept = [c for c in kept if _is(c, Operation.NOT_NULL) or _bound(c) not in not_null]
-    kept = _merged(kept, Operation.EQ, Operation.IN)
+        kept = [c for c in kept if _is(c, PredicateOperator.NOT_NULL) or _bound(c) not in not_null]
+    kept = _merged(kept, PredicateOperator.EQ, PredicateOperator.IN)
     if len(kept) < 2:
         return kept[0] if kept else FALSE
     return Or(tuple(kept))
 
 
-def _merged(children: list[Expression], single: Operation, many: Operation) -> list[Expression]:
+def _merged(children: list[Expression], single: PredicateOperator, many: PredicateOperator) -> list[Expression]:
     """The children with equalities of a bound term as one IN, inequalities as one NOT IN: many leaves plan slowly."""
     values: dict[BoundTerm, list[Any]] = {}
     for c in children:
@@ -80,7 +80,9 @@ def _merged(children: list[Expression], single: Operation, many: Operation) -> l
     return out
 
 
-def _mergeable(e: Expression, single: Operation, many: Operation) -> tuple[BoundTerm, tuple[Any, ...]] | None:
+def _mergeable(
+    e: Expression, single: PredicateOperator, many: PredicateOperator
+) -> tuple[BoundTerm, tuple[Any, ...]] | None:
     """The term and the literals of a leaf that is one of the two operations over a bound term."""
     if isinstance(e, Predicate) and e.op in (single, many) and isinstance(e.term, BoundTerm):
         return e.term, e.literals
@@ -94,7 +96,7 @@ def _flatten(children: Iterable[Expression], kind: type[And] | type[Or]) -> list
     return list(out)
 
 
-def _is(e: Expression, op: Operation) -> bool:
+def _is(e: Expression, op: PredicateOperator) -> bool:
     return isinstance(e, Predicate) and e.op is op
 
 
@@ -112,9 +114,9 @@ def _null_tests(children: Iterable[Expression]) -> tuple[set[BoundTerm], set[Bou
         if term is None or not isinstance(c, Predicate):
             continue
         match c.op:
-            case Operation.IS_NULL:
+            case PredicateOperator.IS_NULL:
                 null.add(term)
-            case Operation.NOT_NULL:
+            case PredicateOperator.NOT_NULL:
                 not_null.add(term)
             case _:
                 rejecting.add(term)

@@ -22,9 +22,9 @@ from icecore.engine.expression.nodes import (
     BoundTerm,
     Expression,
     Not,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
     TypedValue,
 )
 from icecore.engine.expression.simplify import and_, or_
@@ -53,21 +53,21 @@ _NANO = (TimestampNanoType, TimestamptzNanoType)
 _DATES = (DateType, TimestampType, TimestamptzType, *_NANO)
 
 
-def unwrap_predicate(op: Operation, term: BoundTerm, literals: tuple[Any, ...]) -> Expression:
+def unwrap_predicate(op: PredicateOperator, term: BoundTerm, literals: tuple[Any, ...]) -> Expression:
     """The predicate on a transformed column as an expression over the column.
 
     Raises ExpressionError where a literal is no result of the transform, or the operator does not apply to it.
     """
     column = BoundTerm(term.field, term.name)
     match op:
-        case Operation.IN:
+        case PredicateOperator.IN:
             if isinstance(term.transform, (YearTransform, MonthTransform, DayTransform, HourTransform)):
                 return _ordinals_in(column, term, literals)
-            return or_(*(unwrap_predicate(Operation.EQ, term, (v,)) for v in literals))
-        case Operation.NOT_EQ | Operation.NOT_IN | Operation.GT_EQ | Operation.GT:
+            return or_(*(unwrap_predicate(PredicateOperator.EQ, term, (v,)) for v in literals))
+        case PredicateOperator.NOT_EQ | PredicateOperator.NOT_IN | PredicateOperator.GT_EQ | PredicateOperator.GT:
             # Each is the opposite of one below; nulls satisfy neither.
             return _complement(unwrap_predicate(negated(op), term, literals), column)
-        case Operation.NOT_STARTS_WITH | Operation.NOT_LIKE:
+        case PredicateOperator.NOT_STARTS_WITH | PredicateOperator.NOT_LIKE:
             return _complement(unwrap_predicate(negated(op), term, literals), column)
         case _:
             pass
@@ -86,8 +86,8 @@ def _complement(e: Expression, column: BoundTerm) -> Expression:
     """The rows where the column is not null and the expression, which is over that column alone, is not true."""
     match e:
         case AlwaysFalse():
-            return Predicate(Operation.NOT_NULL, column)
-        case AlwaysTrue() | Predicate(op=Operation.NOT_NULL):
+            return Predicate(PredicateOperator.NOT_NULL, column)
+        case AlwaysTrue() | Predicate(op=PredicateOperator.NOT_NULL):
             return FALSE
         case And(children=children):
             return or_(*(_complement(c, column) for c in children))
@@ -117,11 +117,11 @@ def _start(term: BoundTerm, ordinal: int) -> int:
 
 
 def _at_least(column: BoundTerm, value: int) -> Expression:
-    return at_slot(Operation.GT_EQ, column, _limited(column, value))
+    return at_slot(PredicateOperator.GT_EQ, column, _limited(column, value))
 
 
 def _less(column: BoundTerm, value: int) -> Expression:
-    return at_slot(Operation.LT, column, _limited(column, value))
+    return at_slot(PredicateOperator.LT, column, _limited(column, value))
 
 
 def _limited(column: BoundTerm, value: int) -> Slot:
@@ -131,13 +131,13 @@ def _limited(column: BoundTerm, value: int) -> Slot:
     return Slot(ceiling, floor, limits.min, limits.max)
 
 
-def _ordinal_range(op: Operation, column: BoundTerm, term: BoundTerm, ordinal: int) -> Expression:
+def _ordinal_range(op: PredicateOperator, column: BoundTerm, term: BoundTerm, ordinal: int) -> Expression:
     match op:
-        case Operation.EQ:
+        case PredicateOperator.EQ:
             return and_(_at_least(column, _start(term, ordinal)), _less(column, _start(term, ordinal + 1)))
-        case Operation.LT:
+        case PredicateOperator.LT:
             return _less(column, _start(term, ordinal))
-        case Operation.LT_EQ:
+        case PredicateOperator.LT_EQ:
             return _less(column, _start(term, ordinal + 1))
         case _:
             raise ExpressionError(f"{op} does not apply to {term.transform}")
@@ -211,7 +211,7 @@ def _is_moment(literal: Any) -> bool:
     return isinstance(literal, (str, dt.date)) or (isinstance(literal, TypedValue) and isinstance(literal.type, _DATES))
 
 
-def _truncated_number(op: Operation, column: BoundTerm, literal: Any, width: int) -> Expression:
+def _truncated_number(op: PredicateOperator, column: BoundTerm, literal: Any, width: int) -> Expression:
     slot = slot_of(column.source_type, literal)
     scale = column.source_type.scale if isinstance(column.source_type, DecimalType) else None
 
@@ -222,10 +222,10 @@ def _truncated_number(op: Operation, column: BoundTerm, literal: Any, width: int
         return units if scale is None else unscaled_to_decimal(units, scale)
 
     def below(units: int) -> Expression:
-        return compare(Operation.LT, column, value(units))
+        return compare(PredicateOperator.LT, column, value(units))
 
     match op:
-        case Operation.EQ:
+        case PredicateOperator.EQ:
             if not slot.is_value:
                 if slot.is_between:
                     return FALSE
@@ -233,59 +233,67 @@ def _truncated_number(op: Operation, column: BoundTerm, literal: Any, width: int
             n = units(slot.ceiling)
             if n % width:
                 return FALSE
-            return and_(compare(Operation.GT_EQ, column, value(n)), below(n + width))
-        case Operation.LT:
+            return and_(compare(PredicateOperator.GT_EQ, column, value(n)), below(n + width))
+        case PredicateOperator.LT:
             # A multiple of the width is less than the literal where it is less than the next multiple from there.
             if slot.ceiling is None:
-                return Predicate(Operation.NOT_NULL, column)
+                return Predicate(PredicateOperator.NOT_NULL, column)
             return below(-(-units(slot.ceiling) // width) * width)
-        case Operation.LT_EQ:
+        case PredicateOperator.LT_EQ:
             return FALSE if slot.floor is None else below(units(slot.floor) // width * width + width)
         case _:
             raise ExpressionError(f"{op} does not apply to truncate of {column.source_type}")
 
 
-def _truncated_text(op: Operation, column: BoundTerm, literal: Any, width: int) -> Expression:
+def _truncated_text(op: PredicateOperator, column: BoundTerm, literal: Any, width: int) -> Expression:
     text: str = slot_of(column.source_type, literal).ceiling
     head, after = text[:width], string_successor(text[:width])
-    up_to_head = Predicate(Operation.NOT_NULL, column) if after is None else Predicate(Operation.LT, column, (after,))
+    up_to_head = (
+        Predicate(PredicateOperator.NOT_NULL, column)
+        if after is None
+        else Predicate(PredicateOperator.LT, column, (after,))
+    )
     match op:
-        case Operation.EQ if len(text) > width:
+        case PredicateOperator.EQ if len(text) > width:
             return FALSE
-        case Operation.EQ if len(text) < width:
-            return Predicate(Operation.EQ, column, (text,))
-        case Operation.EQ:
-            return Predicate(Operation.STARTS_WITH, column, (text,))
-        case Operation.LT if len(text) <= width:
-            return Predicate(Operation.LT, column, (text,))
-        case Operation.LT_EQ if len(text) < width:
-            return Predicate(Operation.LT_EQ, column, (text,))
-        case Operation.LT | Operation.LT_EQ:
+        case PredicateOperator.EQ if len(text) < width:
+            return Predicate(PredicateOperator.EQ, column, (text,))
+        case PredicateOperator.EQ:
+            return Predicate(PredicateOperator.STARTS_WITH, column, (text,))
+        case PredicateOperator.LT if len(text) <= width:
+            return Predicate(PredicateOperator.LT, column, (text,))
+        case PredicateOperator.LT_EQ if len(text) < width:
+            return Predicate(PredicateOperator.LT_EQ, column, (text,))
+        case PredicateOperator.LT | PredicateOperator.LT_EQ:
             return up_to_head
-        case Operation.STARTS_WITH if not text:
-            return Predicate(Operation.NOT_NULL, column)
-        case Operation.STARTS_WITH:
-            return FALSE if len(text) > width else Predicate(Operation.STARTS_WITH, column, (head,))
+        case PredicateOperator.STARTS_WITH if not text:
+            return Predicate(PredicateOperator.NOT_NULL, column)
+        case PredicateOperator.STARTS_WITH:
+            return FALSE if len(text) > width else Predicate(PredicateOperator.STARTS_WITH, column, (head,))
         case _:
             raise ExpressionError(f"{op} does not apply to truncate of a string")
 
 
-def _truncated_bytes(op: Operation, column: BoundTerm, literal: Any, width: int) -> Expression:
+def _truncated_bytes(op: PredicateOperator, column: BoundTerm, literal: Any, width: int) -> Expression:
     data: bytes = slot_of(column.source_type, literal).ceiling
     after = bytes_successor(data[:width])
-    up_to_head = Predicate(Operation.NOT_NULL, column) if after is None else Predicate(Operation.LT, column, (after,))
+    up_to_head = (
+        Predicate(PredicateOperator.NOT_NULL, column)
+        if after is None
+        else Predicate(PredicateOperator.LT, column, (after,))
+    )
     match op:
-        case Operation.EQ if len(data) > width:
+        case PredicateOperator.EQ if len(data) > width:
             return FALSE
-        case Operation.EQ if len(data) < width:
-            return Predicate(Operation.EQ, column, (data,))
-        case Operation.EQ:
-            return and_(Predicate(Operation.GT_EQ, column, (data,)), up_to_head)
-        case Operation.LT if len(data) <= width:
-            return Predicate(Operation.LT, column, (data,))
-        case Operation.LT_EQ if len(data) < width:
-            return Predicate(Operation.LT_EQ, column, (data,))
-        case Operation.LT | Operation.LT_EQ:
+        case PredicateOperator.EQ if len(data) < width:
+            return Predicate(PredicateOperator.EQ, column, (data,))
+        case PredicateOperator.EQ:
+            return and_(Predicate(PredicateOperator.GT_EQ, column, (data,)), up_to_head)
+        case PredicateOperator.LT if len(data) <= width:
+            return Predicate(PredicateOperator.LT, column, (data,))
+        case PredicateOperator.LT_EQ if len(data) < width:
+            return Predicate(PredicateOperator.LT_EQ, column, (data,))
+        case PredicateOperator.LT | PredicateOperator.LT_EQ:
             return up_to_head
         case _:
             raise ExpressionError(f"{op} does not apply to truncate of binary")

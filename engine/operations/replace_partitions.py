@@ -18,7 +18,7 @@ from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
 from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.errors import ValidationError
-from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
+from icecore.engine.expression.nodes import TRUE, Expression, Predicate, PredicateOperator, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase, IsolationLevel
@@ -29,8 +29,7 @@ from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.snapshot import Operation as SnapshotOperation
-from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.spec.transform import IdentityTransform
 from icecore.engine.spec.types import DoubleType, FloatType
 from icecore.projections.inspect.changes_since import ChangedFile
@@ -65,7 +64,7 @@ class ReplacePartitions:
             target = self.target
             if partitions:
                 target = target.with_summary({REPLACE_PARTITIONS: "true"})
-            return produce(at, target, self.added, effects, SnapshotOperation.OVERWRITE)
+            return produce(at, target, self.added, effects, Operation.OVERWRITE)
 
 
 def check_partitioned(metadata: TableMetadata) -> None:
@@ -128,9 +127,9 @@ def _may_hold(metadata: TableMetadata, partitions: Iterable[tuple[Any, ...]]) ->
         term = Reference(schema.name_of(f.source_id))
         tests: list[Expression] = []
         if distinct:
-            tests.append(Predicate(Operation.IN, term, tuple(TypedValue(kind, v) for v in distinct)))
+            tests.append(Predicate(PredicateOperator.IN, term, tuple(TypedValue(kind, v) for v in distinct)))
         if None in values:
-            tests.append(Predicate(Operation.IS_NULL, term))
+            tests.append(Predicate(PredicateOperator.IS_NULL, term))
         found = and_(found, or_(*tests))
     return found
 

@@ -25,7 +25,7 @@ from icecore.engine.data.arrow.to_arrow import to_arrow
 from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import ValidationError
-from icecore.engine.expression.nodes import TRUE, Expression, Operation, Predicate, Reference, TypedValue
+from icecore.engine.expression.nodes import TRUE, Expression, Predicate, PredicateOperator, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
@@ -157,7 +157,7 @@ def key_filter(source: pa.Table, keys: Iterable[str], schema: Schema) -> Express
         if values:
             tests.append(_one_of(Reference(key), kind, values))
         if column.null_count:
-            tests.append(Predicate(Operation.IS_NULL, Reference(key)))
+            tests.append(Predicate(PredicateOperator.IS_NULL, Reference(key)))
         found = and_(found, or_(*tests))
     return found
 
@@ -254,9 +254,9 @@ def _differs(old: pa.Table, new: pa.Table, names: Sequence[str]) -> Mask:
 
 def _one_of(term: Reference, kind: PrimitiveType, values: set[Any]) -> Expression:
     if len(values) <= MAX_VALUES:
-        return Predicate(Operation.IN, term, tuple(TypedValue(kind, v) for v in values))
+        return Predicate(PredicateOperator.IN, term, tuple(TypedValue(kind, v) for v in values))
     low, high = TypedValue(kind, min(values)), TypedValue(kind, max(values))
-    return and_(Predicate(Operation.GT_EQ, term, (low,)), Predicate(Operation.LT_EQ, term, (high,)))
+    return and_(Predicate(PredicateOperator.GT_EQ, term, (low,)), Predicate(PredicateOperator.LT_EQ, term, (high,)))
 
 
 def _combined(rows: pa.Table, name: str) -> pa.Array:

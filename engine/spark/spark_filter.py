@@ -16,21 +16,21 @@ from icecore.engine.expression.nodes import (
     BoundTerm,
     Expression,
     Not,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
 )
 from icecore.engine.expression.strings import like_parts
 from icecore.engine.spark.spark_sql_text import literal, text_literal
 from icecore.engine.spec.types import FLOATING_TYPES
 
 _COMPARISONS = {
-    Operation.LT: "<",
-    Operation.LT_EQ: "<=",
-    Operation.GT: ">",
-    Operation.GT_EQ: ">=",
-    Operation.EQ: "=",
-    Operation.NOT_EQ: "<>",
+    PredicateOperator.LT: "<",
+    PredicateOperator.LT_EQ: "<=",
+    PredicateOperator.GT: ">",
+    PredicateOperator.GT_EQ: ">=",
+    PredicateOperator.EQ: "=",
+    PredicateOperator.NOT_EQ: "<>",
 }
 _ESCAPE = "~"
 
@@ -61,35 +61,42 @@ def to_spark_sql(bound: Expression, column: Callable[[BoundTerm], str]) -> str:
             assert_never(bound)
 
 
-def _predicate(op: Operation, term: BoundTerm, literals: Sequence[Any], value: str) -> str:
+def _predicate(op: PredicateOperator, term: BoundTerm, literals: Sequence[Any], value: str) -> str:
     match op:
-        case Operation.IS_NULL:
+        case PredicateOperator.IS_NULL:
             return f"({value} IS NULL)"
-        case Operation.NOT_NULL:
+        case PredicateOperator.NOT_NULL:
             return f"({value} IS NOT NULL)"
-        case Operation.IS_NAN:
+        case PredicateOperator.IS_NAN:
             return f"isnan({value})"
-        case Operation.NOT_NAN:
+        case PredicateOperator.NOT_NAN:
             # Of a null isnan is false.
             return f"({value} IS NOT NULL AND NOT isnan({value}))"
-        case Operation.IN | Operation.NOT_IN:
+        case PredicateOperator.IN | PredicateOperator.NOT_IN:
             return _in(op, term, literals, value)
-        case Operation.STARTS_WITH:
+        case PredicateOperator.STARTS_WITH:
             return f"startswith({value}, {text_literal(literals[0])})"
-        case Operation.NOT_STARTS_WITH:
+        case PredicateOperator.NOT_STARTS_WITH:
             return f"(NOT startswith({value}, {text_literal(literals[0])}))"
-        case Operation.LIKE | Operation.NOT_LIKE:
-            negation = "NOT " if op is Operation.NOT_LIKE else ""
+        case PredicateOperator.LIKE | PredicateOperator.NOT_LIKE:
+            negation = "NOT " if op is PredicateOperator.NOT_LIKE else ""
             return f"({value} {negation}LIKE {_like_pattern(*literals)} ESCAPE '{_ESCAPE}')"
-        case Operation.LT | Operation.LT_EQ | Operation.GT | Operation.GT_EQ | Operation.EQ | Operation.NOT_EQ:
+        case (
+            PredicateOperator.LT
+            | PredicateOperator.LT_EQ
+            | PredicateOperator.GT
+            | PredicateOperator.GT_EQ
+            | PredicateOperator.EQ
+            | PredicateOperator.NOT_EQ
+        ):
             return f"({value} {_COMPARISONS[op]} {literal(term.result_type, literals[0])})"
         case _:
             assert_never(op)
 
 
-def _in(op: Operation, term: BoundTerm, literals: Sequence[Any], value: str) -> str:
+def _in(op: PredicateOperator, term: BoundTerm, literals: Sequence[Any], value: str) -> str:
     values = [literal(term.result_type, v) for v in literals]
-    positive = op is Operation.IN
+    positive = op is PredicateOperator.IN
     if isinstance(term.result_type, FLOATING_TYPES):
         # Spark looks long lists up in a hash set, where 0.0 and -0.0 differ.
         sign, word = ("=", " OR ") if positive else ("<>", " AND ")

@@ -17,7 +17,7 @@ from typing import Any, assert_never
 
 from attrs import define, field, frozen
 
-from icecore.engine.expression.nodes import Operation, Predicate
+from icecore.engine.expression.nodes import Predicate, PredicateOperator
 from icecore.engine.expression.sql.duckdb_sql import COMPARISONS, INLINE_LITERALS, add_parameter
 from icecore.engine.expression.strings import like_prefix, string_successor
 from icecore.engine.spec.types import FLOATING_TYPES, DecimalType, Type, UUIDType
@@ -27,7 +27,7 @@ MAX_RANGES = 32
 """IN is checked against bounds as so many ranges at most: 32 cost 40 ms over a million files, 1000 literals 2.5 s."""
 _FEW_RANGES = 4
 
-_Op = Operation
+_Op = PredicateOperator
 
 
 def stored_as(columns: Mapping[str, str], name: str, iceberg_type: Type) -> bool:

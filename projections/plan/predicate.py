@@ -27,9 +27,9 @@ from icecore.engine.expression.nodes import (
     BoundTerm,
     Expression,
     Not,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
 )
 from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.expression.sql.duckdb_sql import COMPARISONS
@@ -292,28 +292,28 @@ def _over_partition(projected: Expression, columns: Mapping[str, str], values: V
 
 def _partition_leaf(p: Predicate, term: BoundTerm, column: str, values: Values) -> str:
     """A predicate over one known value; never NULL."""
-    if p.op is Operation.IS_NULL:
+    if p.op is PredicateOperator.IS_NULL:
         return f"{column} IS NULL"
     present = f"{column} IS NOT NULL"
     literals = [values.one(term.source_type, v) for v in p.literals] if len(p.literals) == 1 else []
     match p.op:
-        case Operation.NOT_NULL:
+        case PredicateOperator.NOT_NULL:
             return present
-        case Operation.IS_NAN:
+        case PredicateOperator.IS_NAN:
             test = f"isnan({column})"
-        case Operation.NOT_NAN:
+        case PredicateOperator.NOT_NAN:
             test = f"NOT isnan({column})"
-        case Operation.IN:
+        case PredicateOperator.IN:
             test = values.among(column, term.source_type, p.literals)
-        case Operation.NOT_IN:
+        case PredicateOperator.NOT_IN:
             test = f"NOT ({values.among(column, term.source_type, p.literals)})"
-        case Operation.STARTS_WITH:
+        case PredicateOperator.STARTS_WITH:
             test = f"starts_with({column}, {literals[0]})"
-        case Operation.NOT_STARTS_WITH:
+        case PredicateOperator.NOT_STARTS_WITH:
             test = f"NOT starts_with({column}, {literals[0]})"
-        case Operation.LIKE | Operation.NOT_LIKE:
+        case PredicateOperator.LIKE | PredicateOperator.NOT_LIKE:
             pattern, *escape = (values.one(term.source_type, v) for v in p.literals)
-            word = "LIKE" if p.op is Operation.LIKE else "NOT LIKE"
+            word = "LIKE" if p.op is PredicateOperator.LIKE else "NOT LIKE"
             test = f"{column} {word} {pattern}" + (f" ESCAPE {escape[0]}" if escape else "")
         case _:
             test = f"{column} {COMPARISONS[p.op]} {literals[0]}"

@@ -18,7 +18,7 @@ from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.json.stored_expression import from_kept, to_kept
-from icecore.engine.expression.nodes import And, Expression, Operation, Or, Predicate, Reference
+from icecore.engine.expression.nodes import And, Expression, Or, Predicate, PredicateOperator, Reference
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.expression.sql.sql_text import expression_text
 from icecore.engine.spec.schema import Schema
@@ -136,7 +136,7 @@ def test_every_type_and_operator_is_read_as_it_was_written(text: str) -> None:
 )
 def test_values_of_python_are_kept(column: int, value: Any) -> None:
     """As they were given, with their types and zones."""
-    for op in (Operation.EQ, Operation.LT, Operation.NOT_EQ):
+    for op in (PredicateOperator.EQ, PredicateOperator.LT, PredicateOperator.NOT_EQ):
         check(Predicate(op, Reference(f"c{column}"), (value,)), SCHEMA_OF_ALL)
 
 
@@ -160,4 +160,4 @@ def test_long_chains_and_wrong_values() -> None:
     with pytest.raises(ExpressionError, match="nothing"):
         to_kept(parse_filter("nothing = 1"), SCHEMA_OF_ALL)
     with pytest.raises(ExpressionError, match="object"):
-        to_kept(Predicate(Operation.EQ, Reference("c1"), (object(),)), SCHEMA_OF_ALL)
+        to_kept(Predicate(PredicateOperator.EQ, Reference("c1"), (object(),)), SCHEMA_OF_ALL)

@@ -19,7 +19,7 @@ from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, Ye
 
 import icecore
 from icecore.engine.expression.bind import predicates
-from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression, Operation
+from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression, PredicateOperator
 from icecore.engine.spec.types import DoubleType, FloatType, UUIDType
 
 FILTERS = 5
@@ -78,7 +78,7 @@ def check_peer(peer: StaticTable, scan: icecore.DataScan, text: str) -> None:
         return
     assert set(tasks) <= set(theirs), text
     assert scan.planned.counts.manifests_scanned <= len(peer_manifests(peer, wanted)), text
-    if any(p.op is Operation.LIKE for p in predicates(scan.row_filter)):
+    if any(p.op is PredicateOperator.LIKE for p in predicates(scan.row_filter)):
         # PyIceberg is asked for the prefix, which may hold where the pattern does not.
         return
     # PyIceberg's strict metrics know no fields of structs.

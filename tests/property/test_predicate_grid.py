@@ -12,7 +12,7 @@ from expression_cases import VALUES, metrics, transforms_of
 
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.evaluate import evaluate
-from icecore.engine.expression.nodes import Expression, Operation, Or, Predicate, Reference, TypedValue
+from icecore.engine.expression.nodes import Expression, Or, Predicate, PredicateOperator, Reference, TypedValue
 from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -21,12 +21,12 @@ from icecore.projections.plan.predicate import manifest_predicate, plan_predicat
 from icecore.projections.segments.duckdb_types import raw_type
 
 COMPARISONS = (
-    Operation.EQ,
-    Operation.NOT_EQ,
-    Operation.LT,
-    Operation.LT_EQ,
-    Operation.GT,
-    Operation.GT_EQ,
+    PredicateOperator.EQ,
+    PredicateOperator.NOT_EQ,
+    PredicateOperator.LT,
+    PredicateOperator.LT_EQ,
+    PredicateOperator.GT,
+    PredicateOperator.GT_EQ,
 )
 TYPES = pytest.mark.parametrize("column_type", list(VALUES), ids=str)
 PATTERNS = ("a%", "%", "ab_%", "_", "abc", "\U0010ffff%", "%c", "abcdefghijklmnop_%")
@@ -42,16 +42,20 @@ def filters(column_type: PrimitiveType) -> list[Expression]:
     found = [Predicate(op, term, (v,)) for op in COMPARISONS for v in values]
     for size in (2, 3):
         sets = itertools.islice(itertools.combinations(values, size), 1, None, 5)
-        found += [Predicate(op, term, s) for s in sets for op in (Operation.IN, Operation.NOT_IN)]
-    found += [Predicate(Operation.IS_NULL, term), Predicate(Operation.NOT_NULL, term)]
+        found += [Predicate(op, term, s) for s in sets for op in (PredicateOperator.IN, PredicateOperator.NOT_IN)]
+    found += [Predicate(PredicateOperator.IS_NULL, term), Predicate(PredicateOperator.NOT_NULL, term)]
     if isinstance(column_type, FLOATING_TYPES):
-        found += [Predicate(Operation.IS_NAN, term), Predicate(Operation.NOT_NAN, term)]
+        found += [Predicate(PredicateOperator.IS_NAN, term), Predicate(PredicateOperator.NOT_NAN, term)]
     if isinstance(column_type, StringType):
         prefixes = [v.value for v in values]
         found += [
-            Predicate(o, term, (v,)) for v in prefixes for o in (Operation.STARTS_WITH, Operation.NOT_STARTS_WITH)
+            Predicate(o, term, (v,))
+            for v in prefixes
+            for o in (PredicateOperator.STARTS_WITH, PredicateOperator.NOT_STARTS_WITH)
         ]
-        found += [Predicate(op, term, (p,)) for p in PATTERNS for op in (Operation.LIKE, Operation.NOT_LIKE)]
+        found += [
+            Predicate(op, term, (p,)) for p in PATTERNS for op in (PredicateOperator.LIKE, PredicateOperator.NOT_LIKE)
+        ]
     return [bind(e, schema_of(column_type)) for e in found]
 
 

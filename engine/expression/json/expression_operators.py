@@ -5,13 +5,18 @@ JSON's `not-eq(x, 1)` is true of a null, SQL's `x <> 1` selects no null; the spe
 
 from __future__ import annotations
 
-from icecore.engine.expression.nodes import Operation
+from icecore.engine.expression.nodes import PredicateOperator
 
-UNARY = (Operation.IS_NULL, Operation.NOT_NULL, Operation.IS_NAN, Operation.NOT_NAN)
-SETS = (Operation.IN, Operation.NOT_IN)
-LIKES = (Operation.LIKE, Operation.NOT_LIKE)
+UNARY = (PredicateOperator.IS_NULL, PredicateOperator.NOT_NULL, PredicateOperator.IS_NAN, PredicateOperator.NOT_NAN)
+SETS = (PredicateOperator.IN, PredicateOperator.NOT_IN)
+LIKES = (PredicateOperator.LIKE, PredicateOperator.NOT_LIKE)
 """JSON has no form of these."""
-TRUE_OF_NULL = (Operation.NOT_EQ, Operation.NOT_IN, Operation.NOT_NAN, Operation.NOT_STARTS_WITH)
+TRUE_OF_NULL = (
+    PredicateOperator.NOT_EQ,
+    PredicateOperator.NOT_IN,
+    PredicateOperator.NOT_NAN,
+    PredicateOperator.NOT_STARTS_WITH,
+)
 """True of a null in JSON, not in SQL."""
-GREATER = (Operation.GT, Operation.GT_EQ)
+GREATER = (PredicateOperator.GT, PredicateOperator.GT_EQ)
 """True of NaN in SQL, not in JSON."""

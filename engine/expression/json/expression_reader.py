@@ -16,9 +16,9 @@ from icecore.engine.expression.nodes import (
     TRUE,
     And,
     Expression,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
     Reference,
     Term,
     TransformTerm,
@@ -53,10 +53,10 @@ from icecore.engine.spec.types import (
 )
 
 _FLIPPED = {
-    Operation.LT: Operation.GT,
-    Operation.LT_EQ: Operation.GT_EQ,
-    Operation.GT: Operation.LT,
-    Operation.GT_EQ: Operation.LT_EQ,
+    PredicateOperator.LT: PredicateOperator.GT,
+    PredicateOperator.LT_EQ: PredicateOperator.GT_EQ,
+    PredicateOperator.GT: PredicateOperator.LT,
+    PredicateOperator.GT_EQ: PredicateOperator.LT_EQ,
 }
 
 
@@ -88,9 +88,9 @@ class ExpressionReader:
 
     def _leaf(self, obj: dict[str, Any], kind: Any, negate: bool) -> Expression:
         try:
-            op = Operation(kind)
+            op = PredicateOperator(kind)
         except ValueError:
-            op = Operation.LIKE
+            op = PredicateOperator.LIKE
         if op in LIKES:
             raise ExpressionError(f"{kind!r} is not the type of an expression")
         term_json = obj.get("term", obj.get("child"))
@@ -104,18 +104,18 @@ class ExpressionReader:
         term = self._term(term_json)
         return self._two_valued(op, term, self._literals(op, term, value_json, obj.get("values")), negate)
 
-    def _two_valued(self, op: Operation, term: Term, literals: tuple[Any, ...], negate: bool) -> Expression:
+    def _two_valued(self, op: PredicateOperator, term: Term, literals: tuple[Any, ...], negate: bool) -> Expression:
         predicate = Predicate(negated(op) if negate else op, term, literals)
-        if op in (Operation.IS_NULL, Operation.NOT_NULL):
+        if op in (PredicateOperator.IS_NULL, PredicateOperator.NOT_NULL):
             return predicate
         if (op in TRUE_OF_NULL) is negate:
             return predicate
-        parts: list[Expression] = [predicate, Predicate(Operation.IS_NULL, Reference(term.name))]
+        parts: list[Expression] = [predicate, Predicate(PredicateOperator.IS_NULL, Reference(term.name))]
         if op in GREATER and self._is_floating(term):
-            parts.append(Predicate(Operation.IS_NAN, term))
+            parts.append(Predicate(PredicateOperator.IS_NAN, term))
         return or_(*parts)
 
-    def _literals(self, op: Operation, term: Term, value: Any, values: Any) -> tuple[Any, ...]:
+    def _literals(self, op: PredicateOperator, term: Term, value: Any, values: Any) -> tuple[Any, ...]:
         if op in UNARY:
             return ()
         if op not in SETS:
@@ -257,13 +257,17 @@ def _conjunction(sides: Iterable[Expression]) -> Expression:
     joined = and_(*sides)
     if not isinstance(joined, And):
         return joined
-    terms = {c.term for c in joined.children if isinstance(c, Predicate) and c.op is Operation.NOT_NULL}
+    terms = {c.term for c in joined.children if isinstance(c, Predicate) and c.op is PredicateOperator.NOT_NULL}
 
     def without(c: Expression) -> Expression:
         if not isinstance(c, Or):
             return c
         return or_(
-            *(d for d in c.children if not (isinstance(d, Predicate) and d.op is Operation.IS_NULL and d.term in terms))
+            *(
+                d
+                for d in c.children
+                if not (isinstance(d, Predicate) and d.op is PredicateOperator.IS_NULL and d.term in terms)
+            )
         )
 
     return and_(*(without(c) for c in joined.children))

@@ -21,9 +21,9 @@ from icecore.engine.expression.nodes import (
     BoundTerm,
     Expression,
     Not,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
     Reference,
     Term,
     TypedValue,
@@ -59,26 +59,26 @@ class ExpressionWriter:
     def _leaf(self, p: Predicate, negate: bool) -> Any:
         op = negated(p.op) if negate else p.op
         literals = tuple(v for v in p.literals if v is not None)
-        if len(literals) < len(p.literals) and (op is not Operation.IN or not literals):
+        if len(literals) < len(p.literals) and (op is not PredicateOperator.IN or not literals):
             return False
         if op in SETS and not literals:
-            return op is Operation.NOT_IN
+            return op is PredicateOperator.NOT_IN
         if op in LIKES:
             op, literals = self._weaker(op, literals)
         written = self._predicate(op, p.term, literals)
         if op in TRUE_OF_NULL:
-            return _balanced("and", [self._predicate(Operation.NOT_NULL, p.term, ()), written])
+            return _balanced("and", [self._predicate(PredicateOperator.NOT_NULL, p.term, ()), written])
         if op in GREATER and isinstance(p.term, BoundTerm) and isinstance(p.term.result_type, FLOATING_TYPES):
-            return _balanced("or", [written, self._predicate(Operation.IS_NAN, p.term, ())])
+            return _balanced("or", [written, self._predicate(PredicateOperator.IS_NAN, p.term, ())])
         return written
 
-    def _weaker(self, op: Operation, literals: tuple[Any, ...]) -> tuple[Operation, tuple[Any, ...]]:
+    def _weaker(self, op: PredicateOperator, literals: tuple[Any, ...]) -> tuple[PredicateOperator, tuple[Any, ...]]:
         if not self.inclusive:
             raise ExpressionError(f"LIKE {literals[0]!r} has no JSON form")
-        prefix = like_prefix(*literals) if op is Operation.LIKE else ""
-        return (Operation.STARTS_WITH, (prefix,)) if prefix else (Operation.NOT_NULL, ())
+        prefix = like_prefix(*literals) if op is PredicateOperator.LIKE else ""
+        return (PredicateOperator.STARTS_WITH, (prefix,)) if prefix else (PredicateOperator.NOT_NULL, ())
 
-    def _predicate(self, op: Operation, term: Term, literals: tuple[Any, ...]) -> dict[str, Any]:
+    def _predicate(self, op: PredicateOperator, term: Term, literals: tuple[Any, ...]) -> dict[str, Any]:
         first, second = ("left", "right") if self.children and op not in (*UNARY, *SETS) else ("term", "value")
         if self.children and op in (*UNARY, *SETS):
             first = "child"

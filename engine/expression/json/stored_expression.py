@@ -24,9 +24,9 @@ from icecore.engine.expression.nodes import (
     BoundTerm,
     Expression,
     Not,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
     Reference,
     Term,
     TransformTerm,
@@ -83,7 +83,7 @@ def from_kept(value: Any, schema: Schema) -> Expression:
                 term: Term = Reference(schema.name_of(field_id))
                 if "transform" in rest:
                     term = TransformTerm(term.name, parse_transform(str(rest["transform"])))
-                return Predicate(Operation(op), term, tuple(map(_value, literals)))
+                return Predicate(PredicateOperator(op), term, tuple(map(_value, literals)))
             except (ValueError, TypeError, AttributeError, InvalidOperation) as e:
                 raise ExpressionError(f"{value!r} is no kept leaf of an expression: {e}") from e
         case _:

@@ -16,9 +16,9 @@ from icecore.engine.expression.nodes import (
     BoundTerm,
     Expression,
     Not,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
 )
 from icecore.engine.spec.transform import BucketTransform
 from icecore.engine.spec.types import (
@@ -44,12 +44,12 @@ INLINE_LITERALS = 20
 """Up to so many literals of IN are a parameter each; more are one list, which DuckDB binds and hashes faster."""
 
 COMPARISONS = {
-    Operation.LT: "<",
-    Operation.LT_EQ: "<=",
-    Operation.GT: ">",
-    Operation.GT_EQ: ">=",
-    Operation.EQ: "=",
-    Operation.NOT_EQ: "<>",
+    PredicateOperator.LT: "<",
+    PredicateOperator.LT_EQ: "<=",
+    PredicateOperator.GT: ">",
+    PredicateOperator.GT_EQ: ">=",
+    PredicateOperator.EQ: "=",
+    PredicateOperator.NOT_EQ: "<>",
 }
 
 
@@ -169,25 +169,25 @@ _EPOCH: dict[type[PrimitiveType], str] = {
 
 def _leaf(p: Predicate, column: str, values: _RowValues) -> str:
     match p.op:
-        case Operation.IS_NULL:
+        case PredicateOperator.IS_NULL:
             return f"{column} IS NULL"
-        case Operation.NOT_NULL:
+        case PredicateOperator.NOT_NULL:
             return f"{column} IS NOT NULL"
-        case Operation.IS_NAN:
+        case PredicateOperator.IS_NAN:
             return f"isnan({column})"
-        case Operation.NOT_NAN:
+        case PredicateOperator.NOT_NAN:
             return f"NOT isnan({column})"
-        case Operation.IN:
+        case PredicateOperator.IN:
             return values.many(column, p.literals)
-        case Operation.NOT_IN:
+        case PredicateOperator.NOT_IN:
             return f"NOT ({values.many(column, p.literals)})"
-        case Operation.STARTS_WITH:
+        case PredicateOperator.STARTS_WITH:
             return f"starts_with({column}, {values.one(p.literals[0])})"
-        case Operation.NOT_STARTS_WITH:
+        case PredicateOperator.NOT_STARTS_WITH:
             return f"NOT starts_with({column}, {values.one(p.literals[0])})"
-        case Operation.LIKE | Operation.NOT_LIKE:
+        case PredicateOperator.LIKE | PredicateOperator.NOT_LIKE:
             pattern, *escape = map(values.one, p.literals)
-            word = "LIKE" if p.op is Operation.LIKE else "NOT LIKE"
+            word = "LIKE" if p.op is PredicateOperator.LIKE else "NOT LIKE"
             return f"{column} {word} {pattern}" + (f" ESCAPE {escape[0]}" if escape else "")
         case _:
             return f"{values.column(column)} {COMPARISONS[p.op]} {values.one(p.literals[0])}"

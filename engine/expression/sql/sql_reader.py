@@ -14,7 +14,15 @@ from sqlglot.errors import SqlglotError
 
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression.build import Not
-from icecore.engine.expression.nodes import FALSE, TRUE, Expression, Operation, Predicate, Reference, TransformTerm
+from icecore.engine.expression.nodes import (
+    FALSE,
+    TRUE,
+    Expression,
+    Predicate,
+    PredicateOperator,
+    Reference,
+    TransformTerm,
+)
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.expression.sql.sql_literals import NOT_A_LITERAL, Parameters, literal_value
 from icecore.engine.spec.transform import (
@@ -59,21 +67,21 @@ def _parse(text: str) -> exp.Expression:
         raise ExpressionError(f"can't parse the filter {text[:200]!r}: {detail}") from e
 
 
-_COMPARISONS: dict[type[exp.Expression], Operation] = {
-    exp.EQ: Operation.EQ,
-    exp.NEQ: Operation.NOT_EQ,
-    exp.LT: Operation.LT,
-    exp.LTE: Operation.LT_EQ,
-    exp.GT: Operation.GT,
-    exp.GTE: Operation.GT_EQ,
+_COMPARISONS: dict[type[exp.Expression], PredicateOperator] = {
+    exp.EQ: PredicateOperator.EQ,
+    exp.NEQ: PredicateOperator.NOT_EQ,
+    exp.LT: PredicateOperator.LT,
+    exp.LTE: PredicateOperator.LT_EQ,
+    exp.GT: PredicateOperator.GT,
+    exp.GTE: PredicateOperator.GT_EQ,
 }
 _FLIPPED = {
-    Operation.EQ: Operation.EQ,
-    Operation.NOT_EQ: Operation.NOT_EQ,
-    Operation.LT: Operation.GT,
-    Operation.LT_EQ: Operation.GT_EQ,
-    Operation.GT: Operation.LT,
-    Operation.GT_EQ: Operation.LT_EQ,
+    PredicateOperator.EQ: PredicateOperator.EQ,
+    PredicateOperator.NOT_EQ: PredicateOperator.NOT_EQ,
+    PredicateOperator.LT: PredicateOperator.GT,
+    PredicateOperator.LT_EQ: PredicateOperator.GT_EQ,
+    PredicateOperator.GT: PredicateOperator.LT,
+    PredicateOperator.GT_EQ: PredicateOperator.LT_EQ,
 }
 _TIME_TRANSFORMS: dict[str, Transform] = {
     "year": YearTransform(),
@@ -120,18 +128,18 @@ class _Reader:
             case exp.Escape() | exp.Like():
                 return self.like(node)
             case exp.IsNan():
-                return Predicate(Operation.IS_NAN, self.term(node.this, node))
+                return Predicate(PredicateOperator.IS_NAN, self.term(node.this, node))
             case exp.StartsWith():
                 return self.starts_with(node, node.this, node.expression)
             case exp.Anonymous() if node.name.lower() == "prefix" and len(node.expressions) == 2:
                 return self.starts_with(node, *node.expressions)
             case exp.Column() | exp.Dot():
-                return Predicate(Operation.EQ, self.term(node, node), (True,))
+                return Predicate(PredicateOperator.EQ, self.term(node, node), (True,))
             case _:
                 raise _unsupported(node, "is not a condition that a filter can have")
 
     def comparison(
-        self, op: Operation, left_node: exp.Expression, right_node: exp.Expression, node: exp.Expression
+        self, op: PredicateOperator, left_node: exp.Expression, right_node: exp.Expression, node: exp.Expression
     ) -> Expression:
         left, right = self.literal(left_node), self.literal(right_node)
         if left is NOT_A_LITERAL and right is NOT_A_LITERAL:
@@ -145,11 +153,11 @@ class _Reader:
     def distinct(self, node: exp.Expression) -> Expression:
         # IS DISTINCT FROM is never null itself; the null test beside the comparison keeps that under NOT.
         equal = isinstance(node, exp.NullSafeEQ)
-        op = Operation.EQ if equal else Operation.NOT_EQ
+        op = PredicateOperator.EQ if equal else PredicateOperator.NOT_EQ
         predicate = self.comparison(op, node.this, node.expression, node)
         if not isinstance(predicate, Predicate):
             return predicate
-        null = Predicate(Operation.IS_NULL, predicate.term)
+        null = Predicate(PredicateOperator.IS_NULL, predicate.term)
         if predicate.literals == (None,):
             return null if equal else Not(null)
         return and_(Not(null), predicate) if equal else or_(null, predicate)
@@ -162,7 +170,7 @@ class _Reader:
         for item in items:
             value = self.parameters.many(item) if isinstance(item, exp.Placeholder) else None
             literals += value if value is not None else [self.needed_literal(item, node)]
-        return Predicate(Operation.IN, self.term(node.this, node), tuple(literals))
+        return Predicate(PredicateOperator.IN, self.term(node.this, node), tuple(literals))
 
     def between(self, node: exp.Between) -> Expression:
         if node.args.get("symmetric"):
@@ -170,25 +178,25 @@ class _Reader:
         low, high = node.args["low"], node.args["high"]
         if self.literal(node.this) is not NOT_A_LITERAL:
             return and_(
-                self.comparison(Operation.GT_EQ, node.this, low, node),
-                self.comparison(Operation.LT_EQ, node.this, high, node),
+                self.comparison(PredicateOperator.GT_EQ, node.this, low, node),
+                self.comparison(PredicateOperator.LT_EQ, node.this, high, node),
             )
         term = self.term(node.this, node)
         return and_(
-            Predicate(Operation.GT_EQ, term, (self.needed_literal(low, node),)),
-            Predicate(Operation.LT_EQ, term, (self.needed_literal(high, node),)),
+            Predicate(PredicateOperator.GT_EQ, term, (self.needed_literal(low, node),)),
+            Predicate(PredicateOperator.LT_EQ, term, (self.needed_literal(high, node),)),
         )
 
     def is_test(self, node: exp.Is) -> Expression:
         match node.expression:
             case exp.Null():
-                return Predicate(Operation.IS_NULL, self.term(node.this, node))
+                return Predicate(PredicateOperator.IS_NULL, self.term(node.this, node))
             case exp.Boolean() as value:
                 term = self.term(node.this, node)
-                not_null = Predicate(Operation.NOT_NULL, term)
-                return and_(not_null, Predicate(Operation.EQ, term, (bool(value.this),)))
+                not_null = Predicate(PredicateOperator.NOT_NULL, term)
+                return and_(not_null, Predicate(PredicateOperator.EQ, term, (bool(value.this),)))
             case exp.Column() as name if name.name.lower() == "nan" and len(name.parts) == 1:
-                return Predicate(Operation.IS_NAN, self.term(node.this, node))
+                return Predicate(PredicateOperator.IS_NAN, self.term(node.this, node))
             case _:
                 raise _unsupported(node, "is not supported after IS: NULL, TRUE, FALSE and NAN are")
 
@@ -202,11 +210,11 @@ class _Reader:
         term, pattern = self.term(node.this, node), self.literal(node.expression)
         if pattern is not None:
             pattern = self.text(node.expression, node)
-        predicate = Predicate(Operation.LIKE, term, (pattern, *escape))
+        predicate = Predicate(PredicateOperator.LIKE, term, (pattern, *escape))
         return Not(predicate) if node.args.get("negate") else predicate
 
     def starts_with(self, node: exp.Expression, column: exp.Expression, prefix: exp.Expression) -> Expression:
-        return Predicate(Operation.STARTS_WITH, self.term(column, node), (self.needed_literal(prefix, node),))
+        return Predicate(PredicateOperator.STARTS_WITH, self.term(column, node), (self.needed_literal(prefix, node),))
 
     def literal(self, node: exp.Expression) -> Any:
         return literal_value(node, self.parameters)
@@ -286,7 +294,7 @@ def _path(node: exp.Expression) -> list[str]:
     raise _unsupported(node, "is not a column name")
 
 
-def _constant(op: Operation, left: Any, right: Any, node: exp.Expression) -> Expression:
+def _constant(op: PredicateOperator, left: Any, right: Any, node: exp.Expression) -> Expression:
     """A comparison of two literals, such as `1 = 1`."""
     number = (int, float, Decimal)
     comparable = type(left) is type(right) or (
@@ -295,12 +303,12 @@ def _constant(op: Operation, left: Any, right: Any, node: exp.Expression) -> Exp
     if not comparable or not isinstance(left, (*number, str)):
         raise _unsupported(node, "compares two literals of different or unsupported types")
     held = {
-        Operation.EQ: left == right,
-        Operation.NOT_EQ: left != right,
-        Operation.LT: left < right,
-        Operation.LT_EQ: left <= right,
-        Operation.GT: left > right,
-        Operation.GT_EQ: left >= right,
+        PredicateOperator.EQ: left == right,
+        PredicateOperator.NOT_EQ: left != right,
+        PredicateOperator.LT: left < right,
+        PredicateOperator.LT_EQ: left <= right,
+        PredicateOperator.GT: left > right,
+        PredicateOperator.GT_EQ: left >= right,
     }[op]
     return TRUE if held else FALSE
 

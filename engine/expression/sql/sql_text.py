@@ -14,9 +14,9 @@ from icecore.engine.expression.nodes import (
     BoundTerm,
     Expression,
     Not,
-    Operation,
     Or,
     Predicate,
+    PredicateOperator,
 )
 from icecore.engine.expression.sql.duckdb_sql import COMPARISONS
 from icecore.engine.spec.transform import IdentityTransform, human_string
@@ -97,27 +97,29 @@ def _predicate(p: Predicate, most: int | None, name: Callable[[str], str]) -> st
         inside = str(term.transform).partition("[")[2].rstrip("]")
         column = f"{str(term.transform).partition('[')[0]}({f'{inside}, ' if inside else ''}{column})"
     literals = (
-        [] if p.op in (Operation.IS_NULL, Operation.NOT_NULL) else [value_text(term.result_type, v) for v in p.literals]
+        []
+        if p.op in (PredicateOperator.IS_NULL, PredicateOperator.NOT_NULL)
+        else [value_text(term.result_type, v) for v in p.literals]
     )
     match p.op:
-        case Operation.IS_NULL:
+        case PredicateOperator.IS_NULL:
             return f"{column} IS NULL"
-        case Operation.NOT_NULL:
+        case PredicateOperator.NOT_NULL:
             return f"{column} IS NOT NULL"
-        case Operation.IS_NAN:
+        case PredicateOperator.IS_NAN:
             return f"isnan({column})"
-        case Operation.NOT_NAN:
+        case PredicateOperator.NOT_NAN:
             return f"NOT isnan({column})"
-        case Operation.IN | Operation.NOT_IN:
+        case PredicateOperator.IN | PredicateOperator.NOT_IN:
             more = "" if most is None or len(literals) <= most else f", ... {len(literals) - most} more"
-            word = "IN" if p.op is Operation.IN else "NOT IN"
+            word = "IN" if p.op is PredicateOperator.IN else "NOT IN"
             return f"{column} {word} ({', '.join(literals[:most])}{more})"
-        case Operation.STARTS_WITH:
+        case PredicateOperator.STARTS_WITH:
             return f"starts_with({column}, {literals[0]})"
-        case Operation.NOT_STARTS_WITH:
+        case PredicateOperator.NOT_STARTS_WITH:
             return f"NOT starts_with({column}, {literals[0]})"
-        case Operation.LIKE | Operation.NOT_LIKE:
-            word = "LIKE" if p.op is Operation.LIKE else "NOT LIKE"
+        case PredicateOperator.LIKE | PredicateOperator.NOT_LIKE:
+            word = "LIKE" if p.op is PredicateOperator.LIKE else "NOT LIKE"
             return f"{column} {word} {' ESCAPE '.join(literals)}"
         case _:
             return f"{column} {COMPARISONS[p.op]} {literals[0]}"

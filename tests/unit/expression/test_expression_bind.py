@@ -25,7 +25,7 @@ from icecore.engine.expression import (
     parse_filter,
 )
 from icecore.engine.expression.bind import bind, references
-from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Operation, Predicate, TransformTerm
+from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Predicate, PredicateOperator, TransformTerm
 from icecore.engine.expression.sql.duckdb_sql import to_sql
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import BucketTransform, VoidTransform
@@ -315,7 +315,7 @@ def test_a_bound_expression_stays_as_it_is() -> None:
 def test_the_leaf_of_a_bucket_keeps_its_transform() -> None:
     bound = bind(EqualTo(TransformTerm("id", BucketTransform(16)), 3), SCHEMA)
     field = SCHEMA.find_field("id")
-    assert bound == Predicate(Operation.EQ, BoundTerm(field, "id", BucketTransform(16)), (3,))
+    assert bound == Predicate(PredicateOperator.EQ, BoundTerm(field, "id", BucketTransform(16)), (3,))
     with pytest.raises(ExpressionError, match="can't be computed"):
         bind(EqualTo(TransformTerm("id", VoidTransform()), 3), SCHEMA)
     assert bind(IsNull("id"), SCHEMA) == FALSE and bind(NotNull("id"), SCHEMA) == TRUE

@@ -15,7 +15,7 @@ import pytest
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression import EqualTo, parse_filter
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.nodes import FALSE, BoundTerm, Expression, Operation, Predicate
+from icecore.engine.expression.nodes import FALSE, BoundTerm, Expression, Predicate, PredicateOperator
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField, parse_primitive
 
@@ -172,4 +172,4 @@ def test_a_cast_parameter_need_not_be_text(text: str, value: Any, expected: Any)
 
 def test_operator_is_kept() -> None:
     e = bound("int >= ?", np.int64(3))
-    assert isinstance(e, Predicate) and e.op is Operation.GT_EQ
+    assert isinstance(e, Predicate) and e.op is PredicateOperator.GT_EQ

@@ -14,7 +14,7 @@ from pyiceberg.typedef import Record
 
 from icecore.engine.expression import Expression, build, parse_filter
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Operation, Or, Predicate, TypedValue
+from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Or, Predicate, PredicateOperator, TypedValue
 from icecore.engine.expression.project import evaluate, project_inclusive, project_strict
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -97,17 +97,17 @@ def test_partitions_are_selected_as_pyiceberg_selects_them(kind: str, transform:
 @pytest.mark.parametrize(
     ("text", "inclusive", "strict"),
     [
-        ("c < DATE '1969-12-01'", (Operation.LT_EQ, -1), (Operation.LT, -1)),
-        ("c < DATE '1970-01-01'", (Operation.LT_EQ, 0), (Operation.LT, 0)),
-        ("c <= DATE '1970-03-31'", (Operation.LT_EQ, 2), (Operation.LT, 3)),
-        ("c > DATE '1969-12-01'", (Operation.GT_EQ, -1), (Operation.GT, 0)),
-        ("c > DATE '1969-10-31'", (Operation.GT_EQ, -2), (Operation.GT, -2)),
-        ("c >= DATE '1969-12-01'", (Operation.GT_EQ, -1), (Operation.GT, -1)),
-        ("c > DATE '1970-02-28'", (Operation.GT_EQ, 2), (Operation.GT, 1)),
-        ("c = DATE '1969-12-15'", (Operation.IN, -1, 0), None),
-        ("c = DATE '1970-01-15'", (Operation.EQ, 0), None),
-        ("c <> DATE '1969-11-15'", None, (Operation.NOT_IN, -2, -1)),
-        ("c IN (DATE '1969-11-15', DATE '1970-02-15')", (Operation.IN, -2, -1, 1), None),
+        ("c < DATE '1969-12-01'", (PredicateOperator.LT_EQ, -1), (PredicateOperator.LT, -1)),
+        ("c < DATE '1970-01-01'", (PredicateOperator.LT_EQ, 0), (PredicateOperator.LT, 0)),
+        ("c <= DATE '1970-03-31'", (PredicateOperator.LT_EQ, 2), (PredicateOperator.LT, 3)),
+        ("c > DATE '1969-12-01'", (PredicateOperator.GT_EQ, -1), (PredicateOperator.GT, 0)),
+        ("c > DATE '1969-10-31'", (PredicateOperator.GT_EQ, -2), (PredicateOperator.GT, -2)),
+        ("c >= DATE '1969-12-01'", (PredicateOperator.GT_EQ, -1), (PredicateOperator.GT, -1)),
+        ("c > DATE '1970-02-28'", (PredicateOperator.GT_EQ, 2), (PredicateOperator.GT, 1)),
+        ("c = DATE '1969-12-15'", (PredicateOperator.IN, -1, 0), None),
+        ("c = DATE '1970-01-15'", (PredicateOperator.EQ, 0), None),
+        ("c <> DATE '1969-11-15'", None, (PredicateOperator.NOT_IN, -2, -1)),
+        ("c IN (DATE '1969-11-15', DATE '1970-02-15')", (PredicateOperator.IN, -2, -1, 1), None),
     ],
 )
 def test_months_before_1970_match_files_that_were_rounded_up(text: str, inclusive: Any, strict: Any) -> None:
@@ -134,7 +134,7 @@ def test_every_partition_field_of_a_column_counts() -> None:
 def test_a_predicate_on_the_partitions_own_transform_is_taken_as_it_is() -> None:
     """PT6, SP1: bucket(16, c) = 3 under bucket[16], and nothing under bucket[8] or under two arguments."""
     schema = Schema((NestedField(1, "c", LongType()), NestedField(2, "d", LongType())))
-    wanted = Predicate(Operation.EQ, part(IntegerType()), (3,))
+    wanted = Predicate(PredicateOperator.EQ, part(IntegerType()), (3,))
     assert project("bucket(16, c) = 3", schema, spec_of("bucket[16]")) == (wanted, wanted)
     assert project("bucket(16, c) = 3", schema, spec_of("bucket[8]")) == (TRUE, FALSE)
     many = PartitionSpec((PartitionField((1, 2), 1000, parse_transform("bucket[16]"), "p"),))
@@ -145,7 +145,7 @@ def test_a_predicate_on_the_partitions_own_transform_is_taken_as_it_is() -> None
 def test_nulls_are_in_the_null_partition(transform: str) -> None:
     schema, spec = Schema((NestedField(1, "c", StringType()),)), spec_of(transform)
     for found in project("c IS NULL", schema, spec):
-        assert isinstance(found, Predicate) and found.op is Operation.IS_NULL
+        assert isinstance(found, Predicate) and found.op is PredicateOperator.IS_NULL
     assert project("c IS NULL", schema, spec_of("void")) == (TRUE, FALSE)
 
 

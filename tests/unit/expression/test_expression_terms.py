@@ -11,7 +11,7 @@ import pytest
 
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.evaluate import evaluate
-from icecore.engine.expression.nodes import Operation, Predicate, TransformTerm, TypedValue
+from icecore.engine.expression.nodes import Predicate, PredicateOperator, TransformTerm, TypedValue
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import parse_transform
 from icecore.engine.spec.types import (
@@ -45,13 +45,13 @@ SOURCES: dict[PrimitiveType, tuple[list[Any], list[str]]] = {
     TimestamptzType(): (MOMENTS, ["year", "month", "day", "hour"]),
     TimestampNanoType(): ([v for m in MOMENTS for v in (m * 1000, m * 1000 - 1)], ["year", "month", "day", "hour"]),
 }
-OPERATORS: dict[Operation, Callable[[Any, Any], bool]] = {
-    Operation.EQ: operator.eq,
-    Operation.NOT_EQ: operator.ne,
-    Operation.LT: operator.lt,
-    Operation.LT_EQ: operator.le,
-    Operation.GT: operator.gt,
-    Operation.GT_EQ: operator.ge,
+OPERATORS: dict[PredicateOperator, Callable[[Any, Any], bool]] = {
+    PredicateOperator.EQ: operator.eq,
+    PredicateOperator.NOT_EQ: operator.ne,
+    PredicateOperator.LT: operator.lt,
+    PredicateOperator.LT_EQ: operator.le,
+    PredicateOperator.GT: operator.gt,
+    PredicateOperator.GT_EQ: operator.ge,
 }
 CASES = [(source, text) for source, (_, texts) in SOURCES.items() for text in texts]
 
@@ -74,11 +74,12 @@ def test_a_transformed_column_is_compared_by_its_results(source: PrimitiveType, 
             for v in values:
                 assert evaluate(bound, lambda _, v=v: v) == holds(results[v], lit), (op, lit, v, bound)  # type: ignore[misc]
             assert not evaluate(bound, lambda _: None)
-    for op in (Operation.IN, Operation.NOT_IN):
+    for op in (PredicateOperator.IN, PredicateOperator.NOT_IN):
         several = tuple(literals[::2])
         bound = bind(Predicate(op, term, tuple(literal(result, lit) for lit in several)), schema)
         for v in values:
-            assert evaluate(bound, lambda _, v=v: v) == ((results[v] in several) is (op is Operation.IN)), (op, v)  # type: ignore[misc]
+            expected = (results[v] in several) is (op is PredicateOperator.IN)
+            assert evaluate(bound, lambda _, v=v: v) == expected, (op, v)  # type: ignore[misc]
         assert not evaluate(bound, lambda _: None)
 
 
@@ -87,8 +88,8 @@ def test_a_transformed_column_is_compared_by_its_results(source: PrimitiveType, 
 def test_prefixes_of_truncated_text(prefix: str, width: int) -> None:
     schema = Schema((NestedField(1, "c", StringType()),))
     term = TransformTerm("c", parse_transform(f"truncate[{width}]"))
-    for op in (Operation.STARTS_WITH, Operation.NOT_STARTS_WITH):
+    for op in (PredicateOperator.STARTS_WITH, PredicateOperator.NOT_STARTS_WITH):
         bound = bind(Predicate(op, term, (prefix,)), schema)
         for v in TEXTS:
-            wanted = v[:width].startswith(prefix) is (op is Operation.STARTS_WITH)
+            wanted = v[:width].startswith(prefix) is (op is PredicateOperator.STARTS_WITH)
             assert evaluate(bound, lambda _, v=v: v) == wanted, (op, v, bound)  # type: ignore[misc]
