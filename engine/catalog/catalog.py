@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -27,15 +26,12 @@ from icecore.engine.log.store import FORGETTING, MODELS, EventStore
 from icecore.engine.log.warehouse_folder import ROOT, WarehouseFolder, local_folder, note_root
 from icecore.engine.repository.assembly import CACHE_FOLDER, assemble, scratch_folder
 from icecore.engine.repository.pending_files import materialize_pending
-from icecore.engine.repository.repository import Repository
-from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.storage.atomic_write import sweep
 from icecore.projections.plan.planner import Planner
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog_at import CatalogAt
     from icecore.engine.catalog.catalog_transaction import CatalogTransaction
-    from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.projections.audit.audited_tables import AuditedTable
     from icecore.projections.verify.findings import Verification
     from icecore.projections.verify.verify_tables import Progress
@@ -153,18 +149,6 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         self._repository.check_writable()
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
         return CatalogTransaction(self._repository, self._views, self._planner, who, self, dry_run)
-
-    def _tried(self, commit: Callable[[Self], object], about: object) -> CatalogDryRun:
-        """What a commit would be, made by a copy of this catalog that stores nothing."""
-        from icecore.engine.joint_commit.rolled_back import run_rolled_back
-
-        def act(repository: Repository, views: ViewRepository) -> None:
-            trial = copy.copy(self)
-            trial._store, trial._repository, trial._views = repository.store, repository, views
-            commit(trial)
-
-        self._repository.check_writable()
-        return run_rolled_back(self._repository, act, about)
 
     def materialize(
         self, identifier: IdentifierLike | None = None, *, message: str | None = None, author: str | None = None

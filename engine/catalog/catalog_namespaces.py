@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from icecore.engine.catalog.catalog_face import CatalogFace
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
-from icecore.engine.events import event as ev
-from icecore.engine.events.provenance import provenance
-from icecore.engine.joint_commit.with_dry_run import with_dry_run
-from icecore.engine.log.namespaces import check_namespace_change, updated_properties
-from icecore.engine.log.read_models import ReadModels
-from icecore.engine.properties.string_properties import string_properties
-from icecore.engine.repository.repository import Repository
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
 
 
-class CatalogNamespaces:
+class CatalogNamespaces(CatalogFace):
     """What `Catalog` says about namespaces. Their events are all of the catalog's own stream.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
 
-    actor: str | None
-    _models: ReadModels
-    _repository: Repository
-
-    @with_dry_run
     def create_namespace(
         self,
         namespace: IdentifierLike,
@@ -39,10 +28,9 @@ class CatalogNamespaces:
         dry_run: bool = False,
     ) -> CatalogDryRun | None:
         """Raises NamespaceAlreadyExistsError."""
-        levels = namespace_tuple(namespace)
-        payload = {"namespace": list(levels), "properties": string_properties(properties)}
-        self._change_namespace(ev.NAMESPACE_CREATED, payload, message, author)
-        return None
+        from icecore.engine.joint_commit.joint_names import new_namespace
+
+        return self._commit(new_namespace(namespace, properties), message, author, dry_run)
 
     def list_namespaces(self, namespace: IdentifierLike = ()) -> list[Identifier]:
         """The namespaces directly inside of one, or at the top. Raises NoSuchNamespaceError."""
@@ -64,7 +52,6 @@ class CatalogNamespaces:
         self._repository.foreign.adopt_all_if_changed()
         return self._models.namespace_properties(namespace_tuple(namespace))
 
-    @with_dry_run
     def update_namespace_properties(
         self,
         namespace: IdentifierLike,
@@ -76,11 +63,10 @@ class CatalogNamespaces:
         dry_run: bool = False,
     ) -> CatalogDryRun | None:
         """Raises NoSuchNamespaceError, ValidationError where a key is both removed and updated."""
-        payload = updated_properties(namespace_tuple(namespace), removals, updates)
-        self._change_namespace(ev.NAMESPACE_PROPERTIES_UPDATED, payload, message, author)
-        return None
+        from icecore.engine.joint_commit.joint_names import namespace_properties
 
-    @with_dry_run
+        return self._commit(namespace_properties(namespace, removals, updates), message, author, dry_run)
+
     def drop_namespace(
         self,
         namespace: IdentifierLike,
@@ -90,14 +76,6 @@ class CatalogNamespaces:
         dry_run: bool = False,
     ) -> CatalogDryRun | None:
         """Raises NamespaceNotEmptyError, NoSuchNamespaceError."""
-        payload = {"namespace": list(namespace_tuple(namespace))}
-        self._change_namespace(ev.NAMESPACE_DROPPED, payload, message, author)
-        return None
+        from icecore.engine.joint_commit.joint_names import dropped_namespace
 
-    def _change_namespace(self, kind: str, payload: Mapping[str, Any], message: str | None, author: str | None) -> None:
-        who = provenance(self.actor, message=message, author=author)
-
-        def check() -> None:
-            check_namespace_change(self._models, kind, payload)
-
-        self._repository.append_simple(ev.CATALOG_STREAM, kind, payload, who, check)
+        return self._commit(dropped_namespace(namespace), message, author, dry_run)

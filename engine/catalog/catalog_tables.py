@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import pyarrow as pa
 
+from icecore.engine.catalog.catalog_face import CatalogFace
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, folder_name, identifier_tuple, namespace_tuple
 from icecore.engine.common.location import to_uri
-from icecore.engine.errors import IcecoreError
-from icecore.engine.events import event as ev
 from icecore.engine.events.provenance import provenance
-from icecore.engine.foreign.register import registration_payload
-from icecore.engine.joint_commit.with_dry_run import with_dry_run
-from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.properties.string_properties import string_properties
-from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
-from icecore.engine.storage.file_io import Storage
 from icecore.engine.table.table import Table
-from icecore.projections.plan.planner import Planner
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
@@ -34,17 +24,11 @@ if TYPE_CHECKING:
     from icecore.engine.table.commit_options import Commit, CreateTable, RegisterTable, ReplaceTable
 
 
-class CatalogTables:
+class CatalogTables(CatalogFace):
     """What `Catalog` says about tables. Tables and views share their names.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
-
-    path: Path
-    actor: str | None
-    _models: ReadModels
-    _repository: Repository
-    _planner: Planner
 
     @overload
     def create_table(
@@ -61,7 +45,6 @@ class CatalogTables:
         self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool, **options: Unpack[CreateTable]
     ) -> Table | CatalogDryRun: ...
 
-    @with_dry_run
     def create_table(
         self,
         identifier: IdentifierLike,
@@ -80,30 +63,22 @@ class CatalogTables:
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError.
         """
+        from icecore.engine.catalog.table_parts import new_table
 
-        from icecore.engine.evolution.create_table import creation_payload, creation_updates
-
-        name = identifier_tuple(identifier)
         self._repository.foreign.adopt_all_if_changed()
+        name = identifier_tuple(identifier)
         self._models.check_new_name(name)
-        table_uuid = str(uuid.uuid4())
-        updates = creation_updates(
-            table_uuid,
-            self.new_location(name, table_uuid, location),
-            schema,
-            partition_spec,
-            sort_order,
-            properties or {},
-            format_version,
-        )
-        state = self._repository.create(
-            ev.table_stream(table_uuid),
-            ev.TABLE_CREATED,
-            creation_payload(name, updates),
+        part = new_table(
+            self,
             name,
-            provenance(self.actor, message=message, author=author),
+            schema,
+            partition_spec=partition_spec,
+            sort_order=sort_order,
+            location=location,
+            properties=properties,
+            format_version=format_version,
         )
-        return self._table(state)
+        return self._commit(part, message, author, dry_run) or self._table_of(part.stream)
 
     @overload
     def replace_table(
@@ -120,7 +95,6 @@ class CatalogTables:
         self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool, **options: Unpack[ReplaceTable]
     ) -> Table | CatalogDryRun: ...
 
-    @with_dry_run
     def replace_table(
         self,
         identifier: IdentifierLike,
@@ -139,17 +113,20 @@ class CatalogTables:
 
         Columns that keep their name and type keep their id. Raises NoSuchTableError, ValidationError.
         """
-
-        from icecore.engine.evolution.replace_table import replaced_table
+        from icecore.engine.catalog.table_parts import replacement
+        from icecore.engine.joint_commit.joint_tables import TableChange
 
         table = self.load_table(identifier)
-        where = None if location is None else to_uri(location).rstrip("/")
-        change = replaced_table(
-            schema, partition_spec, sort_order, where, string_properties(properties), format_version
+        command = replacement(
+            schema,
+            partition_spec=partition_spec,
+            sort_order=sort_order,
+            location=location,
+            properties=properties,
+            format_version=format_version,
         )
-        with table.transaction(message=message, author=author) as transaction:
-            transaction.add(change)
-        return table
+        part = TableChange.of(table.name(), table.state.stream, [command])
+        return self._commit(part, message, author, dry_run) or self._table_of(part.stream)
 
     @overload
     def create_or_replace_table(
@@ -166,7 +143,6 @@ class CatalogTables:
         self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool, **options: Unpack[CreateTable]
     ) -> Table | CatalogDryRun: ...
 
-    @with_dry_run
     def create_or_replace_table(
         self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool = False, **options: Any
     ) -> Table | CatalogDryRun:
@@ -174,9 +150,9 @@ class CatalogTables:
 
         Raises NoSuchNamespaceError, ValidationError, TableAlreadyExistsError where a view has the name.
         """
-        exists = self.table_exists(identifier)
-        table: Table = (self.replace_table if exists else self.create_table)(identifier, schema, **options)
-        return table
+        if self.table_exists(identifier):
+            return self.replace_table(identifier, schema, dry_run=dry_run, **options)
+        return self.create_table(identifier, schema, dry_run=dry_run, **options)
 
     def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
         """Where a new table or view goes that is given no location: a folder of its own."""
@@ -241,7 +217,6 @@ class CatalogTables:
         **options: Unpack[Commit],
     ) -> Table | CatalogDryRun: ...
 
-    @with_dry_run
     def rename_table(
         self,
         from_identifier: IdentifierLike,
@@ -252,26 +227,11 @@ class CatalogTables:
         dry_run: bool = False,
     ) -> Table | CatalogDryRun:
         """Raises NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
-        old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
-        self._repository.foreign.adopt_all_if_changed()
-        stream = self._models.table_stream(old)
+        from icecore.engine.joint_commit.joint_names import renamed
 
-        def check() -> None:
-            _same(self._models.table_stream(old), stream, old)
-            self._models.check_new_name(new)
+        part = renamed(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=False)
+        return self._commit(part, message, author, dry_run) or self._table_of(part.stream)
 
-        self._repository.append_simple(
-            stream,
-            ev.TABLE_RENAMED,
-            {"from": list(old), "to": list(new)},
-            provenance(self.actor, message=message, author=author),
-            check,
-        )
-        state = self._repository.state(stream)
-        self._repository.files.follow(state)
-        return self._table(state)
-
-    @with_dry_run
     def drop_table(
         self,
         identifier: IdentifierLike,
@@ -287,21 +247,13 @@ class CatalogTables:
         """
         name = identifier_tuple(identifier)
         if purge:
-            from icecore.engine.deletion.purge_table import drop_and_purge
+            from icecore.engine.joint_commit.joint_purge import drop_and_purge
 
             who = provenance(self.actor, message=message, author=author)
-            return drop_and_purge(self._repository, self._planner, name, who)
-        self._repository.foreign.adopt_name(name)
-        stream = self._models.table_stream(name)
-        self._repository.append_simple(
-            stream,
-            ev.TABLE_DROPPED,
-            {"identifier": list(name)},
-            provenance(self.actor, message=message, author=author),
-            lambda: _same(self._models.table_stream(name), stream, name),
-        )
-        self._repository.files.follow(self._repository.state(stream))
-        return None
+            return drop_and_purge(self._targets(), self._planner, name, who, dry_run=dry_run)
+        from icecore.engine.joint_commit.joint_names import dropped
+
+        return self._commit(dropped(name, is_view=False), message, author, dry_run)
 
     @overload
     def register_table(
@@ -318,7 +270,6 @@ class CatalogTables:
         self, identifier: IdentifierLike, metadata_location: str, *, dry_run: bool, **options: Unpack[RegisterTable]
     ) -> Table | CatalogDryRun: ...
 
-    @with_dry_run
     def register_table(
         self,
         identifier: IdentifierLike,
@@ -334,17 +285,10 @@ class CatalogTables:
         `location_mapping` maps location prefixes in its metadata to where the files lie now. Raises
         TableAlreadyExistsError, MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
         """
-        name = identifier_tuple(identifier)
+        from icecore.engine.catalog.table_parts import registered_table
+
         self._repository.foreign.adopt_all_if_changed()
+        name = identifier_tuple(identifier)
         self._models.check_new_name(name)
-        payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
-        stream = self._models.unused_stream(ev.table_stream(table_uuid))
-        state = self._repository.create(
-            stream, ev.TABLE_REGISTERED, payload, name, provenance(self.actor, message=message, author=author)
-        )
-        return self._table(state)
-
-
-def _same(found: str, expected: str, name: Identifier) -> None:
-    if found != expected:
-        raise IcecoreError(f"{dotted(name)} was replaced by another table meanwhile")
+        part = registered_table(self._repository, name, metadata_location, location_mapping)
+        return self._commit(part, message, author, dry_run) or self._table_of(part.stream)

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 from attrs import evolve
 
 from icecore.engine.catalog.pending_names import CatalogNames, PendingNames
+from icecore.engine.catalog.table_parts import new_table, registered_table, replacement
 from icecore.engine.catalog.transaction_names import TransactionNames
+from icecore.engine.catalog.view_parts import new_view
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.commit.single_use import OnceInBlock
-from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple
 from icecore.engine.common.ids import now_ms
-from icecore.engine.common.location import to_uri
 from icecore.engine.errors import CommitConflictError, IcecoreError, NotFoundError
-from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
-from icecore.engine.evolution.create_table import creation_payload, creation_updates
-from icecore.engine.evolution.replace_table import replaced_table
-from icecore.engine.foreign.register import registration_payload
-from icecore.engine.joint_commit.joint_commit import (
-    CommitTargets,
-    NameChange,
-    NewTable,
-    NewView,
-    Part,
-    TableChange,
-    ViewChange,
-    commit_jointly,
-    dry_run_jointly,
-    provisional_state,
-)
+from icecore.engine.joint_commit.joint_commit import CommitTargets, Part, commit_jointly, dry_run_jointly
+from icecore.engine.joint_commit.joint_names import dropped, renamed
+from icecore.engine.joint_commit.joint_tables import NewTable, TableChange, provisional_state
+from icecore.engine.joint_commit.joint_views import ViewChange
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.repository.repository import CommitResult, Repository, TablePart
 from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
@@ -45,13 +31,11 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.view import DUCKDB
-from icecore.engine.storage.file_io import Storage
 from icecore.engine.table.pending_commit import REFUSED
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
 from icecore.engine.view.view import View
 from icecore.engine.view.view_changes import ViewChanges
-from icecore.engine.view.view_definition import ViewDefinition
 from icecore.projections.plan.planner import Planner
 
 
@@ -118,17 +102,18 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
 
         Raises ValidationError; TableAlreadyExistsError and NoSuchNamespaceError come at commit.
         """
-        name, table_uuid = identifier_tuple(identifier), str(uuid.uuid4())
-        updates = creation_updates(
-            table_uuid,
-            self._catalog.new_location(name, table_uuid, location),
-            schema,
-            partition_spec,
-            sort_order,
-            properties or {},
-            format_version,
+        return self._new_table(
+            new_table(
+                self._catalog,
+                identifier_tuple(identifier),
+                schema,
+                partition_spec=partition_spec,
+                sort_order=sort_order,
+                location=location,
+                properties=properties,
+                format_version=format_version,
+            )
         )
-        return self._new_table(name, ev.table_stream(table_uuid), ev.TABLE_CREATED, creation_payload(name, updates))
 
     def replace_table(
         self,
@@ -146,9 +131,16 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         Raises NoSuchTableError, ValidationError.
         """
         part = self.table(identifier)
-        where = None if location is None else to_uri(location).rstrip("/")
-        new = string_properties(properties)
-        part.add(replaced_table(schema, partition_spec, sort_order, where, new, format_version))
+        part.add(
+            replacement(
+                schema,
+                partition_spec=partition_spec,
+                sort_order=sort_order,
+                location=location,
+                properties=properties,
+                format_version=format_version,
+            )
+        )
         return part
 
     def register_table(
@@ -163,18 +155,21 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError; TableAlreadyExistsError and
         NoSuchNamespaceError come at commit.
         """
-        name = identifier_tuple(identifier)
-        payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
-        return self._new_table(name, self._unused_stream(ev.table_stream(table_uuid)), ev.TABLE_REGISTERED, payload)
-
-    def _new_table(self, name: Identifier, stream: str, kind: str, payload: Mapping[str, Any]) -> Transaction:
         self._check_open()
-        state = provisional_state(stream, kind, payload, now_ms())
-        self._desk.repository.states.put(state)
-        part = self._gathering(state)
-        self._made.append(stream)
-        self._names.give(name, stream)
-        self._parts[stream] = NewTable(name, state, kind, payload, part.changes, part.end_new)
+        name = identifier_tuple(identifier)
+        new = registered_table(self._desk.repository, name, metadata_location, location_mapping)
+        new.stream = self._unused(new.stream)
+        return self._new_table(new)
+
+    def _new_table(self, new: NewTable) -> Transaction:
+        self._check_open()
+        new.provisional = provisional_state(new.stream, new.kind, new.payload, now_ms())
+        self._desk.repository.states.put(new.provisional)
+        part = self._gathering(new.provisional)
+        new.part, new.ended = part.changes, part.end_new
+        self._made.append(new.stream)
+        self._names.give(new.name, new.stream)
+        self._parts[new.stream] = new
         return part
 
     def rename_table(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
@@ -228,21 +223,22 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         Raises ValidationError, NoSuchTableError; TableAlreadyExistsError and NoSuchNamespaceError come at commit.
         """
         self._check_open()
-        name, view_uuid = identifier_tuple(identifier), str(uuid.uuid4())
-        definition = ViewDefinition.of(
+        new = new_view(
+            self._catalog,
+            _Lookup(self),
+            identifier_tuple(identifier),
             sql,
-            dialect,
-            representations,
-            schema,
-            name[:-1] if default_namespace is None else namespace_tuple(default_namespace),
-            default_catalog,
-            summary,
-            name=name,
-            lookup=_Lookup(self),
+            dialect=dialect,
+            representations=representations,
+            schema=schema,
+            default_namespace=default_namespace,
+            default_catalog=default_catalog,
+            properties=properties,
+            comment=comment,
+            summary=summary,
+            location=location,
         )
-        location = self._catalog.new_location(name, view_uuid, location)
-        stream = ev.view_stream(view_uuid)
-        self._parts[stream] = NewView(name, stream, definition.creation(view_uuid, location, properties, comment))
+        self._parts[new.stream] = new
 
     def rename_view(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
         """At commit: NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
@@ -256,17 +252,13 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
 
     def _rename(self, old: Identifier, new: Identifier, *, is_view: bool) -> None:
         self._check_open()
-        kind = ev.VIEW_RENAMED if is_view else ev.TABLE_RENAMED
-        payload = {"from": list(old), "to": list(new)}
         self._names.move(old, new, is_view=is_view)
-        self._add_name(NameChange(old, kind, payload, _finder(old, is_view=is_view), new, is_view))
+        self._add_name(renamed(old, new, is_view=is_view))
 
     def _drop(self, name: Identifier, *, is_view: bool) -> None:
         self._check_open()
-        kind = ev.VIEW_DROPPED if is_view else ev.TABLE_DROPPED
-        payload = {"identifier": list(name)}
         self._names.take(name)
-        self._add_name(NameChange(name, kind, payload, _finder(name, is_view=is_view), None, is_view))
+        self._add_name(dropped(name, is_view=is_view))
 
     # The end
 
@@ -377,13 +369,6 @@ class _Lookup:
         transaction = self._transaction
         state = transaction._desk.views.state(transaction._names.view_stream(identifier))
         return View(transaction._desk.views, self, state, None)
-
-
-def _finder(name: Identifier, *, is_view: bool) -> Callable[[Repository], str]:
-    def find(repository: Repository) -> str:
-        return repository.models.view_stream(name) if is_view else repository.models.table_stream(name)
-
-    return find
 
 
 def _same_stream(before: TableState) -> Callable[[TableState], None]:

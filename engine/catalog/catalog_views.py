@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 import pyarrow as pa
 
+from icecore.engine.catalog.catalog_face import CatalogFace
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
-from icecore.engine.events.event import view_stream
-from icecore.engine.events.provenance import provenance
-from icecore.engine.foreign.register import view_registration_payload
-from icecore.engine.joint_commit.with_dry_run import with_dry_run
-from icecore.engine.log.read_models import ReadModels
-from icecore.engine.metadata.view_fold import ViewState
-from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
-    from icecore.engine.table.commit_options import Commit, CreateView
+    from icecore.engine.table.commit_options import Commit, CreateView, DefineView
     from icecore.engine.table.table import Table
     from icecore.engine.view.view import View
 
 
-class CatalogViews(ABC):
+class CatalogViews(CatalogFace, ABC):
     """What `Catalog` says about views. Tables and views share their names.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
-
-    actor: str | None
-    _models: ReadModels
-    _views: ViewRepository
 
     @property
     @abstractmethod
@@ -69,7 +58,6 @@ class CatalogViews(ABC):
         self, identifier: IdentifierLike, sql: str | None = None, *, dry_run: bool, **options: Unpack[CreateView]
     ) -> View | CatalogDryRun: ...
 
-    @with_dry_run
     def create_view(
         self,
         identifier: IdentifierLike,
@@ -95,44 +83,29 @@ class CatalogViews(ABC):
         in `default_namespace`, the view's own unless given. With `replace` a view of that name gets a new version.
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, NoSuchTableError.
         """
-
-        from icecore.engine.view.view_definition import ViewDefinition
+        from icecore.engine.catalog.view_parts import new_view, view_replacement
 
         name = identifier_tuple(identifier)
-        self._views.repository.check_writable()
+        self._repository.check_writable()
+        definition: DefineView = {
+            "dialect": dialect,
+            "representations": representations,
+            "schema": schema,
+            "default_namespace": name[:-1] if default_namespace is None else default_namespace,
+            "default_catalog": default_catalog,
+            "properties": properties,
+            "comment": comment,
+            "summary": summary,
+            "location": location,
+        }
         if replace and self.view_exists(name):
-            return self.load_view(name).replace(
-                sql,
-                dialect=dialect,
-                representations=representations,
-                schema=schema,
-                default_namespace=name[:-1] if default_namespace is None else default_namespace,
-                default_catalog=default_catalog,
-                properties=properties,
-                comment=comment,
-                summary=summary,
-                location=location,
-                message=message,
-                author=author,
-            )
-        self._views.repository.foreign.adopt_all_if_changed()
+            old = self.load_view(name)
+            change = view_replacement(old, sql, **definition)
+            return self._commit(change, message, author, dry_run) or self._view_of(change.stream)
+        self._repository.foreign.adopt_all_if_changed()
         self._models.check_new_name(name)
-        namespace = name[:-1] if default_namespace is None else namespace_tuple(default_namespace)
-        definition = ViewDefinition.of(
-            sql,
-            dialect,
-            representations,
-            schema,
-            namespace,
-            default_catalog,
-            summary,
-            name=name,
-            lookup=self,
-        )
-        view_uuid = str(uuid.uuid4())
-        updates = definition.creation(view_uuid, self.new_location(name, view_uuid, location), properties, comment)
-        who = provenance(self.actor, message=message, author=author)
-        return self._view(self._views.create(view_stream(view_uuid), name, updates, who))
+        part = new_view(self, self, name, sql, **definition)
+        return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
 
     @overload
     def register_view(
@@ -149,7 +122,6 @@ class CatalogViews(ABC):
         self, identifier: IdentifierLike, metadata_location: str, *, dry_run: bool, **options: Unpack[Commit]
     ) -> View | CatalogDryRun: ...
 
-    @with_dry_run
     def register_view(
         self,
         identifier: IdentifierLike,
@@ -164,42 +136,42 @@ class CatalogViews(ABC):
         Raises TableAlreadyExistsError, NoSuchNamespaceError, MissingFileError, CorruptFileError,
         UnsupportedFormatVersionError.
         """
+        from icecore.engine.catalog.view_parts import registered_view
+
+        self._repository.check_writable()
         name = identifier_tuple(identifier)
-        self._views.repository.check_writable()
         self._models.check_new_name(name)
-        payload, view_uuid = view_registration_payload(name, metadata_location, self._views.repository.storage)
-        stream = self._models.unused_stream(view_stream(view_uuid))
-        who = provenance(self.actor, message=message, author=author)
-        return self._view(self._views.register(stream, name, payload, who))
+        part = registered_view(self._repository, name, metadata_location)
+        return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
 
     def load_view(self, identifier: IdentifierLike) -> View:
         """Raises NoSuchViewError."""
-        foreign = self._views.repository.foreign
-        return self._view(self._views.state(foreign.stream_of(identifier_tuple(identifier), self._models.view_stream)))
+        name = identifier_tuple(identifier)
+        return self._view_of(self._repository.foreign.stream_of(name, self._models.view_stream))
 
-    def _view(self, state: ViewState) -> View:
+    def _view_of(self, stream: str) -> View:
         from icecore.engine.view.view import View
 
-        return View(self._views, self, state, self.actor)
+        return View(self._views, self, self._views.state(stream), self.actor)
 
     def view_exists(self, identifier: IdentifierLike) -> bool:
-        self._views.repository.foreign.adopt_all_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         found = self._models.find(identifier_tuple(identifier))
         return found is not None and found[0] == "view"
 
     def list_views(self, namespace: IdentifierLike) -> list[Identifier]:
         """Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
-        self._views.repository.foreign.adopt_all_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         self._models.namespace_properties(levels)
         return [(*levels, name) for name, _ in self._models.names_in(levels, "view")]
 
     def views(self) -> Iterator[View]:
         """All views, by name."""
-        self._views.repository.foreign.adopt_all_if_changed()
+        self._repository.foreign.adopt_all_if_changed()
         for _, kind, stream in self._models.all_names():
             if kind == "view":
-                yield self._view(self._views.state(stream))
+                yield self._view_of(stream)
 
     @overload
     def rename_view(
@@ -221,7 +193,6 @@ class CatalogViews(ABC):
         **options: Unpack[Commit],
     ) -> View | CatalogDryRun: ...
 
-    @with_dry_run
     def rename_view(
         self,
         from_identifier: IdentifierLike,
@@ -232,11 +203,11 @@ class CatalogViews(ABC):
         dry_run: bool = False,
     ) -> View | CatalogDryRun:
         """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
-        old, new = identifier_tuple(from_identifier), identifier_tuple(to_identifier)
-        self._views.repository.foreign.adopt_all_if_changed()
-        return self._view(self._views.rename(old, new, provenance(self.actor, message=message, author=author)))
+        from icecore.engine.joint_commit.joint_names import renamed
 
-    @with_dry_run
+        part = renamed(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=True)
+        return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
+
     def drop_view(
         self,
         identifier: IdentifierLike,
@@ -246,6 +217,6 @@ class CatalogViews(ABC):
         dry_run: bool = False,
     ) -> CatalogDryRun | None:
         """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
-        self._views.repository.foreign.adopt_all_if_changed()
-        self._views.drop(identifier_tuple(identifier), provenance(self.actor, message=message, author=author))
-        return None
+        from icecore.engine.joint_commit.joint_names import dropped
+
+        return self._commit(dropped(identifier_tuple(identifier), is_view=True), message, author, dry_run)

@@ -9,20 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from icecore.engine.archive.log_transfer import JSONL
+from icecore.engine.catalog.catalog_face import CatalogFace
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import is_view_stream
 from icecore.engine.events.provenance import provenance
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
-from icecore.engine.joint_commit.with_dry_run import with_dry_run
 from icecore.engine.log.archives import Archive
-from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.log.warehouse_folder import WarehouseFolder
-from icecore.engine.metadata.fold import TableState
-from icecore.engine.repository.repository import Repository
-from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.log.store import MODELS
 from icecore.engine.table.table import Table
-from icecore.projections.plan.planner import Planner
 
 if TYPE_CHECKING:
     from icecore.engine.archive.log_transfer import PathOrFile
@@ -35,25 +30,17 @@ if TYPE_CHECKING:
     from icecore.projections.audit.diff import CatalogDiff
 
 
-class CatalogLogTools(ABC):
+class CatalogLogTools(CatalogFace, ABC):
     """What `Catalog` can do with its log beyond reading it.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
 
-    actor: str | None
-    _store: EventStore
-    _repository: Repository
-    _views: ViewRepository
-    _planner: Planner
-    _folder: WarehouseFolder
+    @abstractmethod
+    def _table_of(self, stream: str) -> Table: ...
 
     @abstractmethod
-    def _table(self, state: TableState) -> Table: ...
-
-    @abstractmethod
-    def load_view(self, identifier: IdentifierLike) -> View:
-        """Raises NoSuchViewError."""
+    def _view_of(self, stream: str) -> View: ...
 
     @overload
     def undrop_table(
@@ -65,7 +52,6 @@ class CatalogLogTools(ABC):
         self, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
     ) -> Table | CatalogDryRun: ...
 
-    @with_dry_run
     def undrop_table(
         self,
         identifier: IdentifierLike,
@@ -80,14 +66,10 @@ class CatalogLogTools(ABC):
         `position` is that of the drop to undo where several tables of that name were dropped. Raises NoSuchTableError,
         TableAlreadyExistsError where the name is taken, NoSuchNamespaceError where its namespace is gone.
         """
+        from icecore.engine.joint_commit.joint_names import NameGivenBack
 
-        from icecore.engine.revert.undrop import undrop
-
-        name = identifier_tuple(identifier)
-        who = provenance(self.actor, message=message, author=author)
-        state = self._repository.state(undrop(self._repository, "table", name, position, who))
-        self._repository.files.follow(state)
-        return self._table(state)
+        part = NameGivenBack(identifier_tuple(identifier), "table", position)
+        return self._commit(part, message, author, dry_run) or self._table_of(part.stream)
 
     def purge_table(
         self,
@@ -124,7 +106,6 @@ class CatalogLogTools(ABC):
         self, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
     ) -> View | CatalogDryRun: ...
 
-    @with_dry_run
     def undrop_view(
         self,
         identifier: IdentifierLike,
@@ -135,13 +116,10 @@ class CatalogLogTools(ABC):
         dry_run: bool = False,
     ) -> View | CatalogDryRun:
         """As `undrop_table`. Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        from icecore.engine.joint_commit.joint_names import NameGivenBack
 
-        from icecore.engine.revert.undrop import undrop
-
-        name = identifier_tuple(identifier)
-        who = provenance(self.actor, message=message, author=author)
-        self._views.follow(undrop(self._repository, "view", name, position, who))
-        return self.load_view(name)
+        part = NameGivenBack(identifier_tuple(identifier), "view", position)
+        return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
 
     @overload
     def resolve(
@@ -153,7 +131,6 @@ class CatalogLogTools(ABC):
         self, identifier: IdentifierLike, keep: str, *, dry_run: bool, **options: Unpack[Commit]
     ) -> Table | CatalogDryRun: ...
 
-    @with_dry_run
     def resolve(
         self,
         identifier: IdentifierLike,
@@ -170,12 +147,12 @@ class CatalogLogTools(ABC):
         took it in. Raises ValidationError where there is no conflict, NoSuchTableError, ForeignCommitError where theirs
         can't be kept, StorageError.
         """
-        from icecore.engine.catalog.resolve_conflict import resolve
+        from icecore.engine.catalog.resolve_conflict import resolution
 
-        repository = self._repository
-        stream = repository.foreign.stream_of(identifier_tuple(identifier), repository.models.table_stream)
-        who = provenance(self.actor, message=message, author=author)
-        return self._table(resolve(self._repository, stream, keep, who))
+        self._repository.check_writable()
+        stream = self._repository.foreign.stream_of(identifier_tuple(identifier), self._models.table_stream)
+        part = resolution(self._repository, stream, keep)
+        return self._commit(part, message, author, dry_run) or self._table_of(stream)
 
     def diff(self, from_position: int, to_position: int | None = None) -> CatalogDiff:
         """What the events after one position up to another, the last without one, changed: see `CatalogDiff`.
@@ -194,7 +171,6 @@ class CatalogLogTools(ABC):
     @overload
     def revert(self, position: int, *, dry_run: bool, **options: Unpack[Commit]) -> int | CatalogDryRun: ...
 
-    @with_dry_run
     def revert(
         self, position: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
     ) -> int | CatalogDryRun:
@@ -205,11 +181,10 @@ class CatalogLogTools(ABC):
         and creates are undone. All or nothing. Raises CommitConflictError naming the later commits that stand in the
         way, ValidationError for what has no way back: format upgrades, expired snapshots, deletes by delete files.
         """
-        from icecore.engine.revert.revert import revert
+        from icecore.engine.joint_commit.joint_revert import revert
 
-        self._repository.foreign.adopt_all_if_changed()
         who = provenance(self.actor, message=message, author=author)
-        return revert(self._repository, self._views, position, who).position
+        return revert(self._targets(), position, who, dry_run=dry_run)
 
     def forget(
         self,

@@ -7,18 +7,21 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ForeignCommitError, IcecoreError, MissingFileError, ValidationError
 from icecore.engine.events import event as ev
-from icecore.engine.events.event import Provenance, is_view_stream
+from icecore.engine.events.event import Event, Provenance, is_view_stream
 from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_commits import is_same_table, next_version_file
 from icecore.engine.foreign.foreign_metadata import Chain, ForeignFile, chain_from, read_foreign
+from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.log.read_models import dotted
-from icecore.engine.log.store import MODELS
+from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.retry_policy import RetryPolicy
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.metadata_update import RemoveProperties, SetLocation, SetProperties
 from icecore.engine.storage.file_io import Storage
@@ -39,34 +42,55 @@ class _Theirs:
     why_not: str | None
 
 
-def resolve(repository: Repository, stream: str, keep: str, provenance: Provenance) -> TableState:
-    """Ends a conflict with another engine's commit, and returns the state after it.
+def resolution(repository: Repository, stream: str, keep: str) -> Resolution:
+    """The part of a commit that ends a conflict with another engine's commit.
 
     `foreign` makes theirs the table's state; commits of the log that were not published stay in it. `log` takes theirs
-    in as an event first, where it can be read, then publishes the log's own state over it. Raises ValidationError where
-    there is no conflict, ForeignCommitError where theirs can't be the table's state, StorageError.
+    in as an event first, where it can be read, then publishes the log's own state over it. Raises ValidationError for
+    another word, and for a view.
     """
-    repository.check_writable()
     if keep not in KEEPS:
         raise ValidationError(f"keep is {LOG!r} or {FOREIGN!r}, found {keep!r}")
     if is_view_stream(stream):
         raise ValidationError("a view's conflict can't be resolved: replace or drop the view")
-    foreign = repository.foreign
-    try:
-        foreign.adopt_stream(stream)
-    except ForeignCommitError:
-        pass
-    else:
-        raise ValidationError(f"{dotted(repository.state(stream).identifier)}: there is no conflict to resolve")
-    adoption = AdoptionRun(foreign.context)
-    with repository.store.write() as transaction:
-        adoption.begin(transaction)
-        _Resolution(repository, adoption, repository.state(stream), provenance).run(keep)
-    adoption.finish()
-    return repository.state(stream)
+    return Resolution(repository.state(stream).identifier, stream, keep)
 
 
-class _Resolution:
+@define
+class Resolution:
+    """A conflict that is ended; its events are those that take theirs in, and that of the log's own state."""
+
+    name: Identifier
+    stream: str
+    keep: str
+    _adoption: AdoptionRun | None = None
+
+    def retry_policy(self, desk: CommitTargets) -> RetryPolicy:
+        """It is made once: what it raises is the conflict itself."""
+        return RetryPolicy(retries=0)
+
+    def prepare(self, desk: CommitTargets) -> None:
+        """Raises ValidationError where there is no conflict."""
+        try:
+            desk.repository.foreign.adopt_stream(self.stream)
+        except ForeignCommitError:
+            return
+        raise ValidationError(f"{dotted(self.name)}: there is no conflict to resolve")
+
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        """Raises ForeignCommitError where theirs can't be the table's state, StorageError."""
+        repository, before = desk.repository, len(transaction.events)
+        self._adoption = AdoptionRun(repository.foreign.context)
+        self._adoption.begin(transaction)
+        _Resolving(repository, self._adoption, repository.state(self.stream), provenance).run(self.keep)
+        return transaction.events[before:]
+
+    def follow(self, desk: CommitTargets) -> None:
+        if self._adoption is not None:
+            self._adoption.finish()
+
+
+class _Resolving:
     def __init__(
         self, repository: Repository, adoption: AdoptionRun, state: TableState, provenance: Provenance
     ) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 
+from icecore.engine.catalog.view_parts import registered_view
 from icecore.engine.commit.single_use import UsedOnce
-from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple, namespace_tuple
-from icecore.engine.events import event as ev
-from icecore.engine.foreign.register import view_registration_payload
+from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.joint_commit.joint_commit import CommitTargets, Part
-from icecore.engine.joint_commit.joint_names import NameGivenBack, NamespaceChange, RegisteredView
-from icecore.engine.log.namespaces import updated_properties
-from icecore.engine.properties.string_properties import string_properties
+from icecore.engine.joint_commit.joint_names import (
+    NameGivenBack,
+    dropped_namespace,
+    namespace_properties,
+    new_namespace,
+)
 
 
 class TransactionNames(UsedOnce):
@@ -28,22 +30,17 @@ class TransactionNames(UsedOnce):
 
     def create_namespace(self, namespace: IdentifierLike, properties: Mapping[str, str] | None = None) -> None:
         """Raises ValidationError; NamespaceAlreadyExistsError comes at commit."""
-        levels = namespace_tuple(namespace)
-        payload = {"namespace": list(levels), "properties": string_properties(properties)}
-        self._add_name(NamespaceChange(levels, ev.NAMESPACE_CREATED, payload))
+        self._add_name(new_namespace(namespace, properties))
 
     def update_namespace_properties(
         self, namespace: IdentifierLike, removals: Sequence[str] = (), updates: Mapping[str, str] | None = None
     ) -> None:
         """Raises ValidationError where a key is both removed and updated; NoSuchNamespaceError comes at commit."""
-        levels = namespace_tuple(namespace)
-        payload = updated_properties(levels, removals, updates)
-        self._add_name(NamespaceChange(levels, ev.NAMESPACE_PROPERTIES_UPDATED, payload))
+        self._add_name(namespace_properties(namespace, removals, updates))
 
     def drop_namespace(self, namespace: IdentifierLike) -> None:
         """At commit: NoSuchNamespaceError, NamespaceNotEmptyError where something is in it that stays."""
-        levels = namespace_tuple(namespace)
-        self._add_name(NamespaceChange(levels, ev.NAMESPACE_DROPPED, {"namespace": list(levels)}))
+        self._add_name(dropped_namespace(namespace))
 
     # Names that come, or come back
 
@@ -61,16 +58,13 @@ class TransactionNames(UsedOnce):
         TableAlreadyExistsError and NoSuchNamespaceError come at commit.
         """
         self._check_open()
-        name = identifier_tuple(identifier)
-        payload, view_uuid = view_registration_payload(name, metadata_location, self._desk.repository.storage)
-        stream = self._unused_stream(ev.view_stream(view_uuid))
-        self._parts[stream] = RegisteredView(name, stream, payload)
+        new = registered_view(self._desk.repository, identifier_tuple(identifier), metadata_location)
+        new.stream = self._unused(new.stream)
+        self._parts[new.stream] = new
 
-    def _unused_stream(self, stream: str) -> str:
-        """As `ReadModels.unused_stream`, also not one of this transaction."""
-        self._check_open()
-        free = self._desk.repository.models.unused_stream(stream)
-        return f"{stream}#{uuid.uuid4()}" if free in self._parts else free
+    def _unused(self, stream: str) -> str:
+        """The stream, or one like it where this transaction has a part of it."""
+        return f"{stream}#{uuid.uuid4()}" if stream in self._parts else stream
 
     def _add_name(self, part: Part) -> None:
         self._check_open()

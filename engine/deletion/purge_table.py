@@ -8,9 +8,8 @@ metadata files lead to that this log knows nothing of, since another catalog may
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.deletion import delete_files
@@ -25,15 +24,13 @@ from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
-from icecore.engine.metadata.fold import TableState, fold
+from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.retention import check_gc
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.undrop import drop_to_purge
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import LocationIndex
 from icecore.projections.plan.planner import Planner
-
-Before: TypeAlias = "Callable[[WriteTransaction], TableState]"
 
 
 @frozen
@@ -75,37 +72,19 @@ def purge_dropped(
     drop = drop_to_purge(repository, identifier, position)
     if not dry_run:
         delete_files.finish_due(repository, drop.stream)
-    plan = _Plan.of(repository, repository.state(drop.stream))
+    plan = PurgePlan.of(repository, repository.state(drop.stream))
     if dry_run:
         return plan.outcome(None, ())
 
-    def check(_: WriteTransaction) -> TableState:
+    def check() -> TableState:
         if drop_to_purge(repository, identifier, drop.position).stream != drop.stream:
             raise NoSuchTableError(f"{dotted(identifier)} is not the table that was dropped at {drop.position}")
         return repository.state(drop.stream)
 
-    return plan.carry_out(check, provenance, planner)
-
-
-def drop_and_purge(repository: Repository, planner: Planner, identifier: Identifier, provenance: Provenance) -> Purged:
-    """Drops a table and purges it, both in one transaction. Raises as `purge_dropped`."""
-    repository.check_writable()
-    repository.foreign.adopt_name(identifier)
-    stream = repository.models.table_stream(identifier)
-    delete_files.finish_due(repository, stream)
-    plan = _Plan.of(repository, repository.live_state(stream))
-
-    def drop(transaction: WriteTransaction) -> TableState:
-        state = repository.live_state(stream)
-        if repository.models.table_stream(identifier) != stream:
-            raise NoSuchTableError(f"{dotted(identifier)} was replaced by another table meanwhile")
-        payload = {"identifier": list(identifier)}
-        event = repository.append_inside(transaction, stream, ev.TABLE_DROPPED, payload, provenance)
-        after = fold(state, [event])
-        assert after is not None, "a fold of one event has a state"
-        return after
-
-    return plan.carry_out(drop, evolve(provenance, idempotency_key=None), planner)
+    going = plan.deletion()
+    with repository.store.write() as transaction:
+        event = plan.append(repository, transaction, going, check, provenance)
+    return plan.finish(event, planner)
 
 
 def _answer(repository: Repository, event: Event) -> Purged:
@@ -119,8 +98,8 @@ def _answer(repository: Repository, event: Event) -> Purged:
 
 
 @define
-class _Plan:
-    """What is to go, and what stays."""
+class PurgePlan:
+    """The files of a table that are to go, and those that stay."""
 
     repository: Repository
     stream: str
@@ -131,7 +110,8 @@ class _Plan:
     left: tuple[str, ...]
 
     @classmethod
-    def of(cls, repository: Repository, state: TableState) -> _Plan:
+    def of(cls, repository: Repository, state: TableState) -> PurgePlan:
+        """Raises ValidationError where `gc.enabled` is false, StorageError, CorruptFileError."""
         check_gc(state.metadata)
         found = files_of_table(repository, state)
         storage = repository.storage_of(state)
@@ -141,29 +121,40 @@ class _Plan:
         marking.mark_all(own=False)
         return cls(repository, state.stream, storage, candidates, marking, found.files, found.left)
 
-    def carry_out(self, check: Before, provenance: Provenance, planner: Planner) -> Purged:
-        """Appends the event to the state that `check` gives, which may append events before it; then deletes.
+    def deletion(self) -> Deletion:
+        """What is to go by now."""
+        return Deletion.of(DeletedBy.PURGE, self._going())
 
-        What is cached of the table for plans goes too.
+    def append(
+        self,
+        repository: Repository,
+        transaction: WriteTransaction,
+        going: Deletion,
+        check: Callable[[], TableState],
+        provenance: Provenance,
+    ) -> Event | None:
+        """Appends the event to the state that `check` gives, which may append events before it; inside of the lock.
+
+        `going` is what was to go before. None where nothing is left to delete of what was purged already.
         """
-        repository = self.repository
-        going = Deletion.of(DeletedBy.PURGE, self._going())
-        event: Event | None = None
-        with repository.store.write() as transaction:
-            self.marking.mark_new()
-            before = check(transaction)
-            if len(self._going()) != len(going.files):
-                going = Deletion.of(DeletedBy.PURGE, self._going())
-            if going.files or before.purged_at is None:
-                told = {"kept": len(self._kept()), "left": len(self.left)}
-                event, after = going.append(repository, transaction, before, provenance, told)
-                made = event
-                transaction.at_end.append(lambda: repository.files.publish(after, made, before))
+        self.marking.mark_new()
+        before = check()
+        if len(self._going()) != len(going.files):
+            going = self.deletion()
+        if not going.files and before.purged_at is not None:
+            return None
+        told = {"kept": len(self._kept()), "left": len(self.left)}
+        event, after = going.append(repository, transaction, before, provenance, told)
+        transaction.at_end.append(lambda: repository.files.publish(after, event, before))
+        return event
+
+    def finish(self, event: Event | None, planner: Planner) -> Purged:
+        """Deletes the files of the event, and what is cached of the table for plans; after the commit."""
         planner.remove(self.stream)
         if event is None:
             return self.outcome(None, ())
-        repository.files.follow(repository.state(self.stream))
-        return self.outcome(event, delete_files.finish(repository, event))
+        self.repository.files.follow(self.repository.state(self.stream))
+        return self.outcome(event, delete_files.finish(self.repository, event))
 
     def outcome(self, event: Event | None, deleted: tuple[str, ...]) -> Purged:
         """What is told of it."""

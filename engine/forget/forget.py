@@ -22,7 +22,8 @@ from icecore.engine.forget.rewritten_metadata import rewrite_metadata
 from icecore.engine.log.redactions import Redaction
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.repository.repository import FOREIGN_ATTEMPTS, Repository
+from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.retry_policy import FOREIGN_ATTEMPTS
 from icecore.projections.files.file_follower import MaterializationWarning
 from icecore.projections.plan.planner import FORGOTTEN, Planner
 

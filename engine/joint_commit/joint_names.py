@@ -1,38 +1,93 @@
-"""Namespaces, and names that are given or given back, as parts of a commit of several changes."""
+"""Namespaces, and names that are given, changed, taken or given back, as parts of a commit of several changes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import define
 
-from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
+from icecore.engine.errors import NotFoundError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.joint_commit.joint_commit import CommitTargets
-from icecore.engine.log.namespaces import check_namespace_change
+from icecore.engine.log.namespaces import check_namespace_change, updated_properties
 from icecore.engine.log.store import WriteTransaction
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.properties.string_properties import string_properties
+from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.undrop import dropped_at, undrop_inside
 
 
 @define
 class NamespaceChange:
-    """A namespace that is made, dropped or gets other properties; it is looked at when its turn comes."""
+    """A namespace that is made, dropped or gets other properties; it is looked at when its turn comes.
+
+    `check` raises what stands in the way beyond what the change itself needs.
+    """
 
     name: Identifier
     kind: str
     payload: Mapping[str, Any]
+    check: Callable[[], object] = lambda: None
+
+    def retry_policy(self, desk: CommitTargets) -> None:
+        return None
 
     def prepare(self, desk: CommitTargets) -> None: ...
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         # The row of a namespace that another engine changed meanwhile would be lost: it is taken in first.
         desk.repository.foreign.check_namespaces()
+        self.check()
         check_namespace_change(desk.repository.models, self.kind, self.payload)
         return (desk.repository.append_inside(transaction, ev.CATALOG_STREAM, self.kind, self.payload, provenance),)
 
     def follow(self, desk: CommitTargets) -> None: ...
+
+
+@define
+class NameChange:
+    """A rename or a drop of a table or view. `find` gives its stream when its turn comes, or raises what is in the way.
+
+    Raises NoSuchTableError, NoSuchViewError; TableAlreadyExistsError and NoSuchNamespaceError where the new name can't
+    be given.
+    """
+
+    name: Identifier
+    kind: str
+    payload: Mapping[str, Any]
+    find: Callable[[Repository], str]
+    to: Identifier | None = None
+    _base: TableState | None = None
+    stream: str = ""
+
+    def retry_policy(self, desk: CommitTargets) -> None:
+        return None
+
+    def prepare(self, desk: CommitTargets) -> None:
+        self._base = None
+        # What the same transaction makes is there when its turn comes.
+        with contextlib.suppress(NotFoundError):
+            stream = self.find(desk.repository)
+            desk.repository.foreign.adopt_stream(stream)
+            self._base = None if ev.is_view_stream(stream) else desk.repository.state(stream)
+
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        self.stream = self.find(desk.repository)
+        if self._base is not None and self._base.stream == self.stream:
+            # Past the cache: an event that is not committed yet must not be in it.
+            desk.repository.foreign.check(desk.repository.states.forward(self._base))
+        else:
+            desk.repository.foreign.check_row(self.stream)
+        if self.to is not None:
+            desk.repository.models.check_new_name(self.to)
+        return (desk.repository.append_inside(transaction, self.stream, self.kind, self.payload, provenance),)
+
+    def follow(self, desk: CommitTargets) -> None:
+        follow_stream(desk, self.stream)
 
 
 @define
@@ -42,37 +97,65 @@ class NameGivenBack:
     name: Identifier
     kind: str
     position: int | None
-    _stream: str = ""
+    stream: str = ""
+
+    def retry_policy(self, desk: CommitTargets) -> None:
+        return None
 
     def prepare(self, desk: CommitTargets) -> None: ...
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         drop = dropped_at(desk.repository, self.kind, self.name, self.position)
-        self._stream = drop.stream
+        self.stream = drop.stream
         return (undrop_inside(desk.repository, transaction, self.kind, drop, provenance),)
 
     def follow(self, desk: CommitTargets) -> None:
-        if not self._stream:
-            return
-        if self.kind == "view":
-            desk.views.follow(self._stream)
-        else:
-            desk.repository.files.follow(desk.repository.state(self._stream))
+        follow_stream(desk, self.stream)
 
 
-@define
-class RegisteredView:
-    """A view whose metadata another engine wrote."""
+def follow_stream(desk: CommitTargets, stream: str) -> None:
+    """Lets the files of a table or view follow its stream; of none where nothing was appended."""
+    if ev.is_view_stream(stream):
+        desk.views.follow(stream)
+    elif stream:
+        desk.repository.files.follow(desk.repository.state(stream))
 
-    name: Identifier
-    stream: str
-    payload: Mapping[str, Any]
 
-    def prepare(self, desk: CommitTargets) -> None: ...
+# As the calls of a catalog and of its transactions give them
 
-    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
-        desk.repository.models.check_new_name(self.name)
-        return (desk.repository.append_inside(transaction, self.stream, ev.VIEW_REGISTERED, self.payload, provenance),)
 
-    def follow(self, desk: CommitTargets) -> None:
-        desk.views.follow(self.stream)
+def new_namespace(namespace: IdentifierLike, properties: Mapping[str, str] | None) -> NamespaceChange:
+    """Raises ValidationError."""
+    levels = namespace_tuple(namespace)
+    payload = {"namespace": list(levels), "properties": string_properties(properties)}
+    return NamespaceChange(levels, ev.NAMESPACE_CREATED, payload)
+
+
+def namespace_properties(
+    namespace: IdentifierLike, removals: Sequence[str], updates: Mapping[str, str] | None
+) -> NamespaceChange:
+    """Raises ValidationError where a key is both removed and updated."""
+    levels = namespace_tuple(namespace)
+    return NamespaceChange(levels, ev.NAMESPACE_PROPERTIES_UPDATED, updated_properties(levels, removals, updates))
+
+
+def dropped_namespace(namespace: IdentifierLike) -> NamespaceChange:
+    """Raises ValidationError."""
+    levels = namespace_tuple(namespace)
+    return NamespaceChange(levels, ev.NAMESPACE_DROPPED, {"namespace": list(levels)})
+
+
+def renamed(old: Identifier, new: Identifier, *, is_view: bool) -> NameChange:
+    """At commit: NoSuchTableError or NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+    kind = ev.VIEW_RENAMED if is_view else ev.TABLE_RENAMED
+    return NameChange(old, kind, {"from": list(old), "to": list(new)}, _finder(old, is_view=is_view), new)
+
+
+def dropped(name: Identifier, *, is_view: bool) -> NameChange:
+    """At commit: NoSuchTableError, NoSuchViewError."""
+    kind = ev.VIEW_DROPPED if is_view else ev.TABLE_DROPPED
+    return NameChange(name, kind, {"identifier": list(name)}, _finder(name, is_view=is_view))
+
+
+def _finder(name: Identifier, *, is_view: bool) -> Callable[[Repository], str]:
+    return lambda repository: (repository.models.view_stream if is_view else repository.models.table_stream)(name)

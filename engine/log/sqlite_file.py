@@ -131,8 +131,11 @@ class SqliteFile:
     # Locks
 
     @contextlib.contextmanager
-    def _locked(self, uncertain: Callable[[sqlite3.Error], None] | None = None) -> Iterator[None]:
-        """A write transaction of SQLite. `uncertain` learns what became of a COMMIT that failed, and raises or not."""
+    def _locked(self, uncertain: Callable[[sqlite3.Error], None] | None = None, *, keep: bool = True) -> Iterator[None]:
+        """A write transaction of SQLite, which ends in a ROLLBACK unless it is to `keep` what is written.
+
+        `uncertain` learns what became of a COMMIT that failed, and raises or not.
+        """
         connection = self.connection()
         self._retrying(lambda: connection.execute(query(SETTINGS, "begin_write")))
         try:
@@ -142,7 +145,7 @@ class SqliteFile:
                 connection.execute(query(SETTINGS, "rollback"))
             raise
         try:
-            connection.execute(query(SETTINGS, "commit"))
+            connection.execute(query(SETTINGS, "commit" if keep else "rollback"))
         except sqlite3.Error as e:
             with contextlib.suppress(sqlite3.Error):
                 if connection.in_transaction:

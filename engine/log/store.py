@@ -144,28 +144,30 @@ class EventStore(EventReader):
         return not self.connection().in_transaction or position <= self._local.begun_at
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[WriteTransaction]:
+    def write(self, *, keep: bool = True) -> Iterator[WriteTransaction]:
         """A write transaction: all events that are appended in it become visible at once, or none does.
 
-        Raises WarehouseLockedError where the lock can't be had in time, ReadOnlyError, StorageError (disk full), and
-        CommitStateUnknownError where it can't be learnt whether the events were stored, and MovedWarehouseError.
+        Unless it is to `keep` them it ends in a ROLLBACK, as that of a dry run does, after all that a commit does
+        before COMMIT. Raises WarehouseLockedError where the lock can't be had in time, ReadOnlyError, StorageError
+        (disk full), and CommitStateUnknownError where it can't be learnt whether the events were stored, and
+        MovedWarehouseError.
         """
         self.check_writable()
         events: list[Event] = []
-        with self._translated("write"), self._locked(lambda error: self._check_stored(events, error)):
+        with self._translated("write"), self._locked(lambda error: self._check_stored(events, error), keep=keep):
             self.check_in_place()
             self._bring_up()
             transaction = WriteTransaction(self, events)
             yield transaction
             for action in transaction.at_end:
                 action()
+        # What is rolled back may have made them.
+        self._has_folders = self._has_folders or keep
 
     def _bring_up(self) -> None:
         """Makes the read models that an earlier release did not have; inside of a write transaction."""
-        if not self._has_folders:
-            if self.row(EVENTS, "has_folders") is None:
-                run_script(self.connection(), query(SCHEMA, "read_models"))
-            self._has_folders = True
+        if not self._has_folders and self.row(EVENTS, "has_folders") is None:
+            run_script(self.connection(), query(SCHEMA, "read_models"))
 
     def check_writable(self) -> None:
         """Raises ReadOnlyError where nothing may be written, MovedWarehouseError where that is for the folder."""

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 Prepare: TypeAlias = "Callable[[TableState], Sequence[Command]]"
 WithIt: TypeAlias = "Callable[[WriteTransaction, TableState], TableState]"
 
-# How often a change of names is tried while another engine keeps changing them.
-FOREIGN_ATTEMPTS = 20
-
 
 @frozen
 class CommitResult:
@@ -146,49 +143,6 @@ class Repository:
         return self._append(transaction, stream, kind, payload, provenance)
 
     # Commits
-
-    def create(
-        self, stream: str, kind: str, payload: Mapping[str, Any], identifier: tuple[str, ...], provenance: Provenance
-    ) -> TableState:
-        """Appends the first event of a table. Raises TableAlreadyExistsError, NoSuchNamespaceError."""
-        with self.store.write() as transaction:
-            if (done := self.already(provenance)) is None:
-                self.create_inside(transaction, stream, kind, payload, identifier, provenance)
-        if done is not None:
-            return self.state(done.stream)
-        state = self.state(stream)
-        self.files.follow(state)
-        return state
-
-    def append_simple(
-        self,
-        stream: str,
-        kind: str,
-        payload: Mapping[str, Any],
-        provenance: Provenance,
-        check_inside: Callable[[], object],
-    ) -> Event:
-        """Appends an event that needs no decision beyond a check made inside of the lock."""
-        for left in reversed(range(FOREIGN_ATTEMPTS)):
-            self.foreign.adopt_stream(stream)
-            try:
-                with self.store.write() as transaction:
-                    done = self.already(provenance)
-                    if done is not None:
-                        return done
-                    self._check_foreign(stream)
-                    check_inside()
-                    return self._append(transaction, stream, kind, payload, provenance)
-            except ForeignCommitError:
-                if not left:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
-
-    def _check_foreign(self, stream: str) -> None:
-        if stream == ev.CATALOG_STREAM:
-            self.foreign.check_namespaces()
-        elif not ev.is_view_stream(stream):
-            self.foreign.check(self.state(stream))
 
     def commit(
         self,

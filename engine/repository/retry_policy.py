@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from attrs import frozen
 
 from icecore.engine.properties.table_properties import MAX_WAIT_MS, MIN_WAIT_MS, NUM_RETRIES, TOTAL_TIMEOUT_MS
+
+FOREIGN_ATTEMPTS = 20
+"""How often a change that nothing is written for is tried while another engine keeps changing what it is about."""
 
 
 @frozen
@@ -24,15 +27,23 @@ class RetryPolicy:
     def of(cls, *tables: Mapping[str, str]) -> RetryPolicy:
         """From the properties of a table, of several the most patient; a value that is no number counts as not set."""
         # Whatever the values are, a commit must be possible: the one that corrects them too.
-        policies = [
+        policies = (
             cls(
                 NUM_RETRIES.or_default(properties),
                 least := MIN_WAIT_MS.or_default(properties),
                 max(least, MAX_WAIT_MS.or_default(properties)),
                 TOTAL_TIMEOUT_MS.or_default(properties),
             )
-            for properties in tables or ({},)
-        ]
+            for properties in tables
+        )
+        return cls.most_patient(policies) or cls()
+
+    @classmethod
+    def most_patient(cls, several: Iterable[RetryPolicy]) -> RetryPolicy | None:
+        """The policy of a commit of several parts; None of no part."""
+        policies = tuple(several)
+        if not policies:
+            return None
         return cls(
             max(p.retries for p in policies),
             max(p.min_wait_ms for p in policies),

@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 from icecore.engine.commit.dry_run import ViewDryRun
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.ids import now_ms
-from icecore.engine.errors import CommitConflictError, CorruptLogError, NoSuchViewError
+from icecore.engine.errors import CommitConflictError, CorruptLogError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.log.read_models import dotted
@@ -71,30 +71,6 @@ class ViewRepository:
 
     # Commits
 
-    def create(self, stream: str, identifier: Identifier, updates_at: UpdatesAt, provenance: Provenance) -> ViewState:
-        """Appends the first event of a view.
-
-        Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, StorageError.
-        """
-        with self.repository.store.write() as transaction:
-            if (done := self.repository.already(provenance)) is None:
-                self.create_inside(transaction, stream, identifier, updates_at, provenance)
-        return self._after(stream if done is None else done.stream)
-
-    def register(
-        self, stream: str, identifier: Identifier, payload: Mapping[str, Any], provenance: Provenance
-    ) -> ViewState:
-        """Appends the first event of a view whose metadata another engine wrote.
-
-        Raises TableAlreadyExistsError, NoSuchNamespaceError.
-        """
-
-        def check() -> None:
-            self.repository.models.check_new_name(identifier)
-
-        event = self.repository.append_simple(stream, ev.VIEW_REGISTERED, payload, provenance, check)
-        return self._after(event.stream)
-
     def create_inside(
         self,
         transaction: WriteTransaction,
@@ -103,7 +79,10 @@ class ViewRepository:
         updates_at: UpdatesAt,
         provenance: Provenance,
     ) -> Event:
-        """As `create`, inside of a write transaction that the caller holds."""
+        """Appends the first event of a view, inside of a write transaction that the caller holds.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, StorageError.
+        """
         self.repository.models.check_new_name(identifier)
         at = transaction.next_recorded_at_ms()
         accepted = _accepted(None, updates_at(at), at)
@@ -190,30 +169,6 @@ class ViewRepository:
         self.repository.storage.check_writable(folder)
         if before is None or view_metadata_folder(before.metadata) != folder:
             self.repository.storage.list(folder)
-
-    def rename(self, old: Identifier, new: Identifier, provenance: Provenance) -> ViewState:
-        """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
-        models = self.repository.models
-        stream = models.view_stream(old)
-
-        def check() -> None:
-            _same_stream(models.view_stream(old), stream, old)
-            models.check_new_name(new)
-
-        payload = {"from": list(old), "to": list(new)}
-        self.repository.append_simple(stream, ev.VIEW_RENAMED, payload, provenance, check)
-        return self._after(stream)
-
-    def drop(self, identifier: Identifier, provenance: Provenance) -> None:
-        """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
-        models = self.repository.models
-        stream = models.view_stream(identifier)
-
-        def check() -> None:
-            _same_stream(models.view_stream(identifier), stream, identifier)
-
-        self.repository.append_simple(stream, ev.VIEW_DROPPED, {"identifier": list(identifier)}, provenance, check)
-        self._after(stream)
 
     # Files
 
@@ -302,8 +257,3 @@ def _accepted(base: ViewState | None, updates: Iterable[ViewUpdate], at: int) ->
     builder = ViewBuilder(base.metadata if base else None, at).apply(stored_view_updates(updates))
     builder.build()
     return [u.to_dict() for u in builder.changes]
-
-
-def _same_stream(found: str, expected: str, name: Identifier) -> None:
-    if found != expected:
-        raise NoSuchViewError(f"{dotted(name)} was replaced by another view meanwhile")

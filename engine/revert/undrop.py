@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError
@@ -17,26 +16,14 @@ _DROPS = {"table": ev.TABLE_DROPPED, "view": ev.VIEW_DROPPED}
 _UNDROPS = {"table": ev.TABLE_UNDROPPED, "view": ev.VIEW_UNDROPPED}
 
 
-def undrop(
-    repository: Repository, kind: str, identifier: Identifier, position: int | None, provenance: Provenance
-) -> str:
-    """Appends the event and returns the stream. `kind` is `table` or `view`; `position` that of the drop to undo.
-
-    Without a position it is the latest drop of that name that was not undone. Raises NoSuchTableError or
-    NoSuchViewError where there is none, TableAlreadyExistsError where the name is taken, NoSuchNamespaceError.
-    """
-    repository.check_writable()
-    repository.foreign.adopt_all_if_changed()
-    drop = dropped_at(repository, kind, identifier, position)
-    payload = {"identifier": list(identifier)}
-    check = partial(_check, repository, kind, drop)
-    return repository.append_simple(drop.stream, _UNDROPS[kind], payload, provenance, check).stream
-
-
 def undrop_inside(
     repository: Repository, transaction: WriteTransaction, kind: str, drop: Event, provenance: Provenance
 ) -> Event:
-    """As `undrop`, inside of a write transaction that the caller holds."""
+    """Appends the event inside of a write transaction that the caller holds. `kind` is `table` or `view`.
+
+    Raises TableAlreadyExistsError where the name is taken, NoSuchNamespaceError, ValidationError where the drop was
+    undone already or what was dropped is purged.
+    """
     _check(repository, kind, drop)
     payload = {"identifier": drop.payload["identifier"]}
     return repository.append_inside(transaction, drop.stream, _UNDROPS[kind], payload, provenance)

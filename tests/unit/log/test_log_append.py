@@ -79,6 +79,26 @@ def test_a_rolled_back_event_leaves_no_gap(store: EventStore) -> None:
     assert list(chain_problems(store)) == []
 
 
+def test_what_is_not_to_be_kept_is_seen_inside_and_is_gone_after(store: EventStore) -> None:
+    """Up to what is done before COMMIT; an error there is raised as a commit raises it, and leaves nothing either."""
+    append_one(store)
+    done: list[int] = []
+    with store.write(keep=False) as transaction:
+        event = append(transaction, stream="other", content=b"rows")
+        transaction.at_end.append(lambda: done.append(store.head()[0]))
+        assert store.event_at(2) == event and store.content(2) == b"rows"
+    assert done == [2] and store.head()[0] == 1
+
+    def refused() -> None:
+        raise CommitConflictError("no")
+
+    with pytest.raises(CommitConflictError), store.write(keep=False) as transaction:
+        append(transaction)
+        transaction.at_end.append(refused)
+    assert append_one(store, stream="other").position == 2
+    assert list(chain_problems(store)) == []
+
+
 def test_the_chain_links_every_event(store: EventStore) -> None:
     """Each event holds the hash of the one before it; the first holds zeros."""
     for _ in range(3):

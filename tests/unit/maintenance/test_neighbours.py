@@ -13,6 +13,7 @@ from core_tables import ids_of, local, make_table, repository_of, rows, store_of
 import icecore
 from icecore.engine.deletion import delete_files, neighbours
 from icecore.engine.deletion.needed_files import Marking
+from icecore.engine.errors import NamespaceAlreadyExistsError
 from icecore.projections.inspect.reachable_files import needed_files
 
 FAR = 2**53
@@ -259,3 +260,19 @@ def test_many_folders_are_not_noted_one_by_one(catalog: icecore.Catalog) -> None
     assert (taker.state.stream, f"{catalog.path}/7".casefold()) in folders(catalog)
     assert (taker.state.stream, "") not in folders(catalog)
     assert not any("table_folder" in str(p) for p in catalog.verify().problems)
+
+
+def test_a_log_of_an_earlier_release_is_brought_up_after_what_was_rolled_back(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
+) -> None:
+    """Its tables are made in the first transaction, and so again where that one is a dry run, or is refused."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    change_log(catalog, FORGET)
+    catalog.close()
+    again = open_again()
+    assert not again.drop_table("ns.t", dry_run=True).is_empty  # type: ignore[union-attr]  # nothing was purged
+    with pytest.raises(NamespaceAlreadyExistsError):
+        again.create_namespace("ns")
+    again.load_table("ns.t").append(rows(2))
+    assert again.verify().problems == ()

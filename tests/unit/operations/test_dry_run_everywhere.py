@@ -31,8 +31,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
 from icecore.engine.forget.forget import Forgotten
-from icecore.engine.joint_commit.with_dry_run import with_dry_run
-from icecore.engine.log.store import EventStore
+from icecore.engine.log.store import WriteTransaction
 from icecore.engine.maintenance.maintenance import ExpireSnapshots, Maintenance
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
@@ -527,7 +526,7 @@ def test_statistics_that_are_refused_leave_no_file(lake: Catalog) -> None:
 
 CALLS: dict[str, Callable[[Catalog], Any]] = {
     "revert": lambda c: c.revert(message="x", position=c.position - 1, dry_run=True),
-    "rename": lambda c: c.rename_table(message="x", to_identifier="ns.other", from_identifier="ns.t", dry_run=True),
+    "rename": lambda c: c.rename_table(message="x", to_identifier="ns.another", from_identifier="ns.t", dry_run=True),
     "drop": lambda c: c.drop_table(message="x", identifier=("ns", "t"), dry_run=True),
     "create": lambda c: c.create_table(location="/x", schema=SCHEMA, identifier="ns.new", dry_run=True),
     "namespace": lambda c: c.create_namespace(properties={}, namespace=("ns", "t"), dry_run=True),
@@ -546,19 +545,10 @@ def test_a_refusal_is_under_the_name_of_what_the_call_is_about(
     def refused(*_: Any, **__: Any) -> None:
         raise CommitConflictError("there was somebody else")
 
-    monkeypatch.setattr(EventStore, "write", refused)
+    monkeypatch.setattr(WriteTransaction, "append", refused)
     outcome = CALLS[call](lake)
     name = {"revert": "s", "create": "new"}.get(call, "t")
     assert [(p.identifier, p.kind, len(p.conflicts)) for p in outcome.parts] == [(("ns", name), None, 1)]
-
-
-def test_a_call_that_is_about_nothing_can_not_be_tried() -> None:
-    """Its author is told when the module is loaded."""
-
-    def vacuum(catalog: Catalog, message: str, dry_run: bool = False) -> None: ...
-
-    with pytest.raises(TypeError, match=r"vacuum is to be about one of identifier, .*, found 'message' first"):
-        with_dry_run(vacuum)
 
 
 def test_what_is_cached_is_not_what_was_tried(lake: Catalog) -> None:

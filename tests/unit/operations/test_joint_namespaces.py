@@ -222,7 +222,7 @@ def raced(monkeypatch: pytest.MonkeyPatch, race: Callable[[], object]) -> list[i
     attempts: list[int] = []
     try_all = joint_commit._try
 
-    def racing(*arguments: Any) -> bool:
+    def racing(*arguments: Any) -> object:
         attempts.append(1)
         if len(attempts) == 1:
             race()
@@ -308,7 +308,7 @@ def test_a_namespace_with_a_table_of_another_engine_is_not_empty(
     """Also where nobody looked since it was made."""
     catalog.create_namespace("shared")
     peer = pyiceberg_catalog(catalog.path)
-    with pytest.raises(NamespaceNotEmptyError, match=r"shared\.t"):
+    with pytest.raises(NamespaceNotEmptyError, match=r"shared.*t'"):
         if joint:
             raced(monkeypatch, lambda: peer.create_table("shared.t", SCHEMA))
             with catalog.transaction() as transaction:

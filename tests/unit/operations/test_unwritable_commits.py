@@ -198,3 +198,19 @@ def test_a_table_that_is_written_out_by_hand_refuses_at_once_and_has_the_same_wa
         with pytest.raises(ValidationError, match=r"can't be written to manifests: .*equality_ids"):
             table.append_files([file])
     assert catalog.position == position
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_dry_run_of_several_tables_refuses_what_no_manifest_can_hold_as_the_commit_does(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    file = a_file(catalog, **POISON["equality deletes without ids"])
+    catalog.create_table("ns.t", SCHEMA)
+    position = catalog.position
+    monkeypatch.setattr(add_files, "added_entries", unchecked)
+    monkeypatch.setattr(add_files, "check_data_files", lambda files: files)
+    transaction = catalog.transaction(dry_run=dry_run)
+    transaction.table("ns.t").append_files([file])
+    with pytest.raises(ValidationError, match=r"can't be written to manifests: .*equality_ids"):
+        transaction.commit()
+    assert catalog.position == position

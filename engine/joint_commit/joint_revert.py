@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from attrs import define, evolve
 
+from icecore.engine.commit.dry_run import CatalogDryRun
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError, NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.joint_commit.joint_commit import CommitTargets, Part, commit_jointly, dry_run_jointly
+from icecore.engine.joint_commit.joint_names import NameChange, NameGivenBack, NamespaceChange
+from icecore.engine.joint_commit.joint_tables import TableChange
+from icecore.engine.joint_commit.joint_views import ViewChange
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
-from icecore.engine.repository.repository import Repository
-from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.repository.repository import Repository, TablePart
 from icecore.engine.revert.revert_conflicts import later_commits
 from icecore.engine.revert.revert_metadata import undone_properties
 from icecore.engine.revert.revert_table import revert_commands
-from icecore.engine.revert.undrop import undrop
 from icecore.engine.spec.updates.metadata_update import RemoveProperties, SetProperties
 from icecore.engine.spec.updates.view_update import SetCurrentViewVersion, ViewUpdate
 
 
-def revert(repository: Repository, views: ViewRepository, position: int, provenance: Provenance) -> Event:
-    """The event that undoes the one at a position.
+def revert(desk: CommitTargets, position: int, provenance: Provenance, *, dry_run: bool) -> int | CatalogDryRun:
+    """Appends the event that undoes the one at a position, and gives its position; of a dry run what it would be.
 
     Raises CommitConflictError naming the later commits that stand in the way, ValidationError for what can't be undone
     at all, and what the opposite of the commit raises, as TableAlreadyExistsError where a name is taken.
     """
+    repository = desk.repository
     repository.check_writable()
+    repository.foreign.adopt_all_if_changed()
     head = repository.store.head()[0]
     if not 1 <= position <= head:
         raise ValidationError(f"there is no commit at position {position}: the log goes from 1 to {head}")
     event = repository.store.event_at(position)
-    why = provenance.message or _message(event)
-    return _Revert(repository, views, event, evolve(provenance, message=why, causation_id=event.event_id)).run()
+    why = evolve(provenance, message=provenance.message or _message(event), causation_id=event.event_id)
+    part = _Opposite(desk, event).part()
+    if dry_run:
+        return dry_run_jointly(desk, [part], why)
+    [undone] = commit_jointly(desk, [part], why)
+    return undone.position
 
 
 def _message(event: Event) -> str:
@@ -43,13 +52,14 @@ def _message(event: Event) -> str:
 
 
 @define
-class _Revert:
-    repository: Repository
-    views: ViewRepository
-    event: Event
-    provenance: Provenance
+class _Opposite:
+    """The opposite of a commit."""
 
-    def run(self) -> Event:
+    desk: CommitTargets
+    event: Event
+
+    def part(self) -> Part:
+        """The part of a commit that undoes the event. Raises CommitConflictError, ValidationError."""
         match self.event.kind:
             case ev.NAMESPACE_CREATED | ev.NAMESPACE_DROPPED | ev.NAMESPACE_PROPERTIES_UPDATED:
                 return self._namespace()
@@ -68,9 +78,7 @@ class _Revert:
                 return self._rename_back()
             case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
                 kind = "view" if self._is_view else "table"
-                identifier = tuple(self.event.payload["identifier"])
-                undrop(self.repository, kind, identifier, self.event.position, self.provenance)
-                return self._followed()
+                return NameGivenBack(self._name("identifier"), kind, self.event.position)
             case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
                 return self._drop()
             case ev.TABLE_COMMITTED:
@@ -84,64 +92,53 @@ class _Revert:
     def _is_view(self) -> bool:
         return ev.is_view_stream(self.event.stream)
 
-    def _followed(self) -> Event:
-        """Lets files follow, and gives the event that was just appended to the stream."""
-        stream = self.event.stream
-        if self._is_view:
-            self.views.follow(stream)
-            return self.repository.store.event_at(self.views.state(stream).position)
-        state = self.repository.state(stream)
-        self.repository.files.follow(state)
-        return self.repository.store.event_at(state.position)
+    def _name(self, key: str) -> Identifier:
+        return tuple(self.event.payload[key])
 
     def _conflict(self, why: str, kinds: Iterable[str] = ()) -> CommitConflictError:
-        later = later_commits(self.repository.store, self.event, lambda e: not kinds or e.kind in kinds)
+        later = later_commits(self.desk.repository.store, self.event, lambda e: not kinds or e.kind in kinds)
         return CommitConflictError(f"position {self.event.position} can't be reverted: {why}{later}")
+
+    def _nothing_left(self) -> CommitConflictError:
+        return self._conflict("nothing of it is left to undo")
 
     # Names
 
-    def _drop(self) -> Event:
+    def _drop(self) -> Part:
         """Undoes a create or an undrop: since then at most the files may have been written."""
-        stream = self.event.stream
+        name = self._name("identifier")
         kind = ev.VIEW_DROPPED if self._is_view else ev.TABLE_DROPPED
-        identifier = tuple(self.event.payload["identifier"])
 
-        def check() -> None:
-            later = self.repository.store.stream_events(stream, self.event.stream_version)
+        def find(repository: Repository) -> str:
+            later = repository.store.stream_events(self.event.stream, self.event.stream_version)
             if any(e.kind not in ev.ABOUT_FILES for e in later):
-                raise self._conflict(f"{dotted(identifier)} was changed since")
+                raise self._conflict(f"{dotted(name)} was changed since")
+            return self.event.stream
 
-        self.repository.append_simple(stream, kind, {"identifier": list(identifier)}, self.provenance, check)
-        return self._followed()
+        return NameChange(name, kind, {"identifier": list(name)}, find)
 
-    def _rename_back(self) -> Event:
-        old, new = (tuple(self.event.payload[k]) for k in ("from", "to"))
-        models, stream = self.repository.models, self.event.stream
+    def _rename_back(self) -> Part:
+        old, new = self._name("from"), self._name("to")
 
-        def check() -> None:
+        def find(repository: Repository) -> str:
+            stream_of = repository.models.view_stream if self._is_view else repository.models.table_stream
             try:
-                found = models.view_stream(new) if self._is_view else models.table_stream(new)
+                found = stream_of(new)
             except (NoSuchTableError, NoSuchViewError):
                 found = None
-            if found != stream:
+            if found != self.event.stream:
                 names = (ev.TABLE_RENAMED, ev.VIEW_RENAMED, ev.TABLE_DROPPED, ev.VIEW_DROPPED)
                 raise self._conflict(f"it is not called {dotted(new)} any more", names)
-            models.check_new_name(old)
+            return self.event.stream
 
-        payload = {"from": list(new), "to": list(old)}
-        self.repository.append_simple(stream, self.event.kind, payload, self.provenance, check)
-        return self._followed()
+        return NameChange(new, self.event.kind, {"from": list(new), "to": list(old)}, find, to=old)
 
     # Namespaces
 
-    def _namespace(self) -> Event:
-        payload = self.event.payload
-        name = tuple(payload["namespace"])
-        before: dict[tuple[str, ...], dict[str, str]] = {}
-        for e in self.repository.store.stream_events(ev.CATALOG_STREAM, 0, self.event.position - 1):
-            fold_namespaces(before, e.kind, e.payload)
-        models = self.repository.models
-        same = {"namespace": list(name)}
+    def _namespace(self) -> Part:
+        payload, name = self.event.payload, self._name("namespace")
+        models, same = self.desk.repository.models, {"namespace": list(name)}
+        before = self._namespaces_before().get(name, {})
         match self.event.kind:
             case ev.NAMESPACE_CREATED:
 
@@ -150,29 +147,30 @@ class _Revert:
                     if models.namespace_properties(name) != payload["properties"]:
                         raise self._namespace_conflict(name)
 
-                return self._simple(ev.NAMESPACE_DROPPED, same, unchanged)
+                return NamespaceChange(name, ev.NAMESPACE_DROPPED, same, unchanged)
             case ev.NAMESPACE_DROPPED:
-                made = {**same, "properties": before[name]}
-                return self._simple(ev.NAMESPACE_CREATED, made, lambda: models.check_new_namespace(name))
-        old = before[name]
-        new = {k: v for k, v in old.items() if k not in payload["removals"]} | payload["updates"]
-        updates, removals, kept = undone_properties(old, new, models.namespace_properties(name))
-        if kept or not (updates or removals):
-            raise self._namespace_conflict(name)
+                return NamespaceChange(name, ev.NAMESPACE_CREATED, {**same, "properties": before})
+        after = {k: v for k, v in before.items() if k not in payload["removals"]} | payload["updates"]
+        updates, removals, kept = undone_properties(before, after, models.namespace_properties(name))
+        is_blocked = kept or not (updates or removals)
 
-        def check() -> None:
-            if undone_properties(old, new, models.namespace_properties(name)) != (updates, removals, kept):
+        def still_so() -> None:
+            now = undone_properties(before, after, models.namespace_properties(name))
+            if is_blocked or now != (updates, removals, kept):
                 raise self._namespace_conflict(name)
 
         undone = {**same, "updates": updates, "removals": removals}
-        return self._simple(ev.NAMESPACE_PROPERTIES_UPDATED, undone, check)
+        return NamespaceChange(name, ev.NAMESPACE_PROPERTIES_UPDATED, undone, still_so)
 
-    def _simple(self, kind: str, payload: Mapping[str, Any], check: Callable[[], None]) -> Event:
-        return self.repository.append_simple(ev.CATALOG_STREAM, kind, payload, self.provenance, check)
+    def _namespaces_before(self) -> dict[Identifier, dict[str, str]]:
+        before: dict[Identifier, dict[str, str]] = {}
+        for e in self.desk.repository.store.stream_events(ev.CATALOG_STREAM, 0, self.event.position - 1):
+            fold_namespaces(before, e.kind, e.payload)
+        return before
 
-    def _namespace_conflict(self, name: tuple[str, ...]) -> CommitConflictError:
+    def _namespace_conflict(self, name: Identifier) -> CommitConflictError:
         later = later_commits(
-            self.repository.store, self.event, lambda e: tuple(e.payload.get("namespace", ())) == name
+            self.desk.repository.store, self.event, lambda e: tuple(e.payload.get("namespace", ())) == name
         )
         return CommitConflictError(
             f"position {self.event.position} can't be reverted: the namespace {dotted(name)} was changed since, or is "
@@ -181,25 +179,21 @@ class _Revert:
 
     # Commits
 
-    def _table(self) -> Event:
-        stream, position = self.event.stream, self.event.position
-        before = self.repository.state_at(stream, position - 1)
-        after = self.repository.state_at(stream, position)
+    def _table(self) -> Part:
+        repository, stream, position = self.desk.repository, self.event.stream, self.event.position
+        before, after = (repository.state_at(stream, p) for p in (position - 1, position))
         assert before is not None and after is not None, "a commit has a state before and after it"
-        result = self.repository.commit(
-            stream, revert_commands(self.repository, self.event, before, after), self.provenance
-        )
-        if result.event is None:
-            raise self._conflict("nothing of it is left to undo")
-        return result.event
+        part = TablePart(stream, revert_commands(repository, self.event, before, after))
+        name = repository.state(stream).identifier
+        return TableChange(name, stream, lambda: part, unless_changed=self._nothing_left)
 
-    def _view(self) -> Event:
-        stream, position = self.event.stream, self.event.position
-        before, after = (self.views.state_at(stream, p) for p in (position - 1, position))
+    def _view(self) -> Part:
+        views, stream, position = self.desk.views, self.event.stream, self.event.position
+        before, after = (views.state_at(stream, p) for p in (position - 1, position))
         assert before is not None and after is not None, "a commit has a state before and after it"
 
         def updates(_: int) -> list[ViewUpdate]:
-            current = self.views.state(stream).metadata
+            current = views.state(stream).metadata
             old, new = before.metadata, after.metadata
             out: list[ViewUpdate] = []
             changed, removed, kept = undone_properties(old.properties, new.properties, current.properties)
@@ -217,7 +211,4 @@ class _Revert:
                 out.append(RemoveProperties(tuple(removed)))
             return out
 
-        event = self.views.commit(stream, updates, self.provenance).event
-        if event is None:
-            raise self._conflict("nothing of it is left to undo")
-        return event
+        return ViewChange(views.state(stream).identifier, stream, [updates], self._nothing_left)

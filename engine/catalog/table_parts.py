@@ -1,0 +1,71 @@
+"""The parts of commits that make, register and replace tables, alone or in a transaction of the catalog."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.location import to_uri
+from icecore.engine.events import event as ev
+from icecore.engine.evolution.create_table import creation_payload, creation_updates
+from icecore.engine.evolution.replace_table import replaced_table
+from icecore.engine.foreign.register import registration_payload
+from icecore.engine.joint_commit.joint_tables import NewTable
+from icecore.engine.properties.string_properties import string_properties
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import SortOrder
+from icecore.engine.storage.file_io import Storage
+
+
+class Locations(Protocol):
+    """Where something new goes."""
+
+    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str: ...
+
+
+def new_table(
+    locations: Locations,
+    name: Identifier,
+    schema: Schema | pa.Schema,
+    *,
+    partition_spec: PartitionSpec | Sequence[str] | None,
+    sort_order: SortOrder | Sequence[str] | None,
+    location: str | None,
+    properties: Mapping[str, str] | None,
+    format_version: int,
+) -> NewTable:
+    """An empty table. Field ids are assigned anew. Raises ValidationError."""
+    table_uuid = str(uuid.uuid4())
+    where = locations.new_location(name, table_uuid, location)
+    updates = creation_updates(table_uuid, where, schema, partition_spec, sort_order, properties or {}, format_version)
+    return NewTable(name, ev.table_stream(table_uuid), ev.TABLE_CREATED, creation_payload(name, updates))
+
+
+def replacement(
+    schema: Schema | pa.Schema,
+    *,
+    partition_spec: PartitionSpec | Sequence[str] | None,
+    sort_order: SortOrder | Sequence[str] | None,
+    location: str | None,
+    properties: Mapping[str, str] | None,
+    format_version: int | None,
+) -> ChangeMetadata:
+    """What makes a table empty under another schema, spec and order. Raises ValidationError."""
+    where = None if location is None else to_uri(location).rstrip("/")
+    return replaced_table(schema, partition_spec, sort_order, where, string_properties(properties), format_version)
+
+
+def registered_table(
+    repository: Repository, name: Identifier, metadata_location: str, location_mapping: Mapping[str, str] | None
+) -> NewTable:
+    """Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError."""
+    payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
+    stream = repository.models.unused_stream(ev.table_stream(table_uuid))
+    return NewTable(name, stream, ev.TABLE_REGISTERED, payload)

@@ -1,0 +1,61 @@
+"""The parts of commits that make, register and replace views, alone or in a transaction of the catalog."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Unpack
+
+import pyarrow as pa
+
+from icecore.engine.catalog.table_parts import Locations
+from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
+from icecore.engine.events import event as ev
+from icecore.engine.foreign.register import view_registration_payload
+from icecore.engine.joint_commit.joint_views import NewView, RegisteredView, ViewChange
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.schema import Schema
+from icecore.engine.table.commit_options import DefineView
+from icecore.engine.view.view import View
+from icecore.engine.view.view_changes import ViewChanges
+from icecore.engine.view.view_definition import ViewDefinition
+from icecore.engine.view.view_names import Lookup
+
+
+def new_view(
+    locations: Locations,
+    lookup: Lookup,
+    name: Identifier,
+    sql: str | None,
+    *,
+    dialect: str,
+    representations: Mapping[str, str] | None,
+    schema: Schema | pa.Schema | None,
+    default_namespace: IdentifierLike | None,
+    default_catalog: str | None,
+    properties: Mapping[str, str] | None,
+    comment: str | None,
+    summary: Mapping[str, str] | None,
+    location: str | None,
+) -> NewView:
+    """A view of a query, whose names `lookup` finds. Raises ValidationError, NoSuchTableError."""
+    namespace = name[:-1] if default_namespace is None else namespace_tuple(default_namespace)
+    definition = ViewDefinition.of(
+        sql, dialect, representations, schema, namespace, default_catalog, summary, name=name, lookup=lookup
+    )
+    view_uuid = str(uuid.uuid4())
+    where = locations.new_location(name, view_uuid, location)
+    return NewView(name, ev.view_stream(view_uuid), definition.creation(view_uuid, where, properties, comment))
+
+
+def view_replacement(view: View, sql: str | None, **definition: Unpack[DefineView]) -> ViewChange:
+    """Another definition of a view. Raises ValidationError, NoSuchTableError."""
+    part = ViewChange(view.name(), view.state.stream)
+    ViewChanges(view, part.changes, lambda: None).replace(sql, **definition)
+    return part
+
+
+def registered_view(repository: Repository, name: Identifier, metadata_location: str) -> RegisteredView:
+    """Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError."""
+    payload, view_uuid = view_registration_payload(name, metadata_location, repository.storage)
+    return RegisteredView(name, repository.models.unused_stream(ev.view_stream(view_uuid)), payload)

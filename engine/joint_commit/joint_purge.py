@@ -1,0 +1,77 @@
+"""A table that is dropped and purged at once, both in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define, evolve, field
+
+from icecore.engine.commit.dry_run import CatalogDryRun
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.deletion.delete_files import Deletion, finish_due
+from icecore.engine.deletion.purge_table import Purged, PurgePlan
+from icecore.engine.errors import NoSuchTableError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.joint_commit.joint_commit import CommitTargets, commit_jointly, dry_run_jointly
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import WriteTransaction
+from icecore.engine.metadata.fold import TableState, fold
+from icecore.engine.repository.retry_policy import RetryPolicy
+from icecore.projections.plan.planner import Planner
+
+
+def drop_and_purge(
+    desk: CommitTargets, planner: Planner, identifier: Identifier, provenance: Provenance, *, dry_run: bool
+) -> Purged | CatalogDryRun:
+    """Drops a table and deletes its files for good. Raises NoSuchTableError, and as `purge_dropped`."""
+    repository = desk.repository
+    repository.check_writable()
+    repository.foreign.adopt_name(identifier)
+    stream = repository.models.table_stream(identifier)
+    part = _DroppedAndPurged(identifier, stream, planner)
+    if dry_run:
+        return dry_run_jointly(desk, [part], provenance)
+    finish_due(repository, stream)
+    commit_jointly(desk, [part], provenance)
+    assert part.result is not None, "it was committed"
+    return part.result
+
+
+@define
+class _DroppedAndPurged:
+    name: Identifier
+    stream: str
+    planner: Planner
+    result: Purged | None = None
+    _plan: PurgePlan = field(init=False)
+    _going: Deletion = field(init=False)
+    _purge: Event | None = None
+
+    def retry_policy(self, desk: CommitTargets) -> RetryPolicy:
+        """It is made once: to find out again what may go takes long."""
+        return RetryPolicy(retries=0)
+
+    def prepare(self, desk: CommitTargets) -> None:
+        self._plan = PurgePlan.of(desk.repository, desk.repository.live_state(self.stream))
+        self._going = self._plan.deletion()
+
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        repository, before = desk.repository, len(transaction.events)
+
+        def drop() -> TableState:
+            state = repository.live_state(self.stream)
+            if repository.models.table_stream(self.name) != self.stream:
+                raise NoSuchTableError(f"{dotted(self.name)} was replaced by another table meanwhile")
+            payload = {"identifier": list(self.name)}
+            event = repository.append_inside(transaction, self.stream, ev.TABLE_DROPPED, payload, provenance)
+            after = fold(state, [event])
+            assert after is not None, "a fold of one event has a state"
+            return after
+
+        later = evolve(provenance, idempotency_key=None)
+        self._purge = self._plan.append(repository, transaction, self._going, drop, later)
+        return transaction.events[before:]
+
+    def follow(self, desk: CommitTargets) -> None:
+        self.result = self._plan.finish(self._purge, self.planner)

@@ -1,0 +1,129 @@
+"""Tables that are changed, made or purged, as parts of a commit of several changes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, evolve
+
+from icecore.engine.commit.decide import Command
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import CommitConflictError, IcecoreError
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.joint_commit.joint_commit import CommitTargets
+from icecore.engine.log.store import WriteTransaction
+from icecore.engine.metadata.fold import TableState, fold
+from icecore.engine.repository.repository import CommitResult, TablePart
+from icecore.engine.repository.retry_policy import RetryPolicy
+from icecore.engine.spec.updates.requirement import TableRequirement
+
+
+def nothing_happens(_: object) -> None:
+    """What follows a commit where nobody waits for it."""
+
+
+@define
+class TableChange:
+    """Changes of one table. `part` gives None where there are none, `ended` takes in that they were made.
+
+    `unless_changed` makes the error for where they turn out to change nothing, if that is one.
+    """
+
+    name: Identifier
+    stream: str
+    part: Callable[[], TablePart | None]
+    ended: Callable[[CommitResult], None] = nothing_happens
+    unless_changed: Callable[[], CommitConflictError] | None = None
+    _commands: Sequence[Command] = ()
+    _base: TableState | None = None
+    _requirements: tuple[TableRequirement, ...] = ()
+    _result: CommitResult | None = None
+
+    @classmethod
+    def of(cls, name: Identifier, stream: str, commands: Sequence[Command]) -> TableChange:
+        """A change that is the same on whatever state it finds."""
+        part = TablePart(stream, lambda _: commands)
+        return cls(name, stream, lambda: part)
+
+    def retry_policy(self, desk: CommitTargets) -> RetryPolicy:
+        return RetryPolicy.of(desk.repository.state(self.stream).metadata.properties)
+
+    def prepare(self, desk: CommitTargets) -> None:
+        self._result = None
+        part = self.part()
+        if part is not None:
+            desk.repository.foreign.adopt_stream(self.stream)
+        self._base = None if part is None else desk.repository.state(self.stream)
+        if part is not None and self._base is not None:
+            self._commands, self._requirements = part.prepare(self._base), part.requirements
+
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        if self._base is None:
+            return ()
+        result = desk.repository.commit_inside(transaction, self._base, self._commands, provenance, self._requirements)
+        if result.event is None and self.unless_changed is not None:
+            raise self.unless_changed()
+        self._result = result
+        return () if result.event is None else (result.event,)
+
+    def follow(self, desk: CommitTargets) -> None:
+        if self._base is not None:
+            state = desk.repository.state(self.stream)
+            desk.repository.files.follow(state)
+            self.ended(CommitResult(state, None if self._result is None else self._result.event))
+
+
+@define
+class NewTable:
+    """A table that is made. `part` is what is done to it at once, on the state that its first event leads to."""
+
+    name: Identifier
+    stream: str
+    kind: str
+    payload: Mapping[str, Any]
+    part: Callable[[], TablePart | None] = lambda: None
+    ended: Callable[[TableState], None] = nothing_happens
+    provisional: TableState | None = None
+    _commands: Sequence[Command] = ()
+    _requirements: tuple[TableRequirement, ...] = ()
+
+    def retry_policy(self, desk: CommitTargets) -> None:
+        return None
+
+    def prepare(self, desk: CommitTargets) -> None:
+        part = self.part()
+        if part is not None and self.provisional is not None:
+            self._commands, self._requirements = part.prepare(self.provisional), part.requirements
+
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        event, first = desk.repository.create_inside(
+            transaction, self.stream, self.kind, self.payload, self.name, provenance
+        )
+        if not self._commands:
+            return (event,)
+        later = evolve(provenance, idempotency_key=None)
+        result = desk.repository.commit_inside(transaction, first, self._commands, later, self._requirements)
+        return (event,) if result.event is None else (event, result.event)
+
+    def follow(self, desk: CommitTargets) -> None:
+        desk.repository.states.drop(self.stream)
+        with contextlib.suppress(IcecoreError):
+            state = desk.repository.state(self.stream)
+            desk.repository.files.follow(state)
+            self.ended(state)
+
+
+def provisional_state(stream: str, kind: str, payload: Mapping[str, Any], at_ms: int) -> TableState:
+    """A table before its first event is in the log. Raises ValidationError, CorruptLogError for what makes none."""
+    from icecore.engine.common.ids import new_event_id
+    from icecore.engine.events.event import SCHEMA_VERSION, canonical
+
+    event_id = new_event_id()
+    event = Event(
+        0, event_id, stream, 1, kind, SCHEMA_VERSION, event_id, at_ms, Provenance(), canonical(payload), None, "", ""
+    )
+    state = fold(None, [event])
+    assert state is not None, "a fold of one event has a state"
+    return state

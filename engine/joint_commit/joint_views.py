@@ -1,0 +1,77 @@
+"""Views that are changed, made or registered, as parts of a commit of several changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import CommitConflictError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.joint_commit.joint_commit import CommitTargets
+from icecore.engine.log.store import WriteTransaction
+from icecore.engine.repository.view_repository import UpdatesAt
+from icecore.engine.spec.updates.view_update import ViewUpdate
+
+
+class _OfView:
+    """What the parts of a view share: they write nothing before the lock is taken, and files follow by the stream."""
+
+    stream: str
+
+    def retry_policy(self, desk: CommitTargets) -> None:
+        return None
+
+    def prepare(self, desk: CommitTargets) -> None:
+        """What another engine did to the view is taken in first."""
+        desk.repository.foreign.adopt_stream(self.stream)
+
+    def follow(self, desk: CommitTargets) -> None:
+        desk.views.follow(self.stream)
+
+
+@define
+class ViewChange(_OfView):
+    """Changes of one view, in their order; `unless_changed` as that of `TableChange`."""
+
+    name: Identifier
+    stream: str
+    changes: list[UpdatesAt] = field(factory=list)
+    unless_changed: Callable[[], CommitConflictError] | None = None
+
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        event = desk.views.commit_inside(transaction, self.stream, self._updates, provenance)
+        if event is None and self.unless_changed is not None:
+            raise self.unless_changed()
+        return () if event is None else (event,)
+
+    def _updates(self, at: int) -> list[ViewUpdate]:
+        return [update for change in self.changes for update in change(at)]
+
+
+@define
+class NewView(_OfView):
+    """A view that is made."""
+
+    name: Identifier
+    stream: str
+    updates: UpdatesAt
+
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        return (desk.views.create_inside(transaction, self.stream, self.name, self.updates, provenance),)
+
+
+@define
+class RegisteredView(_OfView):
+    """A view whose metadata another engine wrote."""
+
+    name: Identifier
+    stream: str
+    payload: Mapping[str, Any]
+
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        desk.repository.models.check_new_name(self.name)
+        return (desk.repository.append_inside(transaction, self.stream, ev.VIEW_REGISTERED, self.payload, provenance),)
