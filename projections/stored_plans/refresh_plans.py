@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from attrs import define, frozen
 
 from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.expression.json.stored_expression import to_kept, value_to_kept
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.formats import arrays
 from icecore.engine.formats.entry_arrow import decode_partition, partition_types
@@ -33,8 +34,8 @@ from icecore.projections.plan.lost_values import losable_fields
 from icecore.projections.plan.planner import PlannedFiles, Planner
 from icecore.projections.segments.segment_files import SEGMENT_VERSION
 
-RULES = 1
-"""To be raised when of the same manifest other files are planned."""
+RULES = 2
+"""To be raised when of the same manifest other files are planned, or something else is kept of it."""
 DELETES = pa.schema(
     [
         ("manifest", pa.string()),
@@ -107,16 +108,25 @@ def refresh(
 
 
 def validity_key(metadata: TableMetadata, bound: Expression, schema: Schema) -> str:
-    """What the result of a manifest depends on beside the manifest, as a digest."""
-    facts = [
-        SEGMENT_VERSION,
-        RULES,
-        repr(bound),
-        schema.to_dict(),
-        [s.to_dict() for s in metadata.partition_specs],
-        sorted((f.field_id, str(f.field_type)) for f in metadata.all_fields.fields),
-    ]
-    return hashlib.sha256(orjson.dumps(facts)).hexdigest()
+    """A digest of what the result of a manifest depends on beside the manifest.
+
+    That is the rules of planning, the filter by the ids of its columns, the schema it is bound to, the partition specs
+    and the types of their source columns. Raises ExpressionError for a filter that can't be written down.
+    """
+    depends_on = {
+        "segments": SEGMENT_VERSION,
+        "rules": RULES,
+        "filter": to_kept(bound, schema),
+        "schema": schema.to_dict(),
+        "specs": [s.to_dict() for s in metadata.partition_specs],
+        "types": sorted((f.field_id, str(f.field_type)) for f in metadata.all_fields.fields),
+    }
+    return hashlib.sha256(orjson.dumps(depends_on)).hexdigest()
+
+
+def _partition_text(partition: Iterable[Any]) -> str:
+    """A partition tuple as JSON of its values, equal where two tuples of a spec are."""
+    return orjson.dumps([value_to_kept(v) for v in partition]).decode()
 
 
 @define
@@ -165,7 +175,7 @@ class _Refresh:
         rows = []
         for row in live.select([*names, "partition"]).to_pylist():
             values = decode_partition(metadata.specs[row["spec_id"]], metadata.all_fields, row["partition"])
-            rows.append({**row, "manifest": listed.manifest.manifest_path, "partition": repr(values)})
+            rows.append({**row, "manifest": listed.manifest.manifest_path, "partition": _partition_text(values)})
         return pa.Table.from_pylist(rows, schema=DELETES)
 
     def _evaluate(
@@ -209,7 +219,7 @@ class _Refresh:
             if key not in texts:
                 spec = metadata.specs[files["spec_id"][row].as_py()]
                 types = [t for _, t in partition_types(spec, metadata.all_fields)]
-                texts[key] = repr(partition_of_key(key, types))
+                texts[key] = _partition_text(partition_of_key(key, types))
         return files.append_column("partition_text", pa.array([texts[k] for k in keys], pa.string()))
 
     def _planned(self, listed: Sequence[ListedManifest], kept: Kept, fresh: PlannedFiles) -> PlannedFiles:

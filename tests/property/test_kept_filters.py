@@ -17,7 +17,7 @@ from test_scan_rows import SCHEMA, filters
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.json.stored_expression import from_kept, to_kept
+from icecore.engine.expression.json.stored_expression import from_kept, to_kept, value_to_kept
 from icecore.engine.expression.nodes import And, Expression, Or, Predicate, PredicateOperator, Reference
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.expression.sql.sql_text import expression_text
@@ -138,6 +138,15 @@ def test_values_of_python_are_kept(column: int, value: Any) -> None:
     """As they were given, with their types and zones."""
     for op in (PredicateOperator.EQ, PredicateOperator.LT, PredicateOperator.NOT_EQ):
         check(Predicate(op, Reference(f"c{column}"), (value,)), SCHEMA_OF_ALL)
+
+
+def test_values_of_different_kinds_are_told_apart() -> None:
+    """Those that Python holds equal too; a NaN is one value."""
+    moment = dt.datetime(2024, 1, 1)
+    values = [None, 1, True, "1", 1.0, Decimal("1"), b"1", 0.0, -0.0, "", b"", moment, moment.date(), float("nan")]
+    texts = [orjson.dumps(value_to_kept(v)) for v in values]
+    assert len(set(texts)) == len(values)
+    assert orjson.dumps(value_to_kept(-float("nan"))) == texts[-1]
 
 
 def test_long_chains_and_wrong_values() -> None:

@@ -8,6 +8,7 @@ of one that is made optional.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, assert_never
 from uuid import UUID
@@ -98,40 +99,37 @@ def _leaf(p: Predicate, schema: Schema, case_sensitive: bool) -> dict[str, Any]:
         raise ExpressionError(str(e)) from e
     if isinstance(term, BoundTerm):
         literals = tuple(TypedValue(term.result_type, v) for v in literals)
-    out = {"op": str(p.op), "id": found.field_id, "column": term.name, "literals": [_tagged(v) for v in literals]}
+    out = {"op": str(p.op), "id": found.field_id, "column": term.name, "literals": [value_to_kept(v) for v in literals]}
     transform = IdentityTransform() if isinstance(term, Reference) else term.transform
     return out if isinstance(transform, IdentityTransform) else {**out, "transform": str(transform)}
 
 
-def _tagged(value: Any) -> list[Any]:
-    """A literal as its kind and text."""
-    match plain(value):
-        case None:
-            return ["null"]
-        case TypedValue(type=kind, value=inner):
-            return ["typed", str(kind), _tagged(inner)]
-        case bool() as v:
-            return ["bool", v]
-        case int() as v:
-            return ["int", str(v)]
-        case float() as v:
-            return ["float", v.hex()]
-        case Decimal() as v:
-            return ["decimal", str(v)]
-        case str() as v:
-            return ["string", v]
-        case bytes() as v:
-            return ["bytes", v.hex()]
-        case dt.datetime() as v:
-            return ["datetime", v.isoformat()]
-        case dt.date() as v:
-            return ["date", v.isoformat()]
-        case dt.time() as v:
-            return ["time", v.isoformat()]
-        case UUID() as v:
-            return ["uuid", str(v)]
-        case v:
-            raise ExpressionError(f"a literal of type {type(v).__name__} can't be kept")
+_WRITTEN: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
+    (bool, "bool", bool),
+    (int, "int", str),
+    (float, "float", float.hex),
+    (Decimal, "decimal", str),
+    (str, "string", str),
+    (bytes, "bytes", bytes.hex),
+    (dt.datetime, "datetime", dt.datetime.isoformat),
+    (dt.date, "date", dt.date.isoformat),
+    (dt.time, "time", dt.time.isoformat),
+    (UUID, "uuid", str),
+)
+"""The first type that a literal has says its kind: a bool is an int to Python, a datetime is a date."""
+
+
+def value_to_kept(value: Any) -> list[Any]:
+    """A literal, or a value of a column, as its kind and text. Raises ExpressionError for what is no value."""
+    value = plain(value)
+    if value is None:
+        return ["null"]
+    if isinstance(value, TypedValue):
+        return ["typed", str(value.type), value_to_kept(value.value)]
+    for kind, name, write in _WRITTEN:
+        if isinstance(value, kind):
+            return [name, write(value)]
+    raise ExpressionError(f"a literal of type {type(value).__name__} can't be kept")
 
 
 def _value(tagged: Any) -> Any:

@@ -13,6 +13,7 @@ from core_tables import make_table, rows
 import icecore
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ExpressionError, NoSuchPlanError, NoSuchSnapshotError, ValidationError
+from icecore.engine.expression.nodes import Predicate
 from icecore.engine.scan.named_plan import NamedPlan
 from icecore.engine.spec.types import DoubleType, LongType
 from icecore.projections.stored_plans.scan_task_json import scan_task_from_json
@@ -40,6 +41,16 @@ def table(catalog: icecore.Catalog) -> icecore.Table:
     for i in range(5):
         made.append(rows(i, i))
     return made
+
+
+def test_a_plan_holds_for_its_filter_however_that_prints(table: icecore.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is told apart by the operator, the column and the literals with their types."""
+    monkeypatch.setattr(Predicate, "__repr__", lambda _: "a leaf")
+    for row_filter in ("id < 4", "id < 2", "id <= 2", "name < '2'", "id IN (2)", "NOT (id < 2)"):
+        plan = table.prefetch(row_filter, name="p")
+        assert costs(plan) == (5, 0)
+        assert plan.scan.to_arrow().sort_by("id").equals(table.scan(row_filter).to_arrow().sort_by("id"))
+    assert costs(table.prefetch("NOT (id < 2)", name="p")) == (0, 5)
 
 
 def test_asking_again_costs_what_was_committed_since(table: icecore.Table) -> None:
