@@ -34,7 +34,7 @@ STATEMENT = re.compile(
 PREDICATE = "a predicate: one of many literals"
 GENERATED = {
     ("engine/expression/sql/duckdb_sql.py", "{} IN (SELECT unnest({}::{}[]))"): PREDICATE,
-    ("projections/plan/metrics_predicate.py", "{} IN (SELECT unnest({}::{}[]))"): PREDICATE,
+    ("projections/plan/metrics_predicate.py", "{} IN (SELECT unnest(?))"): PREDICATE,
     ("engine/evolution/schema_text.py", "CREATE TABLE t (\n{}\n)"): "columns, parsed to read their types; never run",
     ("engine/spark/read/frame_columns.py", "regexp_replace(lower(hex({})), {})"): "a column, in Spark's SQL",
     (

@@ -26,6 +26,7 @@ from icecore.engine.expression.nodes import (
     Predicate,
 )
 from icecore.engine.expression.project import project_inclusive
+from icecore.engine.expression.sql.fragment import Parameters
 from icecore.engine.expression.sql.sql_text import expression_text
 from icecore.engine.expression.walk import predicates
 from icecore.engine.formats import arrays
@@ -45,7 +46,6 @@ from icecore.projections.segments.entry_typing import METRIC_PREFIXES
 
 MANIFEST, PARTITION, METRICS, PLANNED = "manifest", "partition", "metrics", "planned"
 REASONS = (MANIFEST, PARTITION, METRICS, PLANNED)
-_PARAMETER = re.compile(r"\$(\w+)")
 Codes = npt.NDArray[np.int64]
 
 
@@ -277,15 +277,9 @@ def _rows(
     """A row for each live data file of the manifests, with what its partition and its metrics say."""
     specs, bound, schema = telling_specs(planned.state.metadata), planned.bound, planned.schema
     by_metrics = plan_predicate(bound, specs, schema, table.columns)
-    parameters = dict(by_metrics.parameters)
-    might = bit_columns("might_bits", by_metrics.leaf_might, parameters)
-    surely = bit_columns("all_bits", by_metrics.leaf_all, parameters)
     parts = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
     by_partition = plan_predicate(bound, specs, schema, parts)
-    of_partition = dict(by_partition.parameters)
-    in_partition = bit_columns("part_bits", by_partition.leaf_might, of_partition)
-    # Both name their parameters alike: those of one are renamed.
-    parameters |= {f"partition_{name}": value for name, value in of_partition.items()}
+    parameters = Parameters()
     ids = {p.term.field.field_id for p in leaves if isinstance(p.term, BoundTerm)}
     known = [n for i in sorted(ids) for n in (f"{p}_{i}" for p in METRIC_PREFIXES) if n in table.columns]
     sql = query(
@@ -293,18 +287,14 @@ def _rows(
         "explained",
         entries=table.name,
         only=entries,
-        by_partition=_renamed(by_partition.where_sql),
-        by_metrics=by_metrics.where_sql,
-        partition_leaves=_renamed(in_partition),
-        leaves=might,
-        surely=surely,
+        by_partition=parameters.write(by_partition.where),
+        by_metrics=parameters.write(by_metrics.where),
+        partition_leaves=parameters.write(bit_columns("part_bits", by_partition.leaf_might)),
+        leaves=parameters.write(bit_columns("might_bits", by_metrics.leaf_might)),
+        surely=parameters.write(bit_columns("all_bits", by_metrics.leaf_all)),
         known="".join(f", e.{quote(n)}" for n in known),
     )
-    return duck.arrow(connection, sql, duck.used(sql, parameters))
-
-
-def _renamed(sql: str) -> str:
-    return _PARAMETER.sub(r"$partition_\1", sql)
+    return duck.arrow(connection, sql, parameters.values)
 
 
 def _delete_counts(planned: PlannedFiles, paths: pa.ChunkedArray, is_planned: pa.BooleanArray) -> pa.Array:

@@ -16,6 +16,7 @@ from attrs import define, frozen
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.sql.fragment import Parameters
 from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.queries import duck
@@ -96,8 +97,10 @@ class ChangesSince:
             # Metrics of delete files say nothing of the other columns of the rows that they delete.
             columns = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
             predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, columns)
-            sql = query(CONFLICTS, "changed_deletes", entries=table.name, where=predicate.where_sql)
-            return duck.arrow(connection, sql, predicate.parameters_of(predicate.where_sql))
+            parameters = Parameters()
+            where = parameters.write(predicate.where)
+            sql = query(CONFLICTS, "changed_deletes", entries=table.name, where=where)
+            return duck.arrow(connection, sql, parameters.values)
 
         known = set(base)
         rows = self._ask(run, self._manifests_of(ManifestContent.DELETES)).to_pylist()
@@ -136,8 +139,9 @@ class ChangesSince:
     def _by_filter(self, name: str, bound: Expression, schema: Schema) -> list[ChangedFile]:
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, table.columns)
-            sql = query(CONFLICTS, name, entries=table.name, where=predicate.where_sql)
-            return duck.arrow(connection, sql, predicate.parameters_of(predicate.where_sql))
+            parameters = Parameters()
+            sql = query(CONFLICTS, name, entries=table.name, where=parameters.write(predicate.where))
+            return duck.arrow(connection, sql, parameters.values)
 
         return self._files(self._ask(run, self._manifests_of(ManifestContent.DATA)))
 

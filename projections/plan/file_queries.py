@@ -6,16 +6,15 @@ data files have to satisfy beside the predicate.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
 
 import duckdb
 import pyarrow as pa
 
+from icecore.engine.expression.sql.fragment import Parameters, conjunction, sql
 from icecore.engine.formats import arrays
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
-from icecore.projections.plan.metrics_predicate import conjunction
 from icecore.projections.plan.predicate import PlanPredicate
 from icecore.projections.plan.wide_filters import bit_columns
 from icecore.projections.segments.manifest_selection import ManifestSelection, used_columns
@@ -53,12 +52,12 @@ def data_files(
 
     `more` are columns of the wide entries that are wanted too; what is not there is null.
     """
-    where = conjunction(entries, predicate.where_sql)
-    parameters = dict(predicate.parameters)
-    might = bit_columns("might", predicate.might_of_planned, parameters)
-    surely = bit_columns("all", predicate.leaf_all, parameters)
+    parameters = Parameters()
+    where = parameters.write(conjunction(sql(entries), predicate.where))
+    might = parameters.write(bit_columns("might", predicate.might_of_planned))
+    surely = parameters.write(bit_columns("all", predicate.leaf_all))
     names = used_columns((where, might, surely), scope.columns())
-    sql = query(
+    statement = query(
         FILES,
         "data_files",
         entries=scope.relation(dict.fromkeys((*DATA_COLUMNS, *names, *more))),
@@ -67,7 +66,7 @@ def data_files(
         all=surely,
         more=_selected(more),
     )
-    files = _arrow(connection, sql, parameters)
+    files = duck.arrow(connection, statement, parameters.values)
     index = files.schema.get_field_index("first_row_id")
     row_ids = scope.row_ids(files["m"], files["first_row_id"], files["row_offset"])
     return files.set_column(index, "first_row_id", row_ids)
@@ -81,22 +80,24 @@ def columns_of_files(
     wanted = pa.table({"m": scope.numbers_at(files["m"]), "ordinal": files["ordinal"], "place": places})
     with duck.registered(connection, "planned_files", wanted):
         relation = scope.relation(dict.fromkeys(("ordinal", *names)))
-        return _arrow(connection, query(FILES, "columns_of_files", entries=relation, columns=_selected(names)), {})
+        return duck.arrow(connection, query(FILES, "columns_of_files", entries=relation, columns=_selected(names)))
 
 
 def count_files(
     connection: duckdb.DuckDBPyConnection, scope: ManifestSelection, by_partition: PlanPredicate, entries: str
 ) -> tuple[int, int, int]:
     """Live data files, their rows, and the files that a predicate over partition values leaves."""
-    names = used_columns((by_partition.where_sql,), partition_columns(scope))
-    sql = query(
+    parameters = Parameters()
+    where = parameters.write(by_partition.where)
+    names = used_columns((where,), partition_columns(scope))
+    statement = query(
         FILES,
         "count_files",
         entries=scope.relation(dict.fromkeys((*COUNTED_COLUMNS, *names))),
         where=entries,
-        by_partition=by_partition.where_sql,
+        by_partition=where,
     )
-    files, rows, left = duck.rows(connection, sql, duck.used(sql, by_partition.parameters))[0]
+    files, rows, left = duck.rows(connection, statement, parameters.values)[0]
     return files, rows, left
 
 
@@ -107,7 +108,3 @@ def partition_columns(scope: ManifestSelection) -> dict[str, str]:
 
 def _selected(names: Iterable[str]) -> str:
     return "".join(f", e.{quote(n)}" for n in names)
-
-
-def _arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> pa.Table:
-    return duck.arrow(connection, sql, duck.used(sql, parameters))

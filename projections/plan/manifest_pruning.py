@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate
+from icecore.engine.expression.sql.fragment import ALWAYS, Parameters
 from icecore.engine.formats import arrays
 from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.queries import duck
@@ -47,15 +48,16 @@ def matching_manifests(
         else:
             by_spec[spec.spec_id].append(i)
     for spec_id, indexes in by_spec.items():
-        where, parameters = manifest_predicate(bound, specs[spec_id], schema)
-        if where == "TRUE":
+        where = manifest_predicate(bound, specs[spec_id], schema)
+        if where == ALWAYS:
             keep.update(indexes)
             continue
         summaries = _summaries([live[i] for i in indexes], indexes, specs[spec_id], all_fields)
         connection.register("summaries", summaries)
         try:
-            sql = query("plan/files.sql", "manifests_in_scan", where=where)
-            keep.update(row[0] for row in duck.rows(connection, sql, parameters))
+            parameters = Parameters()
+            sql = query("plan/files.sql", "manifests_in_scan", where=parameters.write(where))
+            keep.update(row[0] for row in duck.rows(connection, sql, parameters.values))
         finally:
             connection.unregister("summaries")
     return [m for i, m in enumerate(live) if i in keep]

@@ -15,10 +15,20 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, assert_never
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from icecore.engine.expression.nodes import Predicate, PredicateOperator
-from icecore.engine.expression.sql.duckdb_sql import COMPARISONS, INLINE_LITERALS, add_parameter
+from icecore.engine.expression.sql.duckdb_sql import COMPARISONS, INLINE_LITERALS
+from icecore.engine.expression.sql.fragment import (
+    ALWAYS,
+    NEVER,
+    Fragment,
+    conjunction,
+    disjunction,
+    joined,
+    literal,
+    sql,
+)
 from icecore.engine.expression.strings import like_prefix, string_successor
 from icecore.engine.spec.types import FLOATING_TYPES, DecimalType, Type, UUIDType
 from icecore.projections.segments.duckdb_types import raw_type
@@ -42,50 +52,27 @@ def stored_as(columns: Mapping[str, str], name: str, iceberg_type: Type) -> bool
     return found in (wanted, narrower)
 
 
-@define
-class Values:
-    """Raw literals as parameters; the same value of a type is bound once."""
+def literal_of(iceberg_type: Type, value: Any) -> Fragment:
+    """A raw literal of a type that planning tables have."""
+    return literal(_type_of(iceberg_type), _raw(value))
 
-    parameters: dict[str, Any] = field(factory=dict)
-    prefix: str = "p"
-    _known: dict[tuple[str, str], str] = field(factory=dict)
 
-    def one(self, iceberg_type: Type, value: Any) -> str:
-        """A literal as `$p0::BIGINT`."""
-        raw = raw_type(iceberg_type)
-        assert raw is not None
-        key = (raw, repr(value))
-        if key not in self._known:
-            self._known[key] = f"{add_parameter(self.parameters, _raw(value), self.prefix)}::{raw}"
-        return self._known[key]
+def among(column: str, iceberg_type: Type, values: tuple[Any, ...]) -> Fragment:
+    """`column IN values`."""
+    if len(values) <= INLINE_LITERALS:
+        return sql(f"{column} IN (?)", joined(", ", [literal_of(iceberg_type, v) for v in values]))
+    listed = literal(f"{_type_of(iceberg_type)}[]", tuple(map(_raw, values)))
+    return sql(f"{column} IN (SELECT unnest(?))", listed)
 
-    def among(self, column: str, iceberg_type: Type, values: tuple[Any, ...]) -> str:
-        """`column IN values`."""
-        if len(values) <= INLINE_LITERALS:
-            return f"{column} IN ({', '.join(self.one(iceberg_type, v) for v in values)})"
-        raw = raw_type(iceberg_type)
-        ref = add_parameter(self.parameters, [_raw(v) for v in values], self.prefix)
-        return f"{column} IN (SELECT unnest({ref}::{raw}[]))"
+
+def _type_of(iceberg_type: Type) -> str:
+    raw = raw_type(iceberg_type)
+    assert raw is not None
+    return raw
 
 
 def _raw(value: Any) -> Any:
     return value.bytes if isinstance(value, uuid.UUID) else value
-
-
-def conjunction(*parts: str) -> str:
-    """AND, with constants folded."""
-    kept = [p for p in dict.fromkeys(parts) if p != "TRUE"]
-    if "FALSE" in kept:
-        return "FALSE"
-    return f"({' AND '.join(kept)})" if len(kept) > 1 else kept[0] if kept else "TRUE"
-
-
-def disjunction(*parts: str) -> str:
-    """OR, with constants folded."""
-    kept = [p for p in dict.fromkeys(parts) if p != "FALSE"]
-    if "TRUE" in kept:
-        return "TRUE"
-    return f"({' OR '.join(kept)})" if len(kept) > 1 else kept[0] if kept else "FALSE"
 
 
 @frozen
@@ -99,21 +86,21 @@ class Bounds:
     type: Type
     lower: str | None = None
     upper: str | None = None
-    may_have_nulls: str = "TRUE"
-    may_have_values: str = "TRUE"
-    may_have_nans: str = "TRUE"
-    may_have_numbers: str = "TRUE"
-    no_nulls: str = "FALSE"
-    no_nans: str = "FALSE"
-    only_nulls: str = "FALSE"
-    only_nans: str = "FALSE"
+    may_have_nulls: Fragment = ALWAYS
+    may_have_values: Fragment = ALWAYS
+    may_have_nans: Fragment = ALWAYS
+    may_have_numbers: Fragment = ALWAYS
+    no_nulls: Fragment = NEVER
+    no_nans: Fragment = NEVER
+    only_nulls: Fragment = NEVER
+    only_nans: Fragment = NEVER
 
     @property
     def is_floating(self) -> bool:
         return isinstance(self.type, FLOATING_TYPES)
 
 
-def might_match(p: Predicate, b: Bounds, values: Values) -> str:
+def might_match(p: Predicate, b: Bounds) -> Fragment:
     """A condition, never NULL, that holds of all rows with a value that satisfies the leaf."""
     some = conjunction(b.may_have_values, b.may_have_numbers)
     match p.op:
@@ -126,24 +113,24 @@ def might_match(p: Predicate, b: Bounds, values: Values) -> str:
         case _Op.NOT_NAN:
             return some
         case _Op.LT | _Op.LT_EQ:
-            return conjunction(_lower_may(b, COMPARISONS[p.op], p.literals[0], values), some)
+            return conjunction(_lower_may(b, COMPARISONS[p.op], p.literals[0]), some)
         case _Op.GT | _Op.GT_EQ:
-            upper = _upper_may(b, COMPARISONS[p.op], p.literals[0], values)
+            upper = _upper_may(b, COMPARISONS[p.op], p.literals[0])
             return conjunction(disjunction(upper, b.may_have_nans), b.may_have_values)
         case _Op.EQ | _Op.IN:
-            return conjunction(_in_range(b, p.literals, values), some)
+            return conjunction(_in_range(b, p.literals), some)
         case _Op.NOT_EQ | _Op.NOT_IN:
-            return conjunction(disjunction(_not_only(b, p.literals, values), b.may_have_nans), b.may_have_values)
+            return conjunction(disjunction(_not_only(b, p.literals), b.may_have_nans), b.may_have_values)
         case _Op.STARTS_WITH | _Op.LIKE:
             prefix = like_prefix(*p.literals) if p.op is _Op.LIKE else p.literals[0]
-            return conjunction(_may_start_with(b, prefix, values), b.may_have_values)
+            return conjunction(_may_start_with(b, prefix), b.may_have_values)
         case _Op.NOT_STARTS_WITH:
-            return conjunction(_may_not_start_with(b, p.literals[0], values), b.may_have_values)
+            return conjunction(_may_not_start_with(b, p.literals[0]), b.may_have_values)
         case _:
             assert_never(p.op)
 
 
-def all_match(p: Predicate, b: Bounds, values: Values) -> str:
+def all_match(p: Predicate, b: Bounds) -> Fragment:
     """A condition, maybe NULL, that holds only where every value satisfies the leaf."""
     numbers = conjunction(b.no_nulls, b.no_nans)
     match p.op:
@@ -156,24 +143,24 @@ def all_match(p: Predicate, b: Bounds, values: Values) -> str:
         case _Op.NOT_NAN:
             return numbers
         case _Op.LT | _Op.LT_EQ:
-            return conjunction(numbers, _upper_is(b, COMPARISONS[p.op], p.literals[0], values))
+            return conjunction(numbers, _upper_is(b, COMPARISONS[p.op], p.literals[0]))
         case _Op.GT | _Op.GT_EQ:
             # NaN is greater than every number.
-            lower = _lower_is(b, COMPARISONS[p.op], p.literals[0], values)
+            lower = _lower_is(b, COMPARISONS[p.op], p.literals[0])
             return conjunction(b.no_nulls, disjunction(lower, b.only_nans))
         case _Op.EQ | _Op.IN:
-            return conjunction(numbers, _is_one_of(b, p.literals, values))
+            return conjunction(numbers, _is_one_of(b, p.literals))
         case _Op.NOT_EQ | _Op.NOT_IN:
-            outside = conjunction(*(_outside(b, a, z, values) for a, z in literal_ranges(p.literals)))
+            outside = conjunction(*(_outside(b, a, z) for a, z in literal_ranges(p.literals)))
             return conjunction(b.no_nulls, disjunction(outside, b.only_nans))
         case _Op.STARTS_WITH:
-            return conjunction(b.no_nulls, _all_start_with(b, p.literals[0], values))
+            return conjunction(b.no_nulls, _all_start_with(b, p.literals[0]))
         case _Op.NOT_STARTS_WITH:
-            return conjunction(b.no_nulls, _none_starts_with(b, p.literals[0], values))
+            return conjunction(b.no_nulls, _none_starts_with(b, p.literals[0]))
         case _Op.NOT_LIKE:
-            return conjunction(b.no_nulls, _none_starts_with(b, like_prefix(*p.literals), values))
+            return conjunction(b.no_nulls, _none_starts_with(b, like_prefix(*p.literals)))
         case _Op.LIKE:
-            return "FALSE"
+            return NEVER
         case _:
             assert_never(p.op)
 
@@ -191,34 +178,36 @@ def literal_ranges(literals: tuple[Any, ...], most: int = MAX_RANGES) -> list[tu
     return [(literals[a], literals[z - 1]) for a, z in pairwise(cuts)]
 
 
-def _lower_may(b: Bounds, op: str, value: Any, values: Values) -> str:
+def _lower_may(b: Bounds, op: str, value: Any) -> Fragment:
     """`lower op value`, or not known."""
     if b.lower is None or (isinstance(b.type, UUIDType) and b.upper is None):
-        return "TRUE"
+        return ALWAYS
     if isinstance(b.type, UUIDType):
-        return _uuid_may(b, f"{b.lower} <= {values.one(b.type, _last_uuid(value))}")
-    test = f"{b.lower} {op} {values.one(b.type, value)} OR {b.lower} IS NULL"
-    # A NaN bound comes from a writer that did not leave NaN out: it says nothing.
-    return f"({test} OR {b.lower} > 'Infinity'::{raw_type(b.type)})" if b.is_floating else f"({test})"
+        return _uuid_may(b, sql(f"{b.lower} <= ?", literal_of(b.type, _last_uuid(value))))
+    unknown = f"{b.lower} IS NULL"
+    if b.is_floating:
+        # A NaN bound comes from a writer that did not leave NaN out: it says nothing.
+        unknown += f" OR {b.lower} > 'Infinity'::{raw_type(b.type)}"
+    return sql(f"({b.lower} {op} ? OR {unknown})", literal_of(b.type, value))
 
 
-def _upper_may(b: Bounds, op: str, value: Any, values: Values) -> str:
+def _upper_may(b: Bounds, op: str, value: Any) -> Fragment:
     """`upper op value`, or not known; a NaN bound passes every such test."""
     if b.upper is None or (isinstance(b.type, UUIDType) and b.lower is None):
-        return "TRUE"
+        return ALWAYS
     if isinstance(b.type, UUIDType):
-        return _uuid_may(b, f"{b.upper} >= {values.one(b.type, _first_uuid(value))}")
-    return f"({b.upper} {op} {values.one(b.type, value)} OR {b.upper} IS NULL)"
+        return _uuid_may(b, sql(f"{b.upper} >= ?", literal_of(b.type, _first_uuid(value))))
+    return sql(f"({b.upper} {op} ? OR {b.upper} IS NULL)", literal_of(b.type, value))
 
 
-def _uuid_may(b: Bounds, test: str) -> str:
+def _uuid_may(b: Bounds, test: Fragment) -> Fragment:
     """Java orders UUIDs as two signed longs, the spec as unsigned bytes; either may have made the bounds.
 
     Where the first halves have different signs the two orders disagree, which shows as bounds that are the wrong way
     round. Otherwise they agree on the first half, and the second is not looked at. One bound alone doesn't show it.
     """
     unknown = f"{b.lower} IS NULL OR {b.upper} IS NULL"
-    return f"({test} OR {unknown} OR {b.lower} > {b.upper})"
+    return sql(f"(? OR {unknown} OR {b.lower} > {b.upper})", test)
 
 
 def _first_uuid(value: uuid.UUID) -> uuid.UUID:
@@ -229,9 +218,9 @@ def _last_uuid(value: uuid.UUID) -> uuid.UUID:
     return uuid.UUID(bytes=value.bytes[:8] + b"\xff" * 8)
 
 
-def _in_range(b: Bounds, literals: tuple[Any, ...], values: Values) -> str:
-    def within(first: Any, last: Any) -> str:
-        return conjunction(_lower_may(b, "<=", last, values), _upper_may(b, ">=", first, values))
+def _in_range(b: Bounds, literals: tuple[Any, ...]) -> Fragment:
+    def within(first: Any, last: Any) -> Fragment:
+        return conjunction(_lower_may(b, "<=", last), _upper_may(b, ">=", first))
 
     ranges = literal_ranges(literals)
     whole = within(ranges[0][0], ranges[-1][1])
@@ -239,67 +228,67 @@ def _in_range(b: Bounds, literals: tuple[Any, ...], values: Values) -> str:
     return each if len(ranges) <= _FEW_RANGES else conjunction(whole, each)
 
 
-def _not_only(b: Bounds, literals: tuple[Any, ...], values: Values) -> str:
+def _not_only(b: Bounds, literals: tuple[Any, ...]) -> Fragment:
     """Whether there may be a value that is none of the literals; equal bounds leave room for a single value."""
     if b.lower is None or b.upper is None:
-        return "TRUE"
+        return ALWAYS
     unknown = f"{b.lower} IS NULL OR {b.upper} IS NULL"
     if len(literals) == 1:
-        literal = values.one(b.type, literals[0])
-        return f"({b.lower} <> {literal} OR {b.upper} <> {literal} OR {unknown})"
-    return f"({b.lower} <> {b.upper} OR {unknown} OR NOT ({values.among(b.lower, b.type, literals)}))"
+        value = literal_of(b.type, literals[0])
+        return sql(f"({b.lower} <> ? OR {b.upper} <> ? OR {unknown})", value, value)
+    return sql(f"({b.lower} <> {b.upper} OR {unknown} OR NOT (?))", among(b.lower, b.type, literals))
 
 
-def _may_start_with(b: Bounds, prefix: str, values: Values) -> str:
+def _may_start_with(b: Bounds, prefix: str) -> Fragment:
     if not prefix:
-        return "TRUE"
+        return ALWAYS
     after = string_successor(prefix)
-    lower = "TRUE" if after is None else _lower_may(b, "<", after, values)
-    return conjunction(lower, _upper_may(b, ">=", prefix, values))
+    lower = ALWAYS if after is None else _lower_may(b, "<", after)
+    return conjunction(lower, _upper_may(b, ">=", prefix))
 
 
-def _may_not_start_with(b: Bounds, prefix: str, values: Values) -> str:
+def _may_not_start_with(b: Bounds, prefix: str) -> Fragment:
     after = string_successor(prefix)
-    lower = _lower_may(b, "<", prefix, values)
-    return lower if after is None else disjunction(lower, _upper_may(b, ">=", after, values))
+    lower = _lower_may(b, "<", prefix)
+    return lower if after is None else disjunction(lower, _upper_may(b, ">=", after))
 
 
-def _upper_is(b: Bounds, op: str, value: Any, values: Values) -> str:
+def _upper_is(b: Bounds, op: str, value: Any) -> Fragment:
     if b.upper is None or isinstance(b.type, UUIDType):
-        return "FALSE"
-    return f"{b.upper} {op} {values.one(b.type, value)}"
+        return NEVER
+    return sql(f"{b.upper} {op} ?", literal_of(b.type, value))
 
 
-def _lower_is(b: Bounds, op: str, value: Any, values: Values) -> str:
+def _lower_is(b: Bounds, op: str, value: Any) -> Fragment:
     if b.lower is None or isinstance(b.type, UUIDType):
-        return "FALSE"
-    test = f"{b.lower} {op} {values.one(b.type, value)}"
-    return f"({test} AND {b.lower} <= 'Infinity'::{raw_type(b.type)})" if b.is_floating else test
+        return NEVER
+    test = sql(f"{b.lower} {op} ?", literal_of(b.type, value))
+    return sql(f"(? AND {b.lower} <= 'Infinity'::{raw_type(b.type)})", test) if b.is_floating else test
 
 
-def _is_one_of(b: Bounds, literals: tuple[Any, ...], values: Values) -> str:
+def _is_one_of(b: Bounds, literals: tuple[Any, ...]) -> Fragment:
     """Equal bounds that are a literal leave room for that value alone."""
     if b.lower is None or b.upper is None:
-        return "FALSE"
+        return NEVER
     if len(literals) == 1:
-        literal = values.one(b.type, literals[0])
-        return f"({b.lower} = {literal} AND {b.upper} = {literal})"
-    return f"({b.lower} = {b.upper} AND {values.among(b.lower, b.type, literals)})"
+        value = literal_of(b.type, literals[0])
+        return sql(f"({b.lower} = ? AND {b.upper} = ?)", value, value)
+    return sql(f"({b.lower} = {b.upper} AND ?)", among(b.lower, b.type, literals))
 
 
-def _outside(b: Bounds, first: Any, last: Any, values: Values) -> str:
-    return disjunction(_upper_is(b, "<", first, values), _lower_is(b, ">", last, values))
+def _outside(b: Bounds, first: Any, last: Any) -> Fragment:
+    return disjunction(_upper_is(b, "<", first), _lower_is(b, ">", last))
 
 
-def _all_start_with(b: Bounds, prefix: str, values: Values) -> str:
+def _all_start_with(b: Bounds, prefix: str) -> Fragment:
     after = string_successor(prefix)
-    upper = "TRUE" if after is None else _upper_is(b, "<", after, values)
-    return conjunction(_lower_is(b, ">=", prefix, values), upper)
+    upper = ALWAYS if after is None else _upper_is(b, "<", after)
+    return conjunction(_lower_is(b, ">=", prefix), upper)
 
 
-def _none_starts_with(b: Bounds, prefix: str, values: Values) -> str:
+def _none_starts_with(b: Bounds, prefix: str) -> Fragment:
     after = string_successor(prefix)
     if not prefix:
-        return "FALSE"
-    above = "FALSE" if after is None else _lower_is(b, ">=", after, values)
-    return disjunction(_upper_is(b, "<", prefix, values), above)
+        return NEVER
+    above = NEVER if after is None else _lower_is(b, ">=", after)
+    return disjunction(_upper_is(b, "<", prefix), above)

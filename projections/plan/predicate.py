@@ -13,9 +13,8 @@ decimal DECIMAL, string VARCHAR, boolean BOOLEAN, and BLOB for uuid, fixed and b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, assert_never
+from typing import assert_never
 
 from attrs import frozen
 
@@ -33,18 +32,18 @@ from icecore.engine.expression.nodes import (
 )
 from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.expression.sql.duckdb_sql import COMPARISONS
+from icecore.engine.expression.sql.fragment import ALWAYS, NEVER, Fragment, conjunction, disjunction, sql
 from icecore.engine.expression.walk import predicates
 from icecore.engine.queries.named_queries import quote
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import IdentityTransform
-from icecore.engine.spec.types import FLOATING_TYPES
+from icecore.engine.spec.types import FLOATING_TYPES, Type
 from icecore.projections.plan.metrics_predicate import (
     Bounds,
-    Values,
     all_match,
-    conjunction,
-    disjunction,
+    among,
+    literal_of,
     might_match,
     stored_as,
 )
@@ -52,36 +51,29 @@ from icecore.projections.plan.residuals import residual as residual
 from icecore.projections.plan.wide_filters import all_of, any_of
 
 RECORD_COUNT = "record_count"
-_PARAMETER = re.compile(r"\$(\w+)")
 
 
 @frozen
 class PlanPredicate:
     """Conditions over the wide entries table.
 
-    `where_sql` holds of every file that may have a row of the filter. Without a filter a file without rows is one, as
-    in Java. `leaf_might` and `leaf_all` are conditions for
-    the leaves in the order of `leaves`, which is the order of the bits that `residual` takes. `parameters` are those of
-    all the conditions together.
+    `where` holds of every file that may have a row of the filter. Without a filter a file without rows is one, as in
+    Java. `leaf_might` and `leaf_all` are conditions for the leaves in the order of `leaves`, which is the order of the
+    bits that `residual` takes.
     """
 
-    where_sql: str
-    parameters: dict[str, Any]
-    leaf_might: tuple[str, ...]
-    leaf_all: tuple[str, ...]
+    where: Fragment
+    leaf_might: tuple[Fragment, ...]
+    leaf_all: tuple[Fragment, ...]
     leaves: tuple[Predicate, ...]
     needed: frozenset[Predicate]
     """The leaves that each row of the filter satisfies."""
 
     @property
-    def might_of_planned(self) -> tuple[str, ...]:
-        """`leaf_might` where `where_sql` holds: of what is needed nothing is left to ask."""
+    def might_of_planned(self) -> tuple[Fragment, ...]:
+        """`leaf_might` where `where` holds: of what is needed nothing is left to ask."""
         pairs = zip(self.leaves, self.leaf_might, strict=True)
-        return tuple("TRUE" if leaf in self.needed else sql for leaf, sql in pairs)
-
-    def parameters_of(self, *conditions: str) -> dict[str, Any]:
-        """The parameters of some of the conditions alone: DuckDB refuses a statement more than it has."""
-        return _used(self.parameters, conditions)
+        return tuple(ALWAYS if leaf in self.needed else condition for leaf, condition in pairs)
 
 
 def plan_predicate(
@@ -93,23 +85,20 @@ def plan_predicate(
 ) -> PlanPredicate:
     """The conditions of a bound filter for files of any of the specs.
 
-    `columns` maps the columns that the table has to their DuckDB types. Parameters are named `p0`, `p1` and so on.
-    Where there are files of no other specs than `spec_ids`, conditions that all these share need no guard. A file that
-    has no row has none of a filter's; -1 is a count that its writer didn't know.
+    `columns` maps the columns that the table has to their DuckDB types. Where there are files of no other specs than
+    `spec_ids`, conditions that all these share need no guard. A file that has no row has none of a filter's; -1 is a
+    count that its writer didn't know.
     """
-    values = Values()
     leaves = predicates(bound)
     if spec_ids is not None:
         specs = {i: s for i, s in specs.items() if i in spec_ids}
     everywhere = None if spec_ids is None else frozenset(spec_ids)
-    might = tuple(_leaf_might(p, specs, schema, columns, values, everywhere) for p in leaves)
-    by_leaf = dict(zip(leaves, might, strict=True))
-    where = _tree(bound, by_leaf.__getitem__, values)
+    might = tuple(_leaf_might(p, specs, schema, columns, everywhere) for p in leaves)
+    where = _tree(bound, dict(zip(leaves, might, strict=True)).__getitem__)
     if RECORD_COUNT in columns and not isinstance(bound, AlwaysTrue):
-        where = conjunction(f"{quote(RECORD_COUNT)} <> 0", where)
-    surely = tuple(_leaf_all(p, specs, schema, columns, values, everywhere) for p in leaves)
-    parameters = _used(values.parameters, (where, *might, *surely))
-    return PlanPredicate(where, parameters, might, surely, leaves, _needed(bound))
+        where = conjunction(sql(f"{quote(RECORD_COUNT)} <> 0"), where)
+    surely = tuple(_leaf_all(p, specs, schema, columns, everywhere) for p in leaves)
+    return PlanPredicate(where, might, surely, leaves, _needed(bound))
 
 
 def _needed(bound: Expression) -> frozenset[Predicate]:
@@ -125,41 +114,33 @@ def _needed(bound: Expression) -> frozenset[Predicate]:
     return frozenset(out)
 
 
-def manifest_predicate(bound: Expression, spec: PartitionSpec, schema: Schema) -> tuple[str, dict[str, Any]]:
-    """A condition, never NULL, of manifests of one spec that may have a file of interest, and its parameters (SP1).
+def manifest_predicate(bound: Expression, spec: PartitionSpec, schema: Schema) -> Fragment:
+    """A condition, never NULL, of manifests of one spec that may have a file of interest (SP1).
 
     For the partition field at position i of the spec the table has `pf<i>_contains_null` and `pf<i>_contains_nan`
     (BOOLEAN, NULL where unknown), `pf<i>_lower` and `pf<i>_upper` (raw values, NULL where missing or unreadable), and
     `pf<i>_no_bounds` (BOOLEAN, not NULL) where both are missing: then all values are null or NaN (L1).
     """
-    values = Values()
     positions = {f.field_id: i for i, f in enumerate(spec.fields)}
 
-    def leaf(p: Predicate) -> str:
+    def leaf(p: Predicate) -> Fragment:
         term = _bound_term(p)
-        return might_match(p, _summary(positions[term.field.field_id], term), values)
+        return might_match(p, _summary(positions[term.field.field_id], term))
 
-    sql = _tree(project_inclusive(bound, spec, schema), leaf, values)
-    return sql, _used(values.parameters, (sql,))
-
-
-def _used(parameters: Mapping[str, Any], conditions: Iterable[str]) -> dict[str, Any]:
-    """The parameters that conditions name; folding constants may have dropped some."""
-    names = {name for sql in conditions for name in _PARAMETER.findall(sql)}
-    return {name: value for name, value in parameters.items() if name in names}
+    return _tree(project_inclusive(bound, spec, schema), leaf)
 
 
-def _tree(e: Expression, leaf: Callable[[Predicate], str], values: Values) -> str:
+def _tree(e: Expression, leaf: Callable[[Predicate], Fragment]) -> Fragment:
     """The conditions of leaves, which are never NULL, put together as the leaves are."""
     match e:
         case AlwaysTrue():
-            return "TRUE"
+            return ALWAYS
         case AlwaysFalse():
-            return "FALSE"
+            return NEVER
         case And(children=children):
-            return all_of([_tree(c, leaf, values) for c in children], values.parameters)
+            return all_of([_tree(c, leaf) for c in children])
         case Or(children=children):
-            return any_of([_tree(c, leaf, values) for c in children], values.parameters)
+            return any_of([_tree(c, leaf) for c in children])
         case Predicate():
             return leaf(e)
         case Not():
@@ -179,19 +160,18 @@ def _leaf_might(
     specs: Mapping[int, PartitionSpec],
     schema: Schema,
     columns: Mapping[str, str],
-    values: Values,
     everywhere: frozenset[int] | None,
-) -> str:
+) -> Fragment:
     term = _bound_term(p)
-    by_metrics = might_match(p, _metrics(term, schema, columns), values) if _has_metrics(term) else "TRUE"
-    by_spec: dict[str, list[int]] = {}
+    by_metrics = might_match(p, _metrics(term, schema, columns)) if _has_metrics(term) else ALWAYS
+    by_spec: dict[Fragment, list[int]] = {}
     for spec_id, spec in sorted(specs.items()):
-        sql = _over_partition(project_inclusive(p, spec, schema), columns, values, "TRUE")
-        if sql != "TRUE":
-            by_spec.setdefault(sql, []).append(spec_id)
+        condition = _over_partition(project_inclusive(p, spec, schema), columns, ALWAYS)
+        if condition != ALWAYS:
+            by_spec.setdefault(condition, []).append(spec_id)
     guarded = (
-        sql if everywhere == frozenset(ids) else disjunction(f"spec_id {_is_not(ids)}", sql)
-        for sql, ids in by_spec.items()
+        condition if everywhere == frozenset(ids) else disjunction(sql(f"spec_id {_is_not(ids)}"), condition)
+        for condition, ids in by_spec.items()
     )
     return conjunction(*guarded, by_metrics)
 
@@ -201,23 +181,23 @@ def _leaf_all(
     specs: Mapping[int, PartitionSpec],
     schema: Schema,
     columns: Mapping[str, str],
-    values: Values,
     everywhere: frozenset[int] | None,
-) -> str:
+) -> Fragment:
     term = _bound_term(p)
     # As Java does: counts of fields inside structs are not trusted to include the nulls of their parents.
     top = _has_metrics(term) and schema.parent_id(term.field.field_id) is None
-    by_metrics = all_match(p, _metrics(term, schema, columns), values) if top else "FALSE"
-    by_spec: dict[str, list[int]] = {}
+    by_metrics = all_match(p, _metrics(term, schema, columns)) if top else NEVER
+    by_spec: dict[Fragment, list[int]] = {}
     for spec_id, spec in sorted(specs.items()):
-        sql = _over_partition(project_strict(p, spec, schema), columns, values, "FALSE")
-        if sql != "FALSE":
-            by_spec.setdefault(sql, []).append(spec_id)
+        condition = _over_partition(project_strict(p, spec, schema), columns, NEVER)
+        if condition != NEVER:
+            by_spec.setdefault(condition, []).append(spec_id)
     guarded = (
-        sql if everywhere == frozenset(ids) else conjunction(f"spec_id {_is(ids)}", sql) for sql, ids in by_spec.items()
+        condition if everywhere == frozenset(ids) else conjunction(sql(f"spec_id {_is(ids)}"), condition)
+        for condition, ids in by_spec.items()
     )
     whole = disjunction(*guarded, by_metrics)
-    return whole if whole in ("TRUE", "FALSE") else f"coalesce({whole}, FALSE)"
+    return whole if whole in (ALWAYS, NEVER) else sql("coalesce(?, FALSE)", whole)
 
 
 def _is(spec_ids: Iterable[int]) -> str:
@@ -246,75 +226,84 @@ def _metrics(term: BoundTerm, schema: Schema, columns: Mapping[str, str]) -> Bou
         field_type,
         quote(lower) if stored_as(columns, lower, field_type) else None,
         quote(upper) if stored_as(columns, upper, field_type) else None,
-        may_have_nulls=f"({nulls} <> 0 OR {nulls} IS NULL)" if has_nulls else "TRUE",
-        may_have_values=_may_differ(nulls, total) if has_nulls and has_total else "TRUE",
-        may_have_nans=(f"({nans} <> 0 OR {nans} IS NULL)" if has_nans else "TRUE") if floating else "FALSE",
-        may_have_numbers=_may_differ(nans, total) if floating and has_nans and has_total else "TRUE",
-        no_nulls="TRUE" if required else f"{nulls} = 0" if has_nulls else "FALSE",
-        no_nans=(f"{nans} = 0" if has_nans else "FALSE") if floating else "TRUE",
-        only_nulls=f"{nulls} = {total}" if has_nulls and has_total else "FALSE",
-        only_nans=f"{nans} = {total}" if floating and has_nans and has_total else "FALSE",
+        may_have_nulls=sql(f"({nulls} <> 0 OR {nulls} IS NULL)") if has_nulls else ALWAYS,
+        may_have_values=_may_differ(nulls, total) if has_nulls and has_total else ALWAYS,
+        may_have_nans=(sql(f"({nans} <> 0 OR {nans} IS NULL)") if has_nans else ALWAYS) if floating else NEVER,
+        may_have_numbers=_may_differ(nans, total) if floating and has_nans and has_total else ALWAYS,
+        no_nulls=ALWAYS if required else sql(f"{nulls} = 0") if has_nulls else NEVER,
+        no_nans=(sql(f"{nans} = 0") if has_nans else NEVER) if floating else ALWAYS,
+        only_nulls=sql(f"{nulls} = {total}") if has_nulls and has_total else NEVER,
+        only_nans=sql(f"{nans} = {total}") if floating and has_nans and has_total else NEVER,
     )
 
 
-def _may_differ(count: str, total: str) -> str:
-    return f"({count} <> {total} OR {count} IS NULL OR {total} IS NULL)"
+def _may_differ(count: str, total: str) -> Fragment:
+    return sql(f"({count} <> {total} OR {count} IS NULL OR {total} IS NULL)")
 
 
 def _summary(position: int, term: BoundTerm) -> Bounds:
     """The summary of a partition field of a manifest. One without bounds that names no null and no NaN says nothing."""
     names = ("lower", "upper", "contains_null", "contains_nan", "no_bounds")
     lower, upper, null, nan, no_bounds = (quote(f"pf{position}_{n}") for n in names)
+    may_have_nulls = sql(f"({null} OR {null} IS NULL)")
     if not isinstance(term.source_type, FLOATING_TYPES):
-        values = f"NOT coalesce({no_bounds} AND {null}, FALSE)"
-        return Bounds(term.source_type, lower, upper, f"({null} OR {null} IS NULL)", values, "FALSE")
+        values = sql(f"NOT coalesce({no_bounds} AND {null}, FALSE)")
+        return Bounds(term.source_type, lower, upper, may_have_nulls, values, NEVER)
     return Bounds(
         term.source_type,
         lower,
         upper,
-        may_have_nulls=f"({null} OR {null} IS NULL)",
-        may_have_values=f"NOT coalesce({no_bounds} AND {null} AND NOT {nan}, FALSE)",
-        may_have_nans=f"({nan} OR {nan} IS NULL)",
-        may_have_numbers=f"NOT coalesce({no_bounds} AND ({null} OR {nan}), FALSE)",
+        may_have_nulls,
+        may_have_values=sql(f"NOT coalesce({no_bounds} AND {null} AND NOT {nan}, FALSE)"),
+        may_have_nans=sql(f"({nan} OR {nan} IS NULL)"),
+        may_have_numbers=sql(f"NOT coalesce({no_bounds} AND ({null} OR {nan}), FALSE)"),
     )
 
 
-def _over_partition(projected: Expression, columns: Mapping[str, str], values: Values, unknown: str) -> str:
+def _over_partition(projected: Expression, columns: Mapping[str, str], unknown: Fragment) -> Fragment:
     """A projected leaf over partition values; `unknown` stands for what involves a column that is not there."""
 
-    def leaf(p: Predicate) -> str:
+    def leaf(p: Predicate) -> Fragment:
         term = _bound_term(p)
         name = f"part_{term.field.field_id}"
-        return _partition_leaf(p, term, quote(name), values) if stored_as(columns, name, term.source_type) else unknown
+        return _partition_leaf(p, term, quote(name)) if stored_as(columns, name, term.source_type) else unknown
 
-    return _tree(projected, leaf, values)
+    return _tree(projected, leaf)
 
 
-def _partition_leaf(p: Predicate, term: BoundTerm, column: str, values: Values) -> str:
+def _partition_leaf(p: Predicate, term: BoundTerm, column: str) -> Fragment:
     """A predicate over one known value; never NULL."""
-    if p.op is PredicateOperator.IS_NULL:
-        return f"{column} IS NULL"
     present = f"{column} IS NOT NULL"
-    literals = [values.one(term.source_type, v) for v in p.literals] if len(p.literals) == 1 else []
     match p.op:
+        case PredicateOperator.IS_NULL:
+            return sql(f"{column} IS NULL")
         case PredicateOperator.NOT_NULL:
-            return present
-        case PredicateOperator.IS_NAN:
-            test = f"isnan({column})"
-        case PredicateOperator.NOT_NAN:
-            test = f"NOT isnan({column})"
-        case PredicateOperator.IN:
-            test = values.among(column, term.source_type, p.literals)
-        case PredicateOperator.NOT_IN:
-            test = f"NOT ({values.among(column, term.source_type, p.literals)})"
-        case PredicateOperator.STARTS_WITH:
-            test = f"starts_with({column}, {literals[0]})"
-        case PredicateOperator.NOT_STARTS_WITH:
-            test = f"NOT starts_with({column}, {literals[0]})"
-        case PredicateOperator.LIKE | PredicateOperator.NOT_LIKE:
-            pattern, *escape = (values.one(term.source_type, v) for v in p.literals)
-            word = "LIKE" if p.op is PredicateOperator.LIKE else "NOT LIKE"
-            test = f"{column} {word} {pattern}" + (f" ESCAPE {escape[0]}" if escape else "")
+            return sql(present)
         case _:
-            test = f"{column} {COMPARISONS[p.op]} {literals[0]}"
-    return f"({test} AND {present})"
+            return sql(f"(? AND {present})", _test(p, term.source_type, column))
+
+
+def _test(p: Predicate, iceberg_type: Type, column: str) -> Fragment:
+    """A predicate over one value that is not null."""
+    match p.op:
+        case PredicateOperator.IS_NAN:
+            return sql(f"isnan({column})")
+        case PredicateOperator.NOT_NAN:
+            return sql(f"NOT isnan({column})")
+        case PredicateOperator.IN:
+            return among(column, iceberg_type, p.literals)
+        case PredicateOperator.NOT_IN:
+            return sql("NOT (?)", among(column, iceberg_type, p.literals))
+        case PredicateOperator.STARTS_WITH:
+            return sql(f"starts_with({column}, ?)", *_literals(p, iceberg_type))
+        case PredicateOperator.NOT_STARTS_WITH:
+            return sql(f"NOT starts_with({column}, ?)", *_literals(p, iceberg_type))
+        case PredicateOperator.LIKE | PredicateOperator.NOT_LIKE:
+            word = "LIKE" if p.op is PredicateOperator.LIKE else "NOT LIKE"
+            return sql(f"{column} {word} ?" + " ESCAPE ?" * (len(p.literals) - 1), *_literals(p, iceberg_type))
+        case _:
+            return sql(f"{column} {COMPARISONS[p.op]} ?", *_literals(p, iceberg_type))
+
+
+def _literals(p: Predicate, iceberg_type: Type) -> list[Fragment]:
+    return [literal_of(iceberg_type, v) for v in p.literals]

@@ -7,15 +7,21 @@ of literals. They say the same, for each file.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from icecore.engine.expression.sql.duckdb_sql import add_parameter
+from icecore.engine.expression.sql.fragment import (
+    ALWAYS,
+    NEVER,
+    Fragment,
+    SqlLiteral,
+    conjunction,
+    disjunction,
+    joined,
+    sql,
+)
 from icecore.engine.queries.named_queries import query
-from icecore.projections.plan.metrics_predicate import conjunction, disjunction
 
 FILTERS = "plan/filters.sql"
 WIDE = 24
@@ -23,38 +29,42 @@ WIDE = 24
 ALIKE = 4
 LEAVES_PER_NUMBER = 62
 
-_LITERAL = re.compile(r"\$(\w+)::([A-Z]+(?:\(\d+,\d+\))?)(?![\w(\[])")
-_EACH = "each_literals"
+
+def any_of(parts: Sequence[Fragment]) -> Fragment:
+    """OR of conditions that are never NULL, with constants folded."""
+    different = list(dict.fromkeys(parts))
+    if len(different) < WIDE or ALWAYS in different:
+        return disjunction(*different)
+    groups, rest = _grouped(different)
+    return disjunction(*(different[i] for i in rest), *(g.over_lists("any_of_alike") for g in groups))
 
 
-def any_of(parts: Sequence[str], parameters: dict[str, Any], prefix: str = "p") -> str:
-    """OR of conditions that are never NULL, with constants folded. Lists of literals are added to the parameters."""
-    return _joined(parts, parameters, prefix, any_of=True)
-
-
-def all_of(parts: Sequence[str], parameters: dict[str, Any], prefix: str = "p") -> str:
+def all_of(parts: Sequence[Fragment]) -> Fragment:
     """AND of conditions that are never NULL, likewise."""
-    return _joined(parts, parameters, prefix, any_of=False)
+    different = list(dict.fromkeys(parts))
+    if len(different) < WIDE or NEVER in different:
+        return conjunction(*different)
+    groups, rest = _grouped(different)
+    return conjunction(*(different[i] for i in rest), *(g.over_lists("all_of_alike") for g in groups))
 
 
-def bit_columns(name: str, conditions: Sequence[str], parameters: dict[str, Any]) -> str:
+def bit_columns(name: str, conditions: Sequence[Fragment]) -> Fragment:
     """Conditions as numbers of LEAVES_PER_NUMBER bits each, the first condition in the lowest bit."""
-    columns = []
-    for start in range(0, max(len(conditions), 1), LEAVES_PER_NUMBER):
-        part = conditions[start : start + LEAVES_PER_NUMBER]
-        known = sum(1 << i for i, c in enumerate(part) if c == "TRUE")
-        bits = {i: c for i, c in enumerate(part) if c not in ("TRUE", "FALSE")}
-        groups, rest = _grouped(list(bits.values())) if len(bits) >= WIDE else ([], range(len(bits)))
-        places, texts = list(bits), list(bits.values())
-        terms = [f"{known}::BIGINT"] if known or not bits else []
-        terms += [query(FILTERS, "bit", condition=texts[i], bit=str(1 << places[i])) for i in rest]
-        for group in groups:
-            numbers = [1 << places[i] for i in group.members]
-            lists = [*group.lists(parameters, "w"), f"{add_parameter(parameters, numbers, 'w')}::BIGINT[]"]
-            parts = {"lists": ", ".join(lists), "condition": group.template, "last": str(len(lists))}
-            terms.append(query(FILTERS, "bits_of_alike", **parts))
-        columns.append(f"({' + '.join(terms)}) AS {name}_{start // LEAVES_PER_NUMBER}")
-    return ", ".join(columns)
+    starts = range(0, max(len(conditions), 1), LEAVES_PER_NUMBER)
+    numbers = (_bits(conditions[start : start + LEAVES_PER_NUMBER]) for start in starts)
+    return joined(", ", [sql(f"(?) AS {name}_{i}", number) for i, number in enumerate(numbers)])
+
+
+def _bits(conditions: Sequence[Fragment]) -> Fragment:
+    """The sum of a bit for each condition that holds."""
+    known = sum(1 << i for i, c in enumerate(conditions) if c == ALWAYS)
+    asked = [(1 << i, c) for i, c in enumerate(conditions) if c not in (ALWAYS, NEVER)]
+    bits, texts = [b for b, _ in asked], [c for _, c in asked]
+    groups, rest = _grouped(texts) if len(asked) >= WIDE else ([], list(range(len(asked))))
+    terms = [sql(f"{known}::BIGINT")] if known or not asked else []
+    terms += [sql(query(FILTERS, "bit", condition="?", bit=str(bits[i])), texts[i]) for i in rest]
+    terms += [g.bits_over_lists([bits[i] for i in g.members]) for g in groups]
+    return joined(" + ", terms)
 
 
 def from_bits(numbers: Sequence[int]) -> int:
@@ -64,51 +74,51 @@ def from_bits(numbers: Sequence[int]) -> int:
 
 @frozen
 class _Alike:
-    """Conditions that are the same but for their literals: the template has those of one as items of `_EACH`."""
+    """Conditions of the same text.
 
-    template: str
-    types: tuple[str, ...]
+    `members` are their places, `lists` has for each `?` the list of their literals there.
+    """
+
+    text: str
     members: list[int]
-    names: list[tuple[str, ...]]
+    lists: tuple[SqlLiteral, ...]
 
-    def lists(self, parameters: dict[str, Any], prefix: str) -> list[str]:
-        """For each place in the template the literals of all members, as new parameters."""
-        columns = zip(*self.names, strict=True)
-        return [
-            f"{add_parameter(parameters, [parameters[n] for n in names], prefix)}::{raw}[]"
-            for names, raw in zip(columns, self.types, strict=True)
-        ]
+    @classmethod
+    def of(cls, conditions: Sequence[Fragment], members: list[int]) -> _Alike:
+        columns = zip(*(conditions[i].literals for i in members), strict=True)
+        lists = (SqlLiteral(f"{column[0].type}[]", tuple(v.value for v in column)) for column in columns)
+        return cls(conditions[members[0]].text, members, tuple(lists))
+
+    def over_lists(self, name: str) -> Fragment:
+        """A query of the file of filters over the lists, of which equal ones are there once."""
+        lists = tuple(dict.fromkeys(self.lists))
+        return Fragment(query(FILTERS, name, lists=_placeholders(lists), condition=self._condition(lists)), lists)
+
+    def bits_over_lists(self, bits: Iterable[int]) -> Fragment:
+        """The sum of the bits of those that hold."""
+        lists = (*dict.fromkeys(self.lists), SqlLiteral("BIGINT[]", tuple(bits)))
+        parts = {"lists": _placeholders(lists), "condition": self._condition(lists), "last": str(len(lists))}
+        return Fragment(query(FILTERS, "bits_of_alike", **parts), lists)
+
+    def _condition(self, lists: Sequence[SqlLiteral]) -> str:
+        """The condition over the items of the lists."""
+        items = [Fragment(f"each_literals[{lists.index(values) + 1}]") for values in self.lists]
+        return sql(self.text, *items).text
 
 
-def _joined(parts: Sequence[str], parameters: dict[str, Any], prefix: str, *, any_of: bool) -> str:
-    join, name = (disjunction, "any_of_alike") if any_of else (conjunction, "all_of_alike")
-    different = list(dict.fromkeys(parts))
-    if len(different) < WIDE or ("TRUE" if any_of else "FALSE") in different:
-        return join(*different)
-    groups, rest = _grouped(different)
-    merged = [query(FILTERS, name, lists=", ".join(g.lists(parameters, prefix)), condition=g.template) for g in groups]
-    return join(*(different[i] for i in rest), *merged)
+def _placeholders(literals: Sequence[SqlLiteral]) -> str:
+    return ", ".join("?" * len(literals))
 
 
-def _grouped(conditions: Sequence[str]) -> tuple[list[_Alike], list[int]]:
-    """Those that read alike, and the places of the others."""
-    found: dict[tuple[str, tuple[str, ...]], _Alike] = {}
+def _grouped(conditions: Sequence[Fragment]) -> tuple[list[_Alike], list[int]]:
+    """Those that read alike, and the places of the others: those with lists of their own, of which there are few."""
+    found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     rest: list[int] = []
     for i, condition in enumerate(conditions):
-        literals: dict[tuple[str, str], int] = {}
-
-        def item(m: re.Match[str], literals: dict[tuple[str, str], int] = literals) -> str:
-            return f"{_EACH}[{literals.setdefault((m[1], m[2]), len(literals)) + 1}]"
-
-        template = _LITERAL.sub(item, condition)
-        if not literals or "$" in template:
-            # Of those with lists of their own there are few.
+        if not condition.literals or any(v.is_list for v in condition.literals):
             rest.append(i)
-            continue
-        types = tuple(raw for _, raw in literals)
-        group = found.setdefault((template, types), _Alike(template, types, [], []))
-        group.members.append(i)
-        group.names.append(tuple(name for name, _ in literals))
-    groups = [g for g in found.values() if len(g.members) >= ALIKE]
-    rest += [i for g in found.values() if len(g.members) < ALIKE for i in g.members]
+        else:
+            found.setdefault((condition.text, tuple(v.type for v in condition.literals)), []).append(i)
+    groups = [_Alike.of(conditions, members) for members in found.values() if len(members) >= ALIKE]
+    rest += [i for members in found.values() if len(members) < ALIKE for i in members]
     return groups, sorted(rest)

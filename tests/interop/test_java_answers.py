@@ -23,6 +23,7 @@ from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.json.expression_json import from_json, to_json
 from icecore.engine.expression.nodes import TRUE, Expression, TypedValue
 from icecore.engine.expression.project import project_inclusive, project_strict
+from icecore.engine.expression.sql.fragment import Fragment, Parameters
 from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
@@ -80,9 +81,11 @@ def table(columns: dict[str, Any]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def answers(columns: dict[str, Any], conditions: list[str], parameters: dict[str, Any]) -> list[tuple[bool, ...]]:
+def answers(columns: dict[str, Any], conditions: list[Fragment]) -> list[tuple[bool, ...]]:
+    parameters = Parameters()
+    texts = ", ".join(map(parameters.write, conditions))
     with table(columns) as connection:
-        return connection.execute(f"SELECT {', '.join(conditions)} FROM t", parameters).fetchall()
+        return connection.execute(f"SELECT {texts} FROM t", parameters.values).fetchall()
 
 
 def typed(column_type: PrimitiveType, bounds: list[str | None]) -> Any:
@@ -132,10 +135,8 @@ def test_metrics_prune_as_java_does() -> None:
             kinds[f"{name}_1"] = "BIGINT"
         plan = plan_predicate(asked.bound, {}, schema, kinds)
         half = len(plan.leaves)
-        conditions = [plan.where_sql, *plan.leaf_might, *plan.leaf_all]
-        for file, row, ours, theirs in zip(
-            files, asked.rows, answers(columns, conditions, plan.parameters), expected, strict=True
-        ):
+        conditions = [plan.where, *plan.leaf_might, *plan.leaf_all]
+        for file, row, ours, theirs in zip(files, asked.rows, answers(columns, conditions), expected, strict=True):
             left = residual(asked.bound, bits(ours[1 : 1 + half]), bits(ours[1 + half :]))
             check(asked, (question["expression"], file), row, (ours[0], left == TRUE), theirs)
             pruned += not ours[0]
@@ -197,9 +198,9 @@ def test_manifests_are_left_out_as_java_does() -> None:
             "pf0_lower": typed(result, [s["lower"] for s in summaries]),
             "pf0_upper": typed(result, [s["upper"] for s in summaries]),
         }
-        condition, parameters = manifest_predicate(asked.bound, spec, schema)
+        condition = manifest_predicate(asked.bound, spec, schema)
         for summary, row, (ours,), theirs in zip(
-            summaries, asked.rows, answers(columns, [condition], parameters), expected, strict=True
+            summaries, asked.rows, answers(columns, [condition]), expected, strict=True
         ):
             check(asked, (question["expression"], summary), row, (ours, False), [theirs, False])
             differing += ours is not theirs

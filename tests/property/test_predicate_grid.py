@@ -14,6 +14,7 @@ from icecore.engine.expression.bind import bind
 from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import Expression, Or, Predicate, PredicateOperator, Reference, TypedValue
 from icecore.engine.expression.project import project_inclusive, project_strict
+from icecore.engine.expression.sql.fragment import Parameters
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, BinaryType, NestedField, PrimitiveType, StringType
@@ -93,8 +94,9 @@ def test_metrics_leave_out_no_matching_file_and_promise_no_other(column_type: Pr
         table(connection, columns)
         for bound in filters(column_type):
             plan = plan_predicate(bound, {}, schema_of(column_type), {n: k for n, (k, _) in columns.items()})
-            select = ", ".join([plan.where_sql, *plan.leaf_all])
-            answers = connection.execute(f"SELECT {select} FROM t", plan.parameters).fetchall()
+            parameters = Parameters()
+            select = ", ".join(map(parameters.write, (plan.where, *plan.leaf_all)))
+            answers = connection.execute(f"SELECT {select} FROM t", parameters.values).fetchall()
             for values, (might, *surely) in zip(files, answers, strict=True):
                 holds = matches(bound, values)
                 assert might is True or not any(holds), (bound, values)
@@ -119,9 +121,10 @@ def test_a_metric_that_no_file_has_is_one_of_nulls(column_type: PrimitiveType) -
                 values = [[f[n] if n in there else None for f in files] for n in columns]
                 table(connection, dict(zip(kinds, zip(kinds.values(), values, strict=True), strict=True)))
                 plan = plan_predicate(some, {}, schema_of(column_type), kinds)
-                conditions = (*plan.leaf_might, *plan.leaf_all)
+                parameters = Parameters()
+                conditions = map(parameters.write, (*plan.leaf_might, *plan.leaf_all))
                 sql = f"SELECT [{', '.join(conditions)}] FROM t"
-                answers.append(connection.execute(sql, plan.parameters_of(*conditions)).fetchall())
+                answers.append(connection.execute(sql, parameters.values).fetchall())
             assert answers[0] == answers[1], there
 
 
@@ -148,10 +151,10 @@ def test_partitions_leave_out_no_matching_row_and_promise_no_other(column_type: 
             table(connection, columns)
             for bound in filters(column_type):
                 plan = plan_predicate(bound, {7: spec}, schema, {"part_1000": kind})
-                manifest, more = manifest_predicate(bound, spec, schema)
-                more = {f"m{name}": value for name, value in more.items()}
-                select = ", ".join([plan.where_sql, manifest.replace("$p", "$mp"), *plan.leaf_all])
-                answers = connection.execute(f"SELECT {select} FROM t", {**plan.parameters, **more}).fetchall()
+                parameters = Parameters()
+                conditions = (plan.where, manifest_predicate(bound, spec, schema), *plan.leaf_all)
+                select = ", ".join(map(parameters.write, conditions))
+                answers = connection.execute(f"SELECT {select} FROM t", parameters.values).fetchall()
                 inclusive = matches(project_inclusive(bound, spec, schema), partitions)
                 strict = matches(project_strict(bound, spec, schema), partitions)
                 for i, holds in enumerate(matches(bound, values)):

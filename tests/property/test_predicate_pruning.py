@@ -18,6 +18,7 @@ from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
 from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.expression.sql.duckdb_sql import to_sql
+from icecore.engine.expression.sql.fragment import Parameters
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, NestedField, PrimitiveType
@@ -101,9 +102,10 @@ def test_no_plan_loses_a_row_and_no_residual_adds_one(case: Case, connection: du
     columns = load_files(connection, case)
     plan = plan_predicate(bound, {case.spec.spec_id: case.spec}, case.schema, columns)
     assert plan.needed <= set(plan.leaves)
-    told = (plan.where_sql, *plan.leaf_might, *plan.leaf_all, *plan.might_of_planned)
-    select = ", ".join(f"({sql})" for sql in told)
-    answers = connection.execute(f"SELECT {select} FROM files ORDER BY file", plan.parameters).fetchall()
+    told = (plan.where, *plan.leaf_might, *plan.leaf_all, *plan.might_of_planned)
+    parameters = Parameters()
+    select = ", ".join(f"({parameters.write(condition)})" for condition in told)
+    answers = connection.execute(f"SELECT {select} FROM files ORDER BY file", parameters.values).fetchall()
     for (partition, numbers), (kept, *leaves) in zip(case.files(), answers, strict=True):
         matching = wanted & set(numbers)
         assert None not in (kept, *leaves)
@@ -130,9 +132,10 @@ def test_no_manifest_with_a_matching_row_is_left_out(case: Case, connection: duc
     for part in (files[::2], files[1::2]):
         if not part:
             continue
-        sql, parameters = manifest_predicate(bound, case.spec, case.schema)
+        parameters = Parameters()
+        sql = parameters.write(manifest_predicate(bound, case.spec, case.schema))
         load_summaries(connection, case, [p for p, _ in part])
-        (kept,) = connection.execute(f"SELECT {sql} FROM manifests", parameters).fetchone() or (None,)
+        (kept,) = connection.execute(f"SELECT {sql} FROM manifests", parameters.values).fetchone() or (None,)
         assert kept is not None
         assert kept or not wanted & {i for _, numbers in part for i in numbers}
 

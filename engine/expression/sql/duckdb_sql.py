@@ -88,9 +88,9 @@ def to_sql(
     return sql(bound)
 
 
-def add_parameter(parameters: dict[str, Any], value: Any, prefix: str = "p") -> str:
+def _add_parameter(parameters: dict[str, Any], value: Any) -> str:
     """The reference to a new named parameter with that value."""
-    name = f"{prefix}{len(parameters)}"
+    name = f"p{len(parameters)}"
     parameters[name] = value
     return f"${name}"
 
@@ -111,7 +111,7 @@ class _RowValues:
     parameters: dict[str, Any]
 
     def one(self, value: Any) -> str:
-        ref = add_parameter(self.parameters, value)
+        ref = _add_parameter(self.parameters, value)
         match self.type:
             case BooleanType() | StringType():
                 return ref
@@ -142,7 +142,7 @@ class _RowValues:
         if len(values) <= INLINE_LITERALS:
             return f"{self.column(column)} IN ({', '.join(map(self.one, values))})"
         plain = _PLAIN.get(type(self.type)) or ("BIGINT" if type(self.type) in _EPOCH else str(self.type))
-        ref = add_parameter(self.parameters, list(values))
+        ref = _add_parameter(self.parameters, list(values))
         return f"{_EPOCH.get(type(self.type), '{}').format(column)} IN (SELECT unnest({ref}::{plain}[]))"
 
 

@@ -12,6 +12,7 @@ import pytest
 from icecore.engine.expression import In, parse_filter
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import FALSE, TRUE, Predicate
+from icecore.engine.expression.sql.fragment import ALWAYS, NEVER, Parameters
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import parse_transform
@@ -55,10 +56,11 @@ def ask(
     row = {"spec_id": ("INTEGER", 0), **row}
     plan = plan_predicate(bound, specs or {}, SCHEMA, {n: k for n, (k, _) in row.items()})
     values = ", ".join(f'$v{i}::{kind} AS "{n}"' for i, (n, (kind, _)) in enumerate(row.items()))
-    select = ", ".join((plan.where_sql, *plan.leaf_might, *plan.leaf_all))
+    parameters = Parameters()
+    select = ", ".join(map(parameters.write, (plan.where, *plan.leaf_might, *plan.leaf_all)))
     given = {f"v{i}": v for i, (_, v) in enumerate(row.values())}
     with duckdb.connect() as c:
-        found = c.execute(f"SELECT {select} FROM (SELECT {values})", {**plan.parameters, **given}).fetchone() or ()
+        found = c.execute(f"SELECT {select} FROM (SELECT {values})", {**parameters.values, **given}).fetchone() or ()
     n = len(plan.leaves)
     return found[0], list(found[1 : n + 1]), list(found[n + 1 :])
 
@@ -90,8 +92,9 @@ def test_specs_with_the_same_projection_share_one_condition() -> None:
     bound = bind(parse_filter("id = 7"), SCHEMA)
     specs = {i: spec_of(i, (1, "identity")) for i in (0, 1, 2)}
     plan = plan_predicate(bound, specs, SCHEMA, {"part_1000": "BIGINT"})
-    assert plan.where_sql == '(spec_id NOT IN (0, 1, 2) OR ("part_1000" = $p0::BIGINT AND "part_1000" IS NOT NULL))'
-    assert plan.leaf_all[0].startswith("coalesce((spec_id IN (0, 1, 2) AND")
+    where = Parameters().write(plan.where)
+    assert where == '(spec_id NOT IN (0, 1, 2) OR ("part_1000" = $p0::BIGINT AND "part_1000" IS NOT NULL))'
+    assert plan.leaf_all[0].text.startswith("coalesce((spec_id IN (0, 1, 2) AND")
 
 
 def test_what_is_not_known_is_kept_and_promises_nothing() -> None:
@@ -184,14 +187,15 @@ def test_long_in_lists_are_one_parameter_and_prune() -> None:
     bound = bind(In("id", literals), SCHEMA)
     columns = {"part_1000": "INTEGER", "lower_1": "BIGINT", "upper_1": "BIGINT"}
     plan = plan_predicate(bound, specs, SCHEMA, columns)
-    assert len(plan.parameters) < 80 and len(plan.where_sql) < 8000
+    parameters = Parameters()
+    where = parameters.write(plan.where)
+    assert len(parameters.values) < 80 and len(where) < 8000
     bucket = specs[0].fields[0].transform.apply
     rows = [(bucket(LongType(), 1100), 1100, 1100), (bucket(LongType(), 1100), 20_000, 30_000), (-1, 1000, 1000)]
     with duckdb.connect() as c:
         c.execute("CREATE TABLE t (spec_id INTEGER, part_1000 INTEGER, lower_1 BIGINT, upper_1 BIGINT)")
         c.executemany("INSERT INTO t VALUES (0, ?, ?, ?)", rows)
-        parameters = plan.parameters_of(plan.where_sql)
-        assert c.execute(f"SELECT lower_1 FROM t WHERE {plan.where_sql}", parameters).fetchall() == [(1100,)]
+        assert c.execute(f"SELECT lower_1 FROM t WHERE {where}", parameters.values).fetchall() == [(1100,)]
 
 
 def test_residuals() -> None:
@@ -207,16 +211,17 @@ def test_residuals() -> None:
 
 
 def test_constant_filters_need_no_column() -> None:
-    for e, text in ((TRUE, "TRUE"), (FALSE, "FALSE")):
+    for e, constant in ((TRUE, ALWAYS), (FALSE, NEVER)):
         plan = plan_predicate(e, {0: spec_of(0)}, SCHEMA, {})
-        assert (plan.where_sql, plan.parameters, plan.leaves) == (text, {}, ())
-        assert manifest_predicate(e, spec_of(0), SCHEMA) == (text, {})
+        assert (plan.where, plan.leaves) == (constant, ())
+        assert manifest_predicate(e, spec_of(0), SCHEMA) == constant
 
 
 def test_manifests_of_an_unknown_transform_are_kept() -> None:
     """PT6: the inclusive projection is true."""
     bound = bind(parse_filter("id = 1"), SCHEMA)
-    assert manifest_predicate(bound, spec_of(0, (1, "zorder")), SCHEMA) == ("TRUE", {})
-    assert manifest_predicate(bound, spec_of(0, (1, "void")), SCHEMA) == ("TRUE", {})
-    sql, parameters = manifest_predicate(bound, spec_of(0, (2, "identity"), (1, "identity")), SCHEMA)
-    assert "pf1_lower" in sql and "pf0" not in sql and list(parameters.values()) == [1]
+    assert manifest_predicate(bound, spec_of(0, (1, "zorder")), SCHEMA) == ALWAYS
+    assert manifest_predicate(bound, spec_of(0, (1, "void")), SCHEMA) == ALWAYS
+    condition = manifest_predicate(bound, spec_of(0, (2, "identity"), (1, "identity")), SCHEMA)
+    assert "pf1_lower" in condition.text and "pf0" not in condition.text
+    assert {v.value for v in condition.literals} == {1}

@@ -1,0 +1,97 @@
+"""Pieces of SQL whose literals are still values: they are put together, compared and sorted before they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from attrs import define, field, frozen
+
+
+@frozen
+class SqlLiteral:
+    """A value of a DuckDB type. Of a list, as `BIGINT[]` is, it is a tuple."""
+
+    type: str
+    value: Any
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the value is a list."""
+        return self.type.endswith("[]")
+
+
+@frozen(cache_hash=True)
+class Fragment:
+    """A piece of SQL with a `?` for each of its literals, in their order.
+
+    Two that differ by their literals alone have the same text.
+    """
+
+    text: str
+    literals: tuple[SqlLiteral, ...] = ()
+
+
+ALWAYS, NEVER = Fragment("TRUE"), Fragment("FALSE")
+
+
+def literal(sql_type: str, value: Any) -> Fragment:
+    """One literal."""
+    return Fragment("?", (SqlLiteral(sql_type, value),))
+
+
+def sql(text: str, *parts: Fragment) -> Fragment:
+    """The text with a part in the place of each `?`. Raises ValueError where these are not as many."""
+    first, *rest = text.split("?")
+    pieces = (part.text + after for part, after in zip(parts, rest, strict=True))
+    return Fragment("".join((first, *pieces)), literals_of(parts))
+
+
+def joined(separator: str, parts: Sequence[Fragment]) -> Fragment:
+    """The parts one after another."""
+    return Fragment(separator.join(p.text for p in parts), literals_of(parts))
+
+
+def literals_of(parts: Sequence[Fragment]) -> tuple[SqlLiteral, ...]:
+    """The literals of parts, in order."""
+    return tuple(chain.from_iterable(p.literals for p in parts))
+
+
+def conjunction(*parts: Fragment) -> Fragment:
+    """AND of conditions, with constants folded."""
+    return _combined(" AND ", parts, neutral=ALWAYS, deciding=NEVER)
+
+
+def disjunction(*parts: Fragment) -> Fragment:
+    """OR of conditions, with constants folded."""
+    return _combined(" OR ", parts, neutral=NEVER, deciding=ALWAYS)
+
+
+def _combined(word: str, parts: Sequence[Fragment], *, neutral: Fragment, deciding: Fragment) -> Fragment:
+    different = [p for p in dict.fromkeys(parts) if p != neutral]
+    if deciding in different:
+        return deciding
+    if len(different) < 2:
+        return different[0] if different else neutral
+    return sql("(?)", joined(word, different))
+
+
+@define
+class Parameters:
+    """The values that a statement binds as `p0`, `p1` and so on: the same value of a type once."""
+
+    values: dict[str, Any] = field(factory=dict)
+    _names: dict[SqlLiteral, str] = field(factory=dict)
+
+    def write(self, fragment: Fragment) -> str:
+        """The SQL of a piece of the statement, with references to parameters as `$p0::BIGINT`."""
+        first, *rest = fragment.text.split("?")
+        literals = zip(fragment.literals, rest, strict=True)
+        return "".join((first, *(f"{self._reference(value)}{after}" for value, after in literals)))
+
+    def _reference(self, value: SqlLiteral) -> str:
+        if value not in self._names:
+            name = self._names[value] = f"p{len(self._names)}"
+            self.values[name] = list(value.value) if value.is_list else value.value
+        return f"${self._names[value]}::{value.type}"
