@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
-from icecore.engine.events import event as ev
+from icecore.engine.events.namespace_events import (
+    NamespaceCreated,
+    NamespaceDropped,
+    NamespacePropertiesUpdated,
+    read_namespace_event,
+)
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.properties.string_properties import string_properties
 
@@ -26,26 +31,29 @@ def updated_properties(
 
 def check_namespace_change(models: ReadModels, kind: str, payload: Mapping[str, Any]) -> None:
     """Raises NamespaceAlreadyExistsError, NoSuchNamespaceError, NamespaceNotEmptyError; to be asked in the lock."""
-    name = tuple(payload["namespace"])
-    match kind:
-        case ev.NAMESPACE_CREATED:
-            models.check_new_namespace(name)
-        case ev.NAMESPACE_DROPPED:
-            models.check_empty(name)
+    match change := read_namespace_event(kind, payload):
+        case NamespaceCreated():
+            models.check_new_namespace(change.namespace)
+        case NamespaceDropped():
+            models.check_empty(change.namespace)
+        case NamespacePropertiesUpdated():
+            models.namespace_properties(change.namespace)
+        case None:
+            raise AssertionError(f"{kind} is no change of a namespace")
         case _:
-            models.namespace_properties(name)
+            assert_never(change)
 
 
-def fold_namespaces(namespaces: dict[tuple[str, ...], dict[str, str]], kind: str, payload: Mapping[str, Any]) -> None:
+def fold_namespaces(namespaces: dict[Identifier, dict[str, str]], kind: str, payload: Mapping[str, Any]) -> None:
     """Takes one event into a map from namespace to its properties; events of other things change nothing."""
-    if kind not in (ev.NAMESPACE_CREATED, ev.NAMESPACE_PROPERTIES_UPDATED, ev.NAMESPACE_DROPPED):
-        return
-    name = tuple(payload["namespace"])
-    match kind:
-        case ev.NAMESPACE_CREATED:
-            namespaces[name] = dict(payload["properties"])
-        case ev.NAMESPACE_PROPERTIES_UPDATED:
-            kept = {k: v for k, v in namespaces[name].items() if k not in set(payload["removals"])}
-            namespaces[name] = kept | payload["updates"]
-        case ev.NAMESPACE_DROPPED:
-            namespaces.pop(name, None)
+    match change := read_namespace_event(kind, payload):
+        case NamespaceCreated():
+            namespaces[change.namespace] = dict(change.properties)
+        case NamespacePropertiesUpdated():
+            namespaces[change.namespace] = change.applied(namespaces[change.namespace])
+        case NamespaceDropped():
+            namespaces.pop(change.namespace, None)
+        case None:
+            pass
+        case _:
+            assert_never(change)

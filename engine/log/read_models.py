@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import orjson
 
@@ -23,6 +23,13 @@ from icecore.engine.errors import (
 )
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
+from icecore.engine.events.namespace_events import (
+    NamespaceCreated,
+    NamespaceDropped,
+    NamespaceEvent,
+    NamespacePropertiesUpdated,
+    read_namespace_event,
+)
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.events.relocation import Relocation
 from icecore.engine.log.manifest_models import ManifestModels
@@ -55,16 +62,6 @@ class ReadModels(ManifestModels):
         """Takes one event in; inside of a write transaction. `entries` are its content files, if they are at hand."""
         payload = event.payload
         match event.kind:
-            case ev.NAMESPACE_CREATED:
-                self._put_namespace(tuple(payload["namespace"]), payload["properties"])
-            case ev.NAMESPACE_PROPERTIES_UPDATED:
-                namespace = tuple(payload["namespace"])
-                gone = set(payload["removals"])
-                kept = {k: v for k, v in self.namespace_properties(namespace).items() if k not in gone}
-                self._put_namespace(namespace, kept | payload["updates"])
-            case ev.NAMESPACE_DROPPED:
-                self._run("delete_namespace", name=dotted(tuple(payload["namespace"])))
-                self._run("delete_iceberg_namespace", catalog=self.catalog_name, namespace=dotted(payload["namespace"]))
             case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED | ev.VIEW_REGISTERED:
                 self._put_name(event, tuple(payload["identifier"]))
             case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
@@ -78,6 +75,8 @@ class ReadModels(ManifestModels):
                 self._store.relocate(relocation_of(event))
         if event.stream != ev.CATALOG_STREAM:
             self._advance(event, payload)
+        elif (change := read_namespace_event(event.kind, payload)) is not None:
+            self._follow_namespace(change)
         if event.kind == ev.TABLE_PURGED:
             # It is at its location no more, and no file of it is to be there.
             self._run("forget_location", stream=event.stream)
@@ -113,6 +112,19 @@ class ReadModels(ManifestModels):
     def end_replay(self) -> None:
         """Drops what was set aside."""
         run_script(self._store.connection(), query(SCHEMA, "forget_read_models_aside"))
+
+    def _follow_namespace(self, change: NamespaceEvent) -> None:
+        match change:
+            case NamespaceCreated():
+                self._put_namespace(change.namespace, change.properties)
+            case NamespacePropertiesUpdated():
+                self._put_namespace(change.namespace, change.applied(self.namespace_properties(change.namespace)))
+            case NamespaceDropped():
+                name = dotted(change.namespace)
+                self._run("delete_namespace", name=name)
+                self._run("delete_iceberg_namespace", catalog=self.catalog_name, namespace=name)
+            case _:
+                assert_never(change)
 
     def _advance(self, event: Event, payload: Mapping[str, Any]) -> None:
         self._run(

@@ -6,15 +6,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from attrs import evolve, frozen
 
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.errors import CorruptLogError, IcecoreError, ValidationError
-from icecore.engine.events import event as ev
-from icecore.engine.events.adopted_file import adopted_metadata
 from icecore.engine.events.event import Event
+from icecore.engine.events.table_events import (
+    TableAdopted,
+    TableCommitted,
+    TableCreated,
+    TableDropped,
+    TableEvent,
+    TableFilesDeleted,
+    TableMaterialized,
+    TablePurged,
+    TableRegistered,
+    TableRelocated,
+    TableRenamed,
+    TableRestored,
+    TableUndropped,
+    read_table_event,
+)
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.properties.data_locations import data_folder, folder_at
 from icecore.engine.properties.table_properties import (
@@ -27,7 +41,6 @@ from icecore.engine.properties.table_properties import (
     check_values,
 )
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.updates.table_update import read_table_updates
 
 Identifier = tuple[str, ...]
 
@@ -81,6 +94,21 @@ def previous_versions_max(properties: Mapping[str, str]) -> int:
     return max(1, PREVIOUS_VERSIONS_MAX.or_default(properties))
 
 
+TableChange = (
+    TableCommitted
+    | TableMaterialized
+    | TableAdopted
+    | TableRestored
+    | TableRelocated
+    | TableRenamed
+    | TableDropped
+    | TableUndropped
+    | TableFilesDeleted
+    | TablePurged
+)
+"""An event of a table that is there."""
+
+
 class TableFold:
     """The fold of one table's events, one after another."""
 
@@ -96,7 +124,7 @@ class TableFold:
                 f"position {event.position}: version {event.stream_version} of {event.stream}, expected {expected}"
             )
         try:
-            self._state = self._next(event, event.payload)
+            self._state = self._next(event, read_table_event(event))
         except CorruptLogError:
             raise
         except (ValidationError, LookupError, TypeError, ValueError, AttributeError) as e:
@@ -127,110 +155,109 @@ class TableFold:
         """The table's present location."""
         return self._builder.location
 
-    def _next(self, event: Event, payload: Mapping[str, Any]) -> TableState:
-        match event.kind:
-            case ev.TABLE_CREATED:
-                return self._created(event, payload)
-            case ev.TABLE_REGISTERED:
-                return self._registered(event, payload)
+    def _next(self, event: Event, change: TableEvent) -> TableState:
+        match change:
+            case TableCreated():
+                return self._created(event, change)
+            case TableRegistered():
+                return self._registered(event, change)
             case _ if self._state is None:
                 raise CorruptLogError(f"position {event.position}: {event.kind} before the table was created")
-        state = self._at(event, self._state)
-        match event.kind:
-            case ev.TABLE_COMMITTED:
-                return self._committed(event, payload, state)
-            case ev.TABLE_MATERIALIZED:
+            case _:
+                return self._changed(event, change, self._state)
+
+    def _changed(self, event: Event, change: TableChange, state: TableState) -> TableState:
+        match change:
+            case TableCommitted():
+                return self._committed(event, change, state)
+            case TableMaterialized():
                 self._log_previous(state)
                 return self._materialized(event, state)
-            case ev.TABLE_ADOPTED:
-                return self._adopted(payload, state)
-            case ev.TABLE_RESTORED:
-                return self._restored(event, payload, state)
-            case ev.TABLE_RELOCATED:
-                return self._relocated(event, payload, state)
-            case ev.TABLE_RENAMED:
-                return evolve(state, identifier=tuple(payload["to"]))
-            case ev.TABLE_DROPPED:
-                return evolve(state, dropped=True)
-            case ev.TABLE_UNDROPPED:
-                return evolve(state, identifier=tuple(payload["identifier"]), dropped=False)
-            case ev.TABLE_FILES_DELETED:
-                return state
-            case ev.TABLE_PURGED:
-                return evolve(state, purged_at=event.position)
+            case TableAdopted():
+                return self._adopted(event, change, state)
+            case TableRestored():
+                return self._restored(event, change, state)
+            case TableRelocated():
+                return self._relocated(event, change, state)
+            case TableRenamed():
+                return _moved(state, event, identifier=change.identifier)
+            case TableDropped():
+                return _moved(state, event, dropped=True)
+            case TableUndropped():
+                return _moved(state, event, identifier=change.identifier, dropped=False)
+            case TableFilesDeleted():
+                return _moved(state, event)
+            case TablePurged():
+                return _moved(state, event, purged_at=event.position)
             case _:
-                raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
+                assert_never(change)
 
-    def _at(self, event: Event, state: TableState) -> TableState:
-        return evolve(state, stream_version=event.stream_version, position=event.position, event_hash=event.hash)
-
-    def _created(self, event: Event, payload: Mapping[str, Any]) -> TableState:
+    def _created(self, event: Event, change: TableCreated) -> TableState:
         self._builder = MetadataBuilder()
-        self._builder.apply(read_table_updates(payload["updates"]), event.recorded_at_ms)
+        self._builder.apply(change.updates, event.recorded_at_ms)
         first = TableState(
             event.stream,
             event.stream_version,
             event.position,
             event.hash,
-            tuple(payload["identifier"]),
+            change.identifier,
             self._builder.build(),
             metadata_location=None,
             metadata_version=self._first_version() - 1,
         )
-        return self._materialized(event, first) if payload.get("materialize", True) else evolve(first, pending=True)
+        return self._materialized(event, first) if change.materialize else evolve(first, pending=True)
 
     def _first_version(self) -> int:
         return 1 if COMMIT_SCHEME.or_default(self._builder.properties) == FILE_SYSTEM else 0
 
-    def _registered(self, event: Event, payload: Mapping[str, Any]) -> TableState:
-        metadata = TableMetadata.from_dict(payload["metadata"])
-        self._builder = MetadataBuilder(metadata)
+    def _registered(self, event: Event, change: TableRegistered) -> TableState:
+        self._builder = MetadataBuilder(change.metadata)
         return TableState(
             event.stream,
             event.stream_version,
             event.position,
             event.hash,
-            tuple(payload["identifier"]),
-            metadata,
-            payload["metadata-location"],
-            payload["metadata-version"],
-            LocationMapping.of(payload.get("location-mapping")),
+            change.identifier,
+            change.metadata,
+            change.metadata_location,
+            change.metadata_version,
+            change.location_mapping,
         )
 
-    def _committed(self, event: Event, payload: Mapping[str, Any], state: TableState) -> TableState:
-        materialize = payload.get("materialize", True)
-        if materialize:
+    def _committed(self, event: Event, change: TableCommitted, state: TableState) -> TableState:
+        if change.materialize:
             self._log_previous(state)
-        self._builder.apply(read_table_updates(payload["updates"]), event.recorded_at_ms)
-        return self._materialized(event, state) if materialize else evolve(state, pending=True)
+        self._builder.apply(change.updates, event.recorded_at_ms)
+        return self._materialized(event, state) if change.materialize else _moved(state, event, pending=True)
 
-    def _adopted(self, payload: Mapping[str, Any], state: TableState) -> TableState:
+    def _adopted(self, event: Event, change: TableAdopted, state: TableState) -> TableState:
         """The table as another engine's metadata file has it."""
-        metadata = adopted_metadata(payload, state.metadata.table_uuid)
+        metadata = change.metadata(state.metadata.table_uuid)
         self._builder = MetadataBuilder(metadata)
-        return evolve(
+        return _moved(
             state,
+            event,
             metadata=metadata,
-            metadata_location=payload["metadata-location"],
-            metadata_version=payload["metadata-version"],
+            metadata_location=change.metadata_location,
+            metadata_version=change.metadata_version,
             pending=False,
         )
 
-    def _restored(self, event: Event, payload: Mapping[str, Any], state: TableState) -> TableState:
+    def _restored(self, event: Event, change: TableRestored, state: TableState) -> TableState:
         """The log's own metadata again; its next file follows the other engine's, and says so (MD2, MD3)."""
         self._log_previous(state)
         metadata = evolve(
-            TableMetadata.from_dict(payload["metadata"]),
+            change.metadata,
             metadata_log=self._builder.build().metadata_log,
             last_updated_ms=event.recorded_at_ms,
         )
         self._builder = MetadataBuilder(metadata)
         return self._materialized(event, evolve(state, metadata=metadata))
 
-    def _relocated(self, event: Event, payload: Mapping[str, Any], state: TableState) -> TableState:
+    def _relocated(self, event: Event, change: TableRelocated, state: TableState) -> TableState:
         """The same snapshots with manifest lists of the new folder."""
         self._log_previous(state)
-        lists = payload["manifest-lists"]
+        lists = change.manifest_lists
         metadata = self._builder.build()
         snapshots = tuple(
             evolve(s, manifest_list=lists[str(s.snapshot_id)], manifests=None) if str(s.snapshot_id) in lists else s
@@ -249,7 +276,13 @@ class TableFold:
         version = state.metadata_version + 1
         folder = metadata_folder(self._builder.location, self._builder.properties)
         name = metadata_file_name(version, event.event_id, self._builder.properties)
-        return evolve(state, metadata_location=f"{folder}/{name}", metadata_version=version, pending=False)
+        location = f"{folder}/{name}"
+        return _moved(state, event, metadata_location=location, metadata_version=version, pending=False)
+
+
+def _moved(state: TableState, event: Event, **changes: Any) -> TableState:
+    """The state as of an event, with what that changes of it."""
+    return evolve(state, stream_version=event.stream_version, position=event.position, event_hash=event.hash, **changes)
 
 
 def fold(state: TableState | None, events: Iterable[Event]) -> TableState | None:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from attrs import evolve, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CorruptLogError, IcecoreError
-from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
+from icecore.engine.events.view_events import (
+    ViewAdopted,
+    ViewCommitted,
+    ViewCreated,
+    ViewDropped,
+    ViewEvent,
+    ViewRegistered,
+    ViewRelocated,
+    ViewRenamed,
+    ViewUndropped,
+    read_view_event,
+)
 from icecore.engine.metadata.fold import metadata_folder
 from icecore.engine.metadata.view_builder import ViewBuilder, metadata_codec
-from icecore.engine.spec.updates.view_update import read_view_updates
+from icecore.engine.spec.updates.view_update import ViewUpdate
 from icecore.engine.spec.view import ViewMetadata
 
 
@@ -55,7 +66,7 @@ def evolve_view(state: ViewState | None, event: Event) -> ViewState:
             f"position {event.position}: version {event.stream_version} of {event.stream}, expected {expected}"
         )
     try:
-        return _next(state, event)
+        return _next(state, event, read_view_event(event))
     except CorruptLogError:
         raise
     except (IcecoreError, LookupError, TypeError, ValueError, AttributeError) as e:
@@ -63,60 +74,55 @@ def evolve_view(state: ViewState | None, event: Event) -> ViewState:
         raise CorruptLogError(f"position {event.position}: the {event.kind} event can't be applied: {what}") from e
 
 
-def _next(state: ViewState | None, event: Event) -> ViewState:
-    payload = event.payload
-    if event.kind == ev.VIEW_CREATED:
-        return _committed(None, event, tuple(payload["identifier"]))
-    if event.kind == ev.VIEW_REGISTERED:
-        return _registered(event)
-    if state is None:
-        raise CorruptLogError(f"position {event.position}: {event.kind} before the view was created")
+def _next(state: ViewState | None, event: Event, change: ViewEvent) -> ViewState:
+    match change:
+        case ViewCreated():
+            return _committed(None, event, change.updates, change.identifier)
+        case ViewRegistered():
+            return _registered(event, change)
+        case _ if state is None:
+            raise CorruptLogError(f"position {event.position}: {event.kind} before the view was created")
+        case ViewCommitted():
+            return _committed(state, event, change.updates, state.identifier)
     at = evolve(state, stream_version=event.stream_version, position=event.position, event_hash=event.hash)
-    match event.kind:
-        case ev.VIEW_ADOPTED:
-            return _adopted(at, event)
-        case ev.VIEW_COMMITTED:
-            return _committed(state, event, state.identifier)
-        case ev.VIEW_RELOCATED:
+    match change:
+        case ViewAdopted():
+            return evolve(
+                at,
+                metadata=change.metadata,
+                metadata_location=change.metadata_location,
+                metadata_version=change.metadata_version,
+            )
+        case ViewRelocated():
             return _written(at, event, state.metadata, state.metadata_version + 1)
-        case ev.VIEW_RENAMED:
-            return evolve(at, identifier=tuple(payload["to"]))
-        case ev.VIEW_DROPPED:
+        case ViewRenamed():
+            return evolve(at, identifier=change.identifier)
+        case ViewDropped():
             return evolve(at, dropped=True)
-        case ev.VIEW_UNDROPPED:
-            return evolve(at, identifier=tuple(payload["identifier"]), dropped=False)
+        case ViewUndropped():
+            return evolve(at, identifier=change.identifier, dropped=False)
         case _:
-            raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
+            assert_never(change)
 
 
-def _adopted(state: ViewState, event: Event) -> ViewState:
-    """The view as another engine's metadata file has it."""
-    payload = event.payload
-    return evolve(
-        state,
-        metadata=ViewMetadata.from_dict(payload["metadata"]),
-        metadata_location=payload["metadata-location"],
-        metadata_version=payload["metadata-version"],
-    )
-
-
-def _registered(event: Event) -> ViewState:
-    payload = event.payload
+def _registered(event: Event, change: ViewRegistered) -> ViewState:
     return ViewState(
         event.stream,
         event.stream_version,
         event.position,
         event.hash,
-        tuple(payload["identifier"]),
-        ViewMetadata.from_dict(payload["metadata"]),
-        payload["metadata-location"],
-        payload["metadata-version"],
+        change.identifier,
+        change.metadata,
+        change.metadata_location,
+        change.metadata_version,
     )
 
 
-def _committed(state: ViewState | None, event: Event, identifier: Identifier) -> ViewState:
+def _committed(
+    state: ViewState | None, event: Event, updates: Iterable[ViewUpdate], identifier: Identifier
+) -> ViewState:
     base = state.metadata if state else None
-    metadata = ViewBuilder(base, event.recorded_at_ms).apply(read_view_updates(event.payload["updates"])).build()
+    metadata = ViewBuilder(base, event.recorded_at_ms).apply(updates).build()
     version = state.metadata_version + 1 if state else 0
     first = ViewState(event.stream, event.stream_version, event.position, event.hash, identifier, metadata, "", version)
     return _written(evolve(first, dropped=state.dropped if state else False), event, metadata, version)

@@ -1,0 +1,56 @@
+"""The changes of namespaces as values: `NamespaceEvent` is the closed union of them, read of their payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.events import event as ev
+
+
+@frozen
+class NamespaceCreated:
+    """A new namespace."""
+
+    namespace: Identifier
+    properties: Mapping[str, str]
+
+
+@frozen
+class NamespacePropertiesUpdated:
+    """Properties are set and removed; others stay."""
+
+    namespace: Identifier
+    updates: Mapping[str, str]
+    removals: frozenset[str]
+
+    def applied(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties after it."""
+        return {**{k: v for k, v in properties.items() if k not in self.removals}, **self.updates}
+
+
+@frozen
+class NamespaceDropped:
+    """An empty namespace goes."""
+
+    namespace: Identifier
+
+
+NamespaceEvent = NamespaceCreated | NamespacePropertiesUpdated | NamespaceDropped
+
+
+def read_namespace_event(kind: str, payload: Mapping[str, Any]) -> NamespaceEvent | None:
+    """A change of a namespace as a value; None of an event of anything else."""
+    match kind:
+        case ev.NAMESPACE_CREATED:
+            return NamespaceCreated(tuple(payload["namespace"]), payload["properties"])
+        case ev.NAMESPACE_PROPERTIES_UPDATED:
+            namespace = tuple(payload["namespace"])
+            return NamespacePropertiesUpdated(namespace, payload["updates"], frozenset(payload["removals"]))
+        case ev.NAMESPACE_DROPPED:
+            return NamespaceDropped(tuple(payload["namespace"]))
+        case _:
+            return None

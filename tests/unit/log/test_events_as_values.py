@@ -1,0 +1,50 @@
+"""Events as values: every kind that is named is read as a member of its union."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import get_args
+
+import pytest
+
+from icecore.engine.errors import CorruptLogError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.namespace_events import NamespaceEvent, read_namespace_event
+from icecore.engine.events.table_events import TableEvent, TablePurged, read_table_event
+from icecore.engine.events.view_events import ViewEvent, read_view_event
+
+KINDS = {name: kind for name, kind in vars(ev).items() if name.isupper() and isinstance(kind, str)}
+TABLE_KINDS = [kind for kind in KINDS.values() if kind.startswith("table.")]
+VIEW_KINDS = [kind for kind in KINDS.values() if kind.startswith("view.")]
+
+
+def event(kind: str, payload: str = "{}") -> Event:
+    return Event(7, "e", "s", 1, kind, 2, "t", 0, Provenance(), payload, None, ev.GENESIS_HASH, "")
+
+
+@pytest.mark.parametrize("kind", TABLE_KINDS)
+def test_each_kind_of_a_table_is_read(kind: str) -> None:
+    """A payload that lacks all fields is read where the kind needs none; else a field is missed, not the kind."""
+    with suppress(KeyError):
+        assert isinstance(read_table_event(event(kind)), TableEvent)
+
+
+@pytest.mark.parametrize("kind", VIEW_KINDS)
+def test_each_kind_of_a_view_is_read(kind: str) -> None:
+    with suppress(KeyError):
+        assert isinstance(read_view_event(event(kind)), ViewEvent)
+
+
+def test_each_kind_has_a_class_of_its_own() -> None:
+    namespaces = [kind for kind in KINDS.values() if kind.startswith("namespace.")]
+    for kinds, union in ((TABLE_KINDS, TableEvent), (VIEW_KINDS, ViewEvent), (namespaces, NamespaceEvent)):
+        assert len(kinds) == len(set(kinds)) == len(get_args(union))
+
+
+def test_an_unknown_kind_is_named() -> None:
+    for read in (read_table_event, read_view_event):
+        with pytest.raises(CorruptLogError, match=r"position 7: unknown kind of event 'table.exploded'"):
+            read(event("table.exploded"))
+    assert read_table_event(event("table.purged")) == TablePurged()
+    assert read_namespace_event("table.purged", {}) is None
