@@ -53,11 +53,11 @@ def peer_ids(warehouse: Path, identifier: str = "ns.t") -> list[int]:
 
 def store_of(catalog: icecore.Catalog) -> EventStore:
     """The log of a catalog, to look into it and to break it."""
-    return catalog._store
+    return catalog._warehouse.store
 
 
 def repository_of(catalog: icecore.Catalog) -> Repository:
-    return catalog._repository
+    return catalog._warehouse.repository
 
 
 def local(location: str | None) -> Path:

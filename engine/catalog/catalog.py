@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,22 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from icecore.engine.catalog.catalog_namespaces import CatalogNamespaces
-from icecore.engine.catalog.catalog_tables import CatalogTables
-from icecore.engine.catalog.catalog_views import CatalogViews
 from icecore.engine.catalog.log_tools import CatalogLogTools
+from icecore.engine.catalog.warehouse import open_warehouse
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
-from icecore.engine.deletion.delete_files import finish_due
-from icecore.engine.errors import MovedWarehouseWarning, ReadOnlyError, StorageError, ValidationError
+from icecore.engine.errors import ValidationError
 from icecore.engine.events.provenance import provenance
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
-from icecore.engine.log.location_mapping import storage_of
-from icecore.engine.log.store import FORGETTING, MODELS, EventStore
-from icecore.engine.log.warehouse_folder import ROOT, WarehouseFolder, local_folder, note_root
-from icecore.engine.repository.assembly import CACHE_FOLDER, assemble, scratch_folder
 from icecore.engine.repository.pending_files import materialize_pending
-from icecore.engine.storage.atomic_write import sweep
-from icecore.projections.plan.planner import Planner
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog_at import CatalogAt
@@ -36,8 +25,6 @@ if TYPE_CHECKING:
     from icecore.projections.verify.findings import Verification
     from icecore.projections.verify.verify_tables import Progress
 
-LOG_FILE = "icecore.db"
-CLONE_NOTE = f"{CACHE_FOLDER}/cloning.json"
 DEFAULT_CATALOG_NAME = "icecore"
 
 
@@ -60,7 +47,7 @@ def open_catalog(
     return Catalog(path, create=create, read_only=read_only, actor=actor, name=name)
 
 
-class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
+class Catalog(CatalogLogTools):
     """A warehouse. Every change is one event of its log; everything else follows from the log."""
 
     def __init__(
@@ -72,55 +59,21 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         actor: str | None = None,
         name: str = DEFAULT_CATALOG_NAME,
     ) -> None:
-        self.path = local_folder(path)
-        self.read_only = read_only
-        self.actor = actor
-        if create and not read_only:
-            _make_folder(self.path)
-        if (self.path / CLONE_NOTE).exists() and not (self.path / LOG_FILE).exists():
-            raise StorageError(f"a clone to {self.path} was not finished: run `icecore clone` again, or remove it")
-        self._store = EventStore(self.path / LOG_FILE, create=create, read_only=read_only)
-        self._folder = WarehouseFolder.of(self._store)
-        if not self._folder.is_home:
-            self._store.refusal = self._folder.refusal()
-            warnings.warn(self._store.refusal, MovedWarehouseWarning, stacklevel=3)
-        if self._store.is_writable and self._store.warehouse_value(ROOT) is None:
-            with self._store.write():
-                self._store.execute(MODELS, "set_warehouse", key="catalog-name", value=name)
-                self._store.execute(MODELS, "set_warehouse", key="warehouse-uuid", value=str(uuid.uuid4()))
-                note_root(self._store, self._folder.root)
-        self._repository, self._views = assemble(self._store, storage_of(self._store, self._folder))
-        self._models = self._repository.models
-        cache = None if read_only and not os.access(self.path, os.W_OK) else self.path / CACHE_FOLDER / "segments"
-        self._planner = Planner(self._repository, cache)
-        self._repository.foreign.adopt_all()
-        if self._store.is_writable:
-            sweep(scratch_folder(self._store))
-            self._repository.files.heal()
-            self._views.heal()
-            finish_due(self._repository)
-            self._tidy_forgotten()
-
-    def _tidy_forgotten(self) -> None:
-        """Goes on where a process died while something was forgotten."""
-        if self._store.archives.all():
-            from icecore.engine.forget.redact_events import remove_unfinished_archives
-
-            remove_unfinished_archives(self._store)
-        if self._store.warehouse_value(FORGETTING) is not None:
-            from icecore.engine.forget.forget import Forgetter
-
-            Forgetter(self._repository, self._planner).tidy()
+        super().__init__(open_warehouse(path, create=create, read_only=read_only, name=name), actor)
 
     @property
-    def name(self) -> str:
-        """The catalog's name in `iceberg_tables`."""
-        return self._models.catalog_name
+    def path(self) -> Path:
+        """The warehouse folder."""
+        return self._warehouse.path
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened only to be read."""
+        return self._warehouse.store.read_only
 
     def close(self) -> None:
         """Closes the log and drops what is cached."""
-        self._planner.close()
-        self._store.close()
+        self._warehouse.close()
 
     def __enter__(self) -> Catalog:
         return self
@@ -146,22 +99,22 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
 
         from icecore.engine.catalog.catalog_transaction import CatalogTransaction
 
-        self._repository.check_writable()
+        self._warehouse.store.check_writable()
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
-        return CatalogTransaction(self._repository, self._views, self._planner, who, self, dry_run)
+        return CatalogTransaction(self._warehouse, who, self, dry_run)
 
     def materialize(
         self, identifier: IdentifierLike | None = None, *, message: str | None = None, author: str | None = None
     ) -> None:
         """Writes out the files of one table, or of all, whose commits are materialized by hand."""
-        if identifier is not None:
-            name = identifier_tuple(identifier)
-            streams = [self._repository.foreign.stream_of(name, self._models.table_stream)]
+        repository = self._warehouse.repository
+        if identifier is None:
+            streams = [stream for _, stream in self._table_streams()]
         else:
-            self._repository.foreign.adopt_all_if_changed()
-            streams = [s for _, kind, s in self._models.all_names() if kind == "table"]
+            streams = [repository.foreign.stream_of(identifier_tuple(identifier), repository.models.table_stream)]
+        who = provenance(self.actor, message=message, author=author)
         for stream in streams:
-            materialize_pending(self._repository, stream, provenance(self.actor, message=message, author=author))
+            materialize_pending(repository, stream, who)
 
     # The log as a tool
 
@@ -187,12 +140,12 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         since_ms = None if since is None else to_epoch_ms(since, "since")
         until_ms = None if until is None else to_epoch_ms(until, "until")
 
-        self._repository.foreign.adopt_all_if_changed()
-        stream = None if identifier is None else self._models.stream(identifier_tuple(identifier))
-        events = self._store.filtered_events(
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        stream = None if identifier is None else self._warehouse.models.stream(identifier_tuple(identifier))
+        events = self._warehouse.store.filtered_events(
             stream=stream, actor=actor, kind=kind, since_ms=since_ms, until_ms=until_ms, after=after, up_to=up_to
         )
-        return log_table(self._store, events, limit)
+        return log_table(self._warehouse.store, events, limit)
 
     def sql(
         self,
@@ -230,8 +183,8 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         """
         from icecore.projections.verify.verify import verify
 
-        streams = [self._models.stream(identifier_tuple(i)) for i in identifiers]
-        return verify(self._store, self._repository, streams or None, deep=deep, progress=progress)
+        streams = [self._warehouse.models.stream(identifier_tuple(i)) for i in identifiers]
+        return verify(self._warehouse.store, self._warehouse.repository, streams or None, deep=deep, progress=progress)
 
     def rebuild(self, identifier: IdentifierLike | None = None) -> None:
         """Drops everything that follows from the log and makes it again: read models, and all metadata files.
@@ -240,15 +193,15 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
         CorruptLogError where the log can't be trusted, ForeignCommitError where another engine's commit can't be
         adopted, NoSuchTableError, and RebuildError where some tables can't be made again: these keep what they had.
         """
-        self._store.check_writable()
+        self._warehouse.store.check_writable()
         from icecore.projections.verify.rebuild import rebuild, rebuild_one
 
-        self._planner.clear()
+        self._warehouse.planner.clear()
         if identifier is None:
-            rebuild(self._store, self._repository, self._views)
+            rebuild(self._warehouse.store, self._warehouse.repository, self._warehouse.views)
         else:
-            stream = self._models.stream(identifier_tuple(identifier))
-            rebuild_one(self._store, self._repository, self._views, stream)
+            stream = self._warehouse.models.stream(identifier_tuple(identifier))
+            rebuild_one(self._warehouse.store, self._warehouse.repository, self._warehouse.views, stream)
 
     def at(
         self,
@@ -266,26 +219,17 @@ class Catalog(CatalogNamespaces, CatalogTables, CatalogViews, CatalogLogTools):
 
         if sum(x is not None for x in (position, timestamp, timestamp_ms)) != 1:
             raise ValidationError("at() takes a position or a timestamp")
-        head = self._store.head()[0]
+        head = self._warehouse.store.head()[0]
         time = timestamp if timestamp_ms is None else timestamp_ms
-        at = position if time is None else self._store.position_at(to_epoch_ms(time, "timestamp"))
+        at = position if time is None else self._warehouse.store.position_at(to_epoch_ms(time, "timestamp"))
         if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at <= head:
             raise ValidationError(f"there is no position {at}: the log ends at {head}")
-        return CatalogAt(self._store, self._repository, self._views, self._planner, at)
+        return CatalogAt(self._warehouse, at)
 
     @property
     def position(self) -> int:
         """The position of the last event of the log."""
-        return self._store.head()[0]
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except PermissionError as e:
-        raise ReadOnlyError(f"can't make the warehouse folder {path}: {e.strerror}") from e
-    except OSError as e:
-        raise StorageError(f"can't make the warehouse folder {path}: {e.strerror}") from e
+        return self._warehouse.store.head()[0]
 
 
 __all__ = ["Catalog", "open_catalog"]

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError
 from icecore.engine.events import event as ev
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
-from icecore.engine.log.store import EventStore
-from icecore.engine.repository.repository import Repository
-from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
-from icecore.projections.plan.planner import Planner
 
 
 class CatalogAt:
     """What the catalog held once. Tables and views loaded from it can be read, and say what they were."""
 
-    def __init__(
-        self, store: EventStore, repository: Repository, views: ViewRepository, planner: Planner, position: int
-    ) -> None:
+    def __init__(self, warehouse: Warehouse, position: int) -> None:
         self.position = position
-        self._repository = repository
-        self._views = views
-        self._planner = planner
+        self._warehouse = warehouse
         self._namespaces: dict[Identifier, dict[str, str]] = {}
         self._streams: dict[Identifier, str] = {}
-        for event in store.naming_events(position):
+        for event in warehouse.store.naming_events(position):
             self._apply(event.kind, event.stream, event.payload)
 
     def _apply(self, kind: str, stream: str, payload: dict[str, object]) -> None:
@@ -54,7 +47,7 @@ class CatalogAt:
     @property
     def name(self) -> str:
         """The catalog's name in `iceberg_tables`."""
-        return self._repository.models.catalog_name
+        return self._warehouse.models.catalog_name
 
     def list_namespaces(self) -> list[Identifier]:
         return sorted(self._namespaces)
@@ -93,16 +86,16 @@ class CatalogAt:
         """The view as it was; what it names is read as it was then, too. Raises NoSuchViewError."""
         name = identifier_tuple(identifier)
         stream = self._stream(name, view=True)
-        state = None if stream is None else self._views.state_at(stream, self.position)
+        state = None if stream is None else self._warehouse.views.state_at(stream, self.position)
         if state is None:
             raise NoSuchViewError(f"there was no view {dotted(name)!r} at position {self.position}")
-        return View(self._views, self, state, None)
+        return View(self._warehouse.views, self, state, None)
 
     def load_table(self, identifier: IdentifierLike) -> Table:
         """The table as it was. Raises NoSuchTableError."""
         name = identifier_tuple(identifier)
         stream = self._stream(name, view=False)
-        state = None if stream is None else self._repository.state_at(stream, self.position)
+        state = None if stream is None else self._warehouse.repository.state_at(stream, self.position)
         if state is None:
             raise NoSuchTableError(f"there was no table {dotted(name)!r} at position {self.position}")
-        return Table(self._repository, self._planner, state, None)
+        return Table(self._warehouse.repository, self._warehouse.planner, state, None)

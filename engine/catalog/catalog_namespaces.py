@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from icecore.engine.catalog.catalog_face import CatalogFace
+from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
+from icecore.engine.events.provenance import provenance
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.engine.joint_commit.joint_commit import Part
 
 
-class CatalogNamespaces(CatalogFace):
+class CatalogNamespaces:
     """What `Catalog` says about namespaces. Their events are all of the catalog's own stream.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
+
+    def __init__(self, warehouse: Warehouse, actor: str | None) -> None:
+        self._warehouse = warehouse
+        self.actor = actor
+
+    @property
+    def name(self) -> str:
+        """The catalog's name in `iceberg_tables`."""
+        return self._warehouse.models.catalog_name
+
+    def _commit(self, part: Part, message: str | None, author: str | None, dry_run: bool) -> CatalogDryRun | None:
+        """Makes one change, or says what it would be. Raises ReadOnlyError, and what the part raises."""
+        return self._warehouse.commit(part, provenance(self.actor, message=message, author=author), dry_run=dry_run)
 
     def create_namespace(
         self,
@@ -34,23 +49,23 @@ class CatalogNamespaces(CatalogFace):
 
     def list_namespaces(self, namespace: IdentifierLike = ()) -> list[Identifier]:
         """The namespaces directly inside of one, or at the top. Raises NoSuchNamespaceError."""
-        self._repository.foreign.adopt_all_if_changed()
+        self._warehouse.repository.foreign.adopt_all_if_changed()
         parent = namespace_tuple(namespace) if namespace else ()
         if parent:
-            self._models.namespace_properties(parent)
+            self._warehouse.models.namespace_properties(parent)
         depth = len(parent) + 1
-        found = {n[:depth] for n in self._models.namespaces() if len(n) >= depth and n[: len(parent)] == parent}
-        return sorted(found)
+        all_of_them = self._warehouse.models.namespaces()
+        return sorted({n[:depth] for n in all_of_them if len(n) >= depth and n[: len(parent)] == parent})
 
     def all_namespaces(self) -> list[Identifier]:
         """All namespaces at any depth."""
-        self._repository.foreign.adopt_all_if_changed()
-        return sorted(self._models.namespaces())
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        return sorted(self._warehouse.models.namespaces())
 
     def load_namespace_properties(self, namespace: IdentifierLike) -> dict[str, str]:
         """Raises NoSuchNamespaceError."""
-        self._repository.foreign.adopt_all_if_changed()
-        return self._models.namespace_properties(namespace_tuple(namespace))
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        return self._warehouse.models.namespace_properties(namespace_tuple(namespace))
 
     def update_namespace_properties(
         self,

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import pyarrow as pa
 
-from icecore.engine.catalog.catalog_face import CatalogFace
+from icecore.engine.catalog.catalog_namespaces import CatalogNamespaces
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, folder_name, identifier_tuple, namespace_tuple
 from icecore.engine.common.location import to_uri
 from icecore.engine.events.provenance import provenance
-from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from icecore.engine.table.commit_options import Commit, CreateTable, RegisterTable, ReplaceTable
 
 
-class CatalogTables(CatalogFace):
+class CatalogTables(CatalogNamespaces):
     """What `Catalog` says about tables. Tables and views share their names.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
@@ -65,9 +64,9 @@ class CatalogTables(CatalogFace):
         """
         from icecore.engine.catalog.table_parts import new_table
 
-        self._repository.foreign.adopt_all_if_changed()
+        self._warehouse.repository.foreign.adopt_all_if_changed()
         name = identifier_tuple(identifier)
-        self._models.check_new_name(name)
+        self._warehouse.models.check_new_name(name)
         part = new_table(
             self,
             name,
@@ -158,31 +157,28 @@ class CatalogTables(CatalogFace):
         """Where a new table or view goes that is given no location: a folder of its own."""
         if location is not None:
             return to_uri(location).rstrip("/")
-        folder = self.path.joinpath(*map(folder_name, identifier))
+        folder = self._warehouse.path.joinpath(*map(folder_name, identifier))
         uri = to_uri(folder)
-        if folder.exists() or self._models.location_in_use(uri):
+        if folder.exists() or self._warehouse.models.location_in_use(uri):
             uri += f"-{table_uuid[:8]}"
         return uri
 
     def load_table(self, identifier: IdentifierLike) -> Table:
         """Raises NoSuchTableError."""
         name = identifier_tuple(identifier)
-        return self._table(self._repository.state(self._repository.foreign.stream_of(name, self._models.table_stream)))
-
-    def _table(self, state: TableState) -> Table:
-        return Table(self._repository, self._planner, state, self.actor)
+        return self._table_of(self._warehouse.repository.foreign.stream_of(name, self._warehouse.models.table_stream))
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
-        self._repository.foreign.adopt_all_if_changed()
-        found = self._models.find(identifier_tuple(identifier))
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        found = self._warehouse.models.find(identifier_tuple(identifier))
         return found is not None and found[0] == "table"
 
     def list_tables(self, namespace: IdentifierLike) -> list[Identifier]:
         """Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
-        self._repository.foreign.adopt_all_if_changed()
-        self._models.namespace_properties(levels)
-        return [(*levels, name) for name, _ in self._models.names_in(levels, "table")]
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        self._warehouse.models.namespace_properties(levels)
+        return [(*levels, name) for name, _ in self._warehouse.models.names_in(levels, "table")]
 
     def tables(self) -> Iterator[Table]:
         """All tables, by name."""
@@ -191,11 +187,12 @@ class CatalogTables(CatalogFace):
 
     def _table_streams(self) -> list[tuple[Identifier, str]]:
         """The names of all tables, in order, with their streams."""
-        self._repository.foreign.adopt_all_if_changed()
-        return [(name, stream) for name, kind, stream in self._models.all_names() if kind == "table"]
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        return [(name, stream) for name, kind, stream in self._warehouse.models.all_names() if kind == "table"]
 
     def _table_of(self, stream: str) -> Table:
-        return self._table(self._repository.state(stream))
+        repository = self._warehouse.repository
+        return Table(repository, self._warehouse.planner, repository.state(stream), self.actor)
 
     @overload
     def rename_table(
@@ -250,7 +247,7 @@ class CatalogTables(CatalogFace):
             from icecore.engine.joint_commit.joint_purge import drop_and_purge
 
             who = provenance(self.actor, message=message, author=author)
-            return drop_and_purge(self._targets(), self._planner, name, who, dry_run=dry_run)
+            return drop_and_purge(self._warehouse.targets, self._warehouse.planner, name, who, dry_run=dry_run)
         from icecore.engine.joint_commit.joint_names import dropped
 
         return self._commit(dropped(name, is_view=False), message, author, dry_run)
@@ -287,8 +284,8 @@ class CatalogTables(CatalogFace):
         """
         from icecore.engine.catalog.table_parts import registered_table
 
-        self._repository.foreign.adopt_all_if_changed()
+        self._warehouse.repository.foreign.adopt_all_if_changed()
         name = identifier_tuple(identifier)
-        self._models.check_new_name(name)
-        part = registered_table(self._repository, name, metadata_location, location_mapping)
+        self._warehouse.models.check_new_name(name)
+        part = registered_table(self._warehouse.repository, name, metadata_location, location_mapping)
         return self._commit(part, message, author, dry_run) or self._table_of(part.stream)

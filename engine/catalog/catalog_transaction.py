@@ -12,20 +12,20 @@ from icecore.engine.catalog.pending_names import CatalogNames, PendingNames
 from icecore.engine.catalog.table_parts import new_table, registered_table, replacement
 from icecore.engine.catalog.transaction_names import TransactionNames
 from icecore.engine.catalog.view_parts import new_view
+from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.commit.single_use import OnceInBlock
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple
 from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import CommitConflictError, IcecoreError, NotFoundError
 from icecore.engine.events.event import Provenance
-from icecore.engine.joint_commit.joint_commit import CommitTargets, Part, commit_jointly, dry_run_jointly
+from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
 from icecore.engine.joint_commit.joint_names import dropped, renamed
 from icecore.engine.joint_commit.joint_tables import NewTable, TableChange, provisional_state
 from icecore.engine.joint_commit.joint_views import ViewChange
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.repository.repository import CommitResult, Repository, TablePart
-from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.repository.repository import CommitResult, TablePart
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -36,7 +36,6 @@ from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
 from icecore.engine.view.view import View
 from icecore.engine.view.view_changes import ViewChanges
-from icecore.projections.plan.planner import Planner
 
 
 class CatalogTransaction(TransactionNames, OnceInBlock):
@@ -48,16 +47,10 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
     """
 
     def __init__(
-        self,
-        repository: Repository,
-        views: ViewRepository,
-        planner: Planner,
-        provenance: Provenance,
-        catalog: CatalogNames,
-        dry_run: bool = False,
+        self, warehouse: Warehouse, provenance: Provenance, catalog: CatalogNames, dry_run: bool = False
     ) -> None:
-        self._desk = CommitTargets(repository, views)
-        self._planner = planner
+        self._desk = warehouse.targets
+        self._planner = warehouse.planner
         self._provenance = provenance
         self._catalog = catalog
         self._is_dry = dry_run

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 import pyarrow as pa
 
-from icecore.engine.catalog.catalog_face import CatalogFace
+from icecore.engine.catalog.catalog_tables import CatalogTables
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
@@ -16,32 +15,14 @@ from icecore.engine.spec.view import DUCKDB
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.table.commit_options import Commit, CreateView, DefineView
-    from icecore.engine.table.table import Table
     from icecore.engine.view.view import View
 
 
-class CatalogViews(CatalogFace, ABC):
+class CatalogViews(CatalogTables):
     """What `Catalog` says about views. Tables and views share their names.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The catalog's name in `iceberg_tables`."""
-
-    @abstractmethod
-    def table_exists(self, identifier: IdentifierLike) -> bool:
-        """Whether a table, not a view, has that name."""
-
-    @abstractmethod
-    def load_table(self, identifier: IdentifierLike) -> Table:
-        """Raises NoSuchTableError."""
-
-    @abstractmethod
-    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
-        """Where a new table or view goes."""
 
     @overload
     def create_view(
@@ -86,7 +67,7 @@ class CatalogViews(CatalogFace, ABC):
         from icecore.engine.catalog.view_parts import new_view, view_replacement
 
         name = identifier_tuple(identifier)
-        self._repository.check_writable()
+        self._warehouse.repository.check_writable()
         definition: DefineView = {
             "dialect": dialect,
             "representations": representations,
@@ -102,8 +83,8 @@ class CatalogViews(CatalogFace, ABC):
             old = self.load_view(name)
             change = view_replacement(old, sql, **definition)
             return self._commit(change, message, author, dry_run) or self._view_of(change.stream)
-        self._repository.foreign.adopt_all_if_changed()
-        self._models.check_new_name(name)
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        self._warehouse.models.check_new_name(name)
         part = new_view(self, self, name, sql, **definition)
         return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
 
@@ -138,38 +119,38 @@ class CatalogViews(CatalogFace, ABC):
         """
         from icecore.engine.catalog.view_parts import registered_view
 
-        self._repository.check_writable()
+        self._warehouse.repository.check_writable()
         name = identifier_tuple(identifier)
-        self._models.check_new_name(name)
-        part = registered_view(self._repository, name, metadata_location)
+        self._warehouse.models.check_new_name(name)
+        part = registered_view(self._warehouse.repository, name, metadata_location)
         return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
 
     def load_view(self, identifier: IdentifierLike) -> View:
         """Raises NoSuchViewError."""
         name = identifier_tuple(identifier)
-        return self._view_of(self._repository.foreign.stream_of(name, self._models.view_stream))
+        return self._view_of(self._warehouse.repository.foreign.stream_of(name, self._warehouse.models.view_stream))
 
     def _view_of(self, stream: str) -> View:
         from icecore.engine.view.view import View
 
-        return View(self._views, self, self._views.state(stream), self.actor)
+        return View(self._warehouse.views, self, self._warehouse.views.state(stream), self.actor)
 
     def view_exists(self, identifier: IdentifierLike) -> bool:
-        self._repository.foreign.adopt_all_if_changed()
-        found = self._models.find(identifier_tuple(identifier))
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        found = self._warehouse.models.find(identifier_tuple(identifier))
         return found is not None and found[0] == "view"
 
     def list_views(self, namespace: IdentifierLike) -> list[Identifier]:
         """Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
-        self._repository.foreign.adopt_all_if_changed()
-        self._models.namespace_properties(levels)
-        return [(*levels, name) for name, _ in self._models.names_in(levels, "view")]
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        self._warehouse.models.namespace_properties(levels)
+        return [(*levels, name) for name, _ in self._warehouse.models.names_in(levels, "view")]
 
     def views(self) -> Iterator[View]:
         """All views, by name."""
-        self._repository.foreign.adopt_all_if_changed()
-        for _, kind, stream in self._models.all_names():
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        for _, kind, stream in self._warehouse.models.all_names():
             if kind == "view":
                 yield self._view_of(stream)
 

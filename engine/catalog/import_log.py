@@ -13,7 +13,8 @@ from attrs import evolve
 
 from icecore.engine.archive.export_log import Origin
 from icecore.engine.archive.log_transfer import ImportedLog, PathOrFile, import_records
-from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME, LOG_FILE, Catalog
+from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME, Catalog
+from icecore.engine.catalog.warehouse import LOG_FILE
 from icecore.engine.errors import IcecoreError, MovedWarehouseWarning, ValidationError
 from icecore.engine.events.event import CONTENT, LOG_FORGOTTEN, WAREHOUSE_CLONED, is_view_stream
 from icecore.engine.log.location_mapping import mapping_of, put_mapping, storage_of
@@ -56,15 +57,15 @@ def import_log(
             catalog = opened.enter_context(Catalog(warehouse, name=name))
             if catalog.position:
                 raise ValidationError(f"{catalog.path} is not empty: its log has {catalog.position} events")
-            with catalog._store.write():
-                found = import_records(catalog._store, catalog._models, source)
-                folder = _put_in_place(catalog._store, found.origin)
+            with catalog._warehouse.store.write():
+                found = import_records(catalog._warehouse.store, catalog._warehouse.models, source)
+                folder = _put_in_place(catalog._warehouse.store, found.origin)
                 if not (folder.is_home and materialize):
                     _take_to_be_there(catalog)
         if not folder.is_home:
             warnings.warn(folder.refusal(), MovedWarehouseWarning, stacklevel=2)
         elif materialize:
-            _bring_up(catalog._store, folder)
+            _bring_up(catalog._warehouse.store, folder)
     return evolve(found, origin=Origin(found.origin.uuid, folder.root))
 
 
@@ -123,7 +124,11 @@ def _bring_up(store: EventStore, folder: WarehouseFolder) -> None:
 
 def _take_to_be_there(catalog: Catalog) -> None:
     """Points the read models at the files that the log's first owner wrote; inside of a write transaction."""
-    for row in catalog._store.rows(MODELS, "all_heads"):
+    for row in catalog._warehouse.store.rows(MODELS, "all_heads"):
         stream = row["stream"]
-        state = catalog._views.state(stream) if is_view_stream(stream) else catalog._repository.state(stream)
-        take_to_be_there(catalog._store, catalog._models, state)
+        state = (
+            catalog._warehouse.views.state(stream)
+            if is_view_stream(stream)
+            else catalog._warehouse.repository.state(stream)
+        )
+        take_to_be_there(catalog._warehouse.store, catalog._warehouse.models, state)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from icecore.engine.archive.log_transfer import JSONL
-from icecore.engine.catalog.catalog_face import CatalogFace
+from icecore.engine.catalog.catalog_views import CatalogViews
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import is_view_stream
@@ -30,17 +29,11 @@ if TYPE_CHECKING:
     from icecore.projections.audit.diff import CatalogDiff
 
 
-class CatalogLogTools(CatalogFace, ABC):
+class CatalogLogTools(CatalogViews):
     """What `Catalog` can do with its log beyond reading it.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
-
-    @abstractmethod
-    def _table_of(self, stream: str) -> Table: ...
-
-    @abstractmethod
-    def _view_of(self, stream: str) -> View: ...
 
     @overload
     def undrop_table(
@@ -94,7 +87,7 @@ class CatalogLogTools(CatalogFace, ABC):
 
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
         name = identifier_tuple(identifier)
-        return purge_dropped(self._repository, self._planner, name, position, who, dry_run=dry_run)
+        return purge_dropped(self._warehouse.repository, self._warehouse.planner, name, position, who, dry_run=dry_run)
 
     @overload
     def undrop_view(
@@ -149,9 +142,11 @@ class CatalogLogTools(CatalogFace, ABC):
         """
         from icecore.engine.catalog.resolve_conflict import resolution
 
-        self._repository.check_writable()
-        stream = self._repository.foreign.stream_of(identifier_tuple(identifier), self._models.table_stream)
-        part = resolution(self._repository, stream, keep)
+        self._warehouse.repository.check_writable()
+        stream = self._warehouse.repository.foreign.stream_of(
+            identifier_tuple(identifier), self._warehouse.models.table_stream
+        )
+        part = resolution(self._warehouse.repository, stream, keep)
         return self._commit(part, message, author, dry_run) or self._table_of(stream)
 
     def diff(self, from_position: int, to_position: int | None = None) -> CatalogDiff:
@@ -161,9 +156,9 @@ class CatalogLogTools(CatalogFace, ABC):
         """
         from icecore.projections.audit.diff import diff
 
-        self._repository.foreign.adopt_all_if_changed()
-        to = self._store.head()[0] if to_position is None else to_position
-        return diff(self._store, self._repository, self._views, from_position, to)
+        self._warehouse.repository.foreign.adopt_all_if_changed()
+        to = self._warehouse.store.head()[0] if to_position is None else to_position
+        return diff(self._warehouse.store, self._warehouse.repository, self._warehouse.views, from_position, to)
 
     @overload
     def revert(self, position: int, *, dry_run: Literal[False] = False, **options: Unpack[Commit]) -> int: ...
@@ -184,7 +179,7 @@ class CatalogLogTools(CatalogFace, ABC):
         from icecore.engine.joint_commit.joint_revert import revert
 
         who = provenance(self.actor, message=message, author=author)
-        return revert(self._targets(), position, who, dry_run=dry_run)
+        return revert(self._warehouse.targets, position, who, dry_run=dry_run)
 
     def forget(
         self,
@@ -205,14 +200,16 @@ class CatalogLogTools(CatalogFace, ABC):
         from icecore.engine.forget.forget import Forgetter
         from icecore.engine.revert.undrop import drop_to_purge
 
-        self._repository.check_writable()
+        self._warehouse.repository.check_writable()
         name = identifier_tuple(identifier)
-        if position is None and self._repository.models.find(name) is not None:
-            stream = self._repository.foreign.stream_of(name, self._repository.models.table_stream)
+        if position is None and self._warehouse.repository.models.find(name) is not None:
+            stream = self._warehouse.repository.foreign.stream_of(name, self._warehouse.repository.models.table_stream)
         else:
-            stream = drop_to_purge(self._repository, name, position).stream
+            stream = drop_to_purge(self._warehouse.repository, name, position).stream
         who = provenance(self.actor, message=message, author=author)
-        return Forgetter(self._repository, self._planner).bounds(stream, columns, files, who, dry_run=dry_run)
+        return Forgetter(self._warehouse.repository, self._warehouse.planner).bounds(
+            stream, columns, files, who, dry_run=dry_run
+        )
 
     def forget_text(
         self,
@@ -234,9 +231,11 @@ class CatalogLogTools(CatalogFace, ABC):
         """
         from icecore.engine.forget.forget import Forgetter
 
-        self._repository.check_writable()
+        self._warehouse.repository.check_writable()
         who = provenance(self.actor, message=message, author=author)
-        return Forgetter(self._repository, self._planner).text(text, positions, who, dry_run=dry_run)
+        return Forgetter(self._warehouse.repository, self._warehouse.planner).text(
+            text, positions, who, dry_run=dry_run
+        )
 
     def export_log(self, target: PathOrFile, format: str = JSONL) -> int:
         """Writes the whole log to a path or an open binary file, and returns how many events that are.
@@ -248,7 +247,7 @@ class CatalogLogTools(CatalogFace, ABC):
 
         from icecore.engine.archive.log_transfer import export_log
 
-        return export_log(self._store, target, format, self._folder.root)
+        return export_log(self._warehouse.store, target, format, self._warehouse.folder.root)
 
     def archive(
         self,
@@ -270,14 +269,14 @@ class CatalogLogTools(CatalogFace, ABC):
         if (before is None) == (before_timestamp is None):
             raise ValidationError("archive() takes a position or a before_timestamp")
         if before_timestamp is not None:
-            before = self._store.position_at(to_epoch_ms(before_timestamp, "before_timestamp") - 1) + 1
+            before = self._warehouse.store.position_at(to_epoch_ms(before_timestamp, "before_timestamp") - 1) + 1
         assert before is not None, "one of both was given"
         target = None if path is None else Path(path)
-        return archive_log(self._repository, self._views, before - 1, target)
+        return archive_log(self._warehouse.repository, self._warehouse.views, before - 1, target)
 
     def archives(self) -> list[Archive]:
         """The archives that hold the oldest part of the log, oldest first."""
-        return self._store.archives.all()
+        return self._warehouse.store.archives.all()
 
     def checkpoint(self) -> int:
         """Notes the state of every table and view that changed since its last checkpoint; returns how many those are.
@@ -285,12 +284,12 @@ class CatalogLogTools(CatalogFace, ABC):
         Opening and loading then replay nothing. Commits note checkpoints of their own now and then; both are caches,
         which `verify` compares with a replay. Raises ReadOnlyError, WarehouseLockedError.
         """
-        self._repository.check_writable()
+        self._warehouse.repository.check_writable()
         done = 0
-        for row in self._store.rows(MODELS, "without_checkpoint"):
+        for row in self._warehouse.store.rows(MODELS, "without_checkpoint"):
             if is_view_stream(row["stream"]):
-                self._views.states.checkpoint(self._views.state(row["stream"]))
+                self._warehouse.views.states.checkpoint(self._warehouse.views.state(row["stream"]))
             else:
-                self._repository.states.checkpoint(self._repository.state(row["stream"]))
+                self._warehouse.repository.states.checkpoint(self._warehouse.repository.state(row["stream"]))
             done += 1
         return done

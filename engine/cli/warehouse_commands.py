@@ -10,7 +10,8 @@ from rich.status import Status
 from rich.text import Text
 
 import icecore
-from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME, LOG_FILE
+from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
+from icecore.engine.catalog.warehouse import LOG_FILE
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.common.text import printable
 from icecore.engine.display.output import counted, print_json, print_text, waiting

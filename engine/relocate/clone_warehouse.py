@@ -11,7 +11,8 @@ from pathlib import Path
 import orjson
 from attrs import evolve
 
-from icecore.engine.catalog.catalog import CLONE_NOTE, LOG_FILE, Catalog
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.catalog.warehouse import CLONE_NOTE, LOG_FILE
 from icecore.engine.common.location import to_uri
 from icecore.engine.errors import StorageError, ValidationError, WarehouseLockedError
 from icecore.engine.events import event as ev

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from icecore.engine.archive.write_archive import archive_path
-from icecore.engine.catalog.catalog import LOG_FILE
+from icecore.engine.catalog.warehouse import LOG_FILE
 from icecore.engine.errors import CommitConflictError, StorageError, ValidationError
 from icecore.engine.events.event import DELETIONS, LOG_FORGOTTEN
 from icecore.engine.forget.redact_events import REDACTION

@@ -7,7 +7,8 @@ import errno
 import os
 from pathlib import Path
 
-from icecore.engine.catalog.catalog import LOG_FILE, Catalog
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.catalog.warehouse import LOG_FILE
 from icecore.engine.common.location import local_path, to_uri
 from icecore.engine.errors import IcecoreError, StorageError, ValidationError
 from icecore.engine.events import event as ev

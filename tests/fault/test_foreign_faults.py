@@ -81,7 +81,7 @@ def test_many_adopt_at_once(catalog: icecore.Catalog) -> None:
             except BaseException as e:
                 out.append(e)
             finally:
-                other._store.close()
+                other._warehouse.store.close()
 
         peer.load_table("ns.t").append(rows(i))
         threads = [threading.Thread(target=load, args=(o,)) for o in others]

@@ -225,7 +225,7 @@ def test_a_damaged_claim_takes_no_version_back(catalog: icecore.Catalog, at: int
     table.append(rows(1))
     event = store_of(catalog).event_at(table.state.position)
     path = local(table.metadata_location)
-    claims = catalog._repository.materializer._claims
+    claims = catalog._warehouse.repository.materializer._claims
     claims.take(event, 2, str(path), path.read_bytes())
     (note,) = (catalog.path / ".icecore" / "claims").glob("*.json")
     data = note.read_bytes()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
 import icecore
 from icecore.projections.plan.planner import Planner
@@ -81,8 +82,9 @@ def test_the_order_of_files_is_that_of_the_manifest_list(tmp_path: Path, propert
     seen: dict[str, Any] = {}
     for number, history in enumerate(("none", "oldest first", "newest first", "some", "filters")):
         with icecore.open(tmp_path) as catalog:
-            catalog._planner.close()
-            catalog._planner = Planner(catalog._repository, tmp_path / f"cache{number}" if number % 2 else None)
+            catalog._warehouse.planner.close()
+            planner = Planner(catalog._warehouse.repository, tmp_path / f"cache{number}" if number % 2 else None)
+            catalog._warehouse = evolve(catalog._warehouse, planner=planner)
             table = catalog.load_table("ns.t")
             warm(table, history)
             planned = table.scan().plan_files()

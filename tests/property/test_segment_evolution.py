@@ -166,10 +166,14 @@ def _check(catalog: icecore.Catalog, history: History) -> None:
     state, snapshot = table.state, table.current_snapshot()
     schema = state.metadata.schema()
     bound = bind(parse_filter(text), schema)
-    warm = catalog._planner
+    warm = catalog._warehouse.planner
     assert warm.cache is not None
     plans = []
-    for planner in (warm, Planner(catalog._repository, Path(warm.cache)), Planner(catalog._repository, None)):
+    for planner in (
+        warm,
+        Planner(catalog._warehouse.repository, Path(warm.cache)),
+        Planner(catalog._warehouse.repository, None),
+    ):
         tasks = planner.plan(state, snapshot, bound, schema).tasks()
         plans.append(sorted((t.file.file_path, t.file.partition, str(t.residual)) for t in tasks))
         if planner is not warm:

@@ -51,7 +51,7 @@ def _examine(folder: str, before: Model, operation: Operation, position: int, pe
         warnings.simplefilter("error", MaterializationWarning)
         with icecore.open(folder, actor="examiner") as catalog:
             problems += leftovers(folder)
-            if catalog._store.warehouse_value(FORGETTING) is not None:
+            if catalog._warehouse.store.warehouse_value(FORGETTING) is not None:
                 problems.append("what was forgotten is not tidied up")
             which = _compare(catalog, before, operation, position, problems)
             problems += [f"verify: {p}" for p in catalog.verify().problems]

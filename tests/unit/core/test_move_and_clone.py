@@ -161,7 +161,9 @@ def test_nothing_that_is_done_in_a_clone_touches_its_original(lake: Path, way: C
     before = digests(lake)
     new = way(lake)
     with icecore.open(new) as catalog, icecore.open(lake) as original:
-        assert catalog._store.warehouse_value("warehouse-uuid") != original._store.warehouse_value("warehouse-uuid")
+        assert catalog._warehouse.store.warehouse_value("warehouse-uuid") != original._warehouse.store.warehouse_value(
+            "warehouse-uuid"
+        )
         for name in TABLES:
             table = catalog.load_table(f"s.{name}")
             table.overwrite([{"id": -1}])

@@ -43,8 +43,8 @@ def make_early(catalog: icecore.Catalog) -> None:
         connection.execute(sql, (early.prev_hash, early.hash, early.position))
         previous = early.hash
     connection.execute("DELETE FROM checkpoint")
-    catalog._repository.forget()
-    catalog._views.forget()
+    catalog._warehouse.repository.forget()
+    catalog._warehouse.views.forget()
 
 
 @pytest.mark.parametrize("scheme", ["metastore", "filesystem"])

@@ -22,7 +22,7 @@ def test_a_branch_that_keeps_moving(
     table.append(rows(1, 2))
     other = open_again().load_table("ns.t")
     try_commit = Repository._try_commit
-    mine = catalog._repository
+    mine = catalog._warehouse.repository
 
     def racing(self: Repository, *args: Any) -> Any:
         if self is mine:
@@ -60,7 +60,7 @@ def test_many_files_are_counted(catalog: icecore.Catalog) -> None:
     table = make_table(catalog, partition_spec=["id"])
     table.append(rows(*range(10)))
     table.overwrite(rows(1), "id < 5")
-    store, entries = store_of(catalog), catalog._repository.entries
+    store, entries = store_of(catalog), catalog._warehouse.repository.entries
     event = store.event_at(catalog.position)
     text = describe(event, entries._content(event.position))
     assert "by tester: overwrite; added " in text

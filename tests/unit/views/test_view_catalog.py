@@ -260,7 +260,7 @@ def test_another_process_sees_and_changes_the_same_view(catalog: icecore.Catalog
 def test_the_row_that_other_engines_read_follows_and_its_loss_is_noticed(catalog: icecore.Catalog) -> None:
     make_table(catalog).append(rows(1))
     view = catalog.create_view("ns.v", "SELECT id FROM t")
-    connection = catalog._store.connection()
+    connection = catalog._warehouse.store.connection()
 
     def shared() -> list[tuple[str | None, ...]]:
         found = connection.execute(

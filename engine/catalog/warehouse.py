@@ -1,0 +1,126 @@
+"""An open warehouse folder: its log, and the parts that a catalog and all that it gives work with."""
+
+from __future__ import annotations
+
+import os
+import uuid
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from icecore.engine.deletion.delete_files import finish_due
+from icecore.engine.errors import MovedWarehouseWarning, ReadOnlyError, StorageError
+from icecore.engine.log.location_mapping import storage_of
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.store import FORGETTING, MODELS, EventStore
+from icecore.engine.log.warehouse_folder import ROOT, WarehouseFolder, local_folder, note_root
+from icecore.engine.repository.assembly import CACHE_FOLDER, assemble, scratch_folder
+from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.storage.atomic_write import sweep
+from icecore.projections.plan.planner import Planner
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.engine.events.event import Provenance
+    from icecore.engine.joint_commit.joint_commit import CommitTargets, Part
+
+LOG_FILE = "icecore.db"
+CLONE_NOTE = f"{CACHE_FOLDER}/cloning.json"
+
+
+@frozen(eq=False)
+class Warehouse:
+    """The parts of one open warehouse."""
+
+    path: Path
+    folder: WarehouseFolder
+    store: EventStore
+    repository: Repository
+    views: ViewRepository
+    planner: Planner
+
+    @property
+    def models(self) -> ReadModels:
+        """The names, heads and manifest lists that follow the log."""
+        return self.repository.models
+
+    @property
+    def targets(self) -> CommitTargets:
+        """Where the parts of a commit are made."""
+        from icecore.engine.joint_commit.joint_commit import CommitTargets
+
+        return CommitTargets(self.repository, self.views)
+
+    def commit(self, part: Part, provenance: Provenance, *, dry_run: bool) -> CatalogDryRun | None:
+        """Makes one change, or says what it would be. Raises ReadOnlyError, and what the part raises."""
+        from icecore.engine.joint_commit.joint_commit import commit_part
+
+        self.store.check_writable()
+        return commit_part(self.targets, part, provenance, dry_run=dry_run)
+
+    def close(self) -> None:
+        """Closes the log and drops what is cached."""
+        self.planner.close()
+        self.store.close()
+
+
+def open_warehouse(path: str | os.PathLike[str], *, create: bool, read_only: bool, name: str) -> Warehouse:
+    """Opens a warehouse folder, and goes on with what a crash left unfinished in it.
+
+    Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError.
+    """
+    path = local_folder(path)
+    if create and not read_only:
+        _make_folder(path)
+    if (path / CLONE_NOTE).exists() and not (path / LOG_FILE).exists():
+        raise StorageError(f"a clone to {path} was not finished: run `icecore clone` again, or remove it")
+    store = EventStore(path / LOG_FILE, create=create, read_only=read_only)
+    folder = WarehouseFolder.of(store)
+    if not folder.is_home:
+        store.refusal = folder.refusal()
+        warnings.warn(store.refusal, MovedWarehouseWarning, stacklevel=4)
+    if store.is_writable and store.warehouse_value(ROOT) is None:
+        _found(store, folder, name)
+    repository, views = assemble(store, storage_of(store, folder))
+    cache = None if read_only and not os.access(path, os.W_OK) else path / CACHE_FOLDER / "segments"
+    warehouse = Warehouse(path, folder, store, repository, views, Planner(repository, cache))
+    repository.foreign.adopt_all()
+    if store.is_writable:
+        _heal(warehouse)
+    return warehouse
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except PermissionError as e:
+        raise ReadOnlyError(f"can't make the warehouse folder {path}: {e.strerror}") from e
+    except OSError as e:
+        raise StorageError(f"can't make the warehouse folder {path}: {e.strerror}") from e
+
+
+def _found(store: EventStore, folder: WarehouseFolder, name: str) -> None:
+    """Notes what a new warehouse is called, and where it is."""
+    with store.write():
+        store.execute(MODELS, "set_warehouse", key="catalog-name", value=name)
+        store.execute(MODELS, "set_warehouse", key="warehouse-uuid", value=str(uuid.uuid4()))
+        note_root(store, folder.root)
+
+
+def _heal(warehouse: Warehouse) -> None:
+    """Goes on where a process died: with files, deletions, and what was being forgotten."""
+    sweep(scratch_folder(warehouse.store))
+    warehouse.repository.files.heal()
+    warehouse.views.heal()
+    finish_due(warehouse.repository)
+    if warehouse.store.archives.all():
+        from icecore.engine.forget.redact_events import remove_unfinished_archives
+
+        remove_unfinished_archives(warehouse.store)
+    if warehouse.store.warehouse_value(FORGETTING) is not None:
+        from icecore.engine.forget.forget import Forgetter
+
+        Forgetter(warehouse.repository, warehouse.planner).tidy()
