@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Unpack
 from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.table.commit_options import MetadataOptions
 from icecore.engine.table.table_rewrites import TableRewrites
-from icecore.engine.table.table_rows import TableRows
-from icecore.engine.table.table_statistics import TableStatistics
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from icecore.engine.maintenance.maintenance import Maintenance
 
 
-class Table(TableRows, TableStatistics, TableRewrites):
+class Table(TableRewrites):
     """One table at one version. It stays as it was loaded until `refresh()` or a commit through it."""
 
     @takes_options(MetadataOptions)

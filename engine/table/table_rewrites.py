@@ -9,18 +9,15 @@ from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
 from icecore.engine.spec.snapshot import MAIN_BRANCH
-from icecore.engine.table.commit_options import CommitOptions, MetadataOptions
+from icecore.engine.table.commit_options import MetadataOptions
+from icecore.engine.table.table_statistics import TableStatistics
 
 if TYPE_CHECKING:
     from icecore.engine.maintenance.rewrite_data_files import RewriteResult
-    from icecore.engine.table.transaction import Transaction
 
 
-class TableRewrites:
+class TableRewrites(TableStatistics):
     """The rewrites that a table offers, each as one commit."""
-
-    def transaction(self, **options: Unpack[CommitOptions]) -> Transaction:
-        raise NotImplementedError  # `Table` has it
 
     @takes_options(MetadataOptions)
     def rewrite_data_files(

@@ -13,14 +13,14 @@ from icecore.engine.errors import IcecoreError
 from icecore.engine.metadata.fold import metadata_folder
 from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
 from icecore.engine.table.commit_options import ComputeStatistics, MetadataOptions
-from icecore.engine.table.table_reads import TableReads
+from icecore.engine.table.table_rows import TableRows
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.statistics.update_statistics import UpdateStatistics
 
 
-class TableStatistics(TableReads):
+class TableStatistics(TableRows):
     """Statistics of a table's columns and partitions.
 
     With `dry_run` no file is written and nothing stored, and the result says what the commit would be.
