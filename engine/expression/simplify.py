@@ -7,7 +7,7 @@ bound ones, where nothing is negated, null tests that other children imply are d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, assert_never
 
 from icecore.engine.expression.depth import operands
 from icecore.engine.expression.nodes import (
@@ -118,6 +118,24 @@ def _null_tests(children: Iterable[Expression]) -> tuple[set[BoundTerm], set[Bou
                 null.add(term)
             case PredicateOperator.NOT_NULL:
                 not_null.add(term)
-            case _:
+            case (
+                PredicateOperator.LT
+                | PredicateOperator.LT_EQ
+                | PredicateOperator.GT
+                | PredicateOperator.GT_EQ
+                | PredicateOperator.EQ
+                | PredicateOperator.NOT_EQ
+            ):
                 rejecting.add(term)
+            case PredicateOperator.IN | PredicateOperator.NOT_IN | PredicateOperator.IS_NAN | PredicateOperator.NOT_NAN:
+                rejecting.add(term)
+            case (
+                PredicateOperator.STARTS_WITH
+                | PredicateOperator.NOT_STARTS_WITH
+                | PredicateOperator.LIKE
+                | PredicateOperator.NOT_LIKE
+            ):
+                rejecting.add(term)
+            case _:
+                assert_never(c.op)
     return rejecting, null, not_null

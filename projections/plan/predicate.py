@@ -301,8 +301,19 @@ def _test(p: Predicate, iceberg_type: Type, column: str) -> Fragment:
         case PredicateOperator.LIKE | PredicateOperator.NOT_LIKE:
             word = "LIKE" if p.op is PredicateOperator.LIKE else "NOT LIKE"
             return sql(f"{column} {word} ?" + " ESCAPE ?" * (len(p.literals) - 1), *_literals(p, iceberg_type))
-        case _:
+        case (
+            PredicateOperator.LT
+            | PredicateOperator.LT_EQ
+            | PredicateOperator.GT
+            | PredicateOperator.GT_EQ
+            | PredicateOperator.EQ
+            | PredicateOperator.NOT_EQ
+        ):
             return sql(f"{column} {COMPARISONS[p.op]} ?", *_literals(p, iceberg_type))
+        case PredicateOperator.IS_NULL | PredicateOperator.NOT_NULL:
+            raise AssertionError(f"{p.op} is told before a value is tested")
+        case _:
+            assert_never(p.op)
 
 
 def _literals(p: Predicate, iceberg_type: Type) -> list[Fragment]:

@@ -189,5 +189,9 @@ def _leaf(p: Predicate, column: str, values: _RowValues) -> str:
             pattern, *escape = map(values.one, p.literals)
             word = "LIKE" if p.op is PredicateOperator.LIKE else "NOT LIKE"
             return f"{column} {word} {pattern}" + (f" ESCAPE {escape[0]}" if escape else "")
-        case _:
+        case PredicateOperator.LT | PredicateOperator.LT_EQ | PredicateOperator.GT | PredicateOperator.GT_EQ:
             return f"{values.column(column)} {COMPARISONS[p.op]} {values.one(p.literals[0])}"
+        case PredicateOperator.EQ | PredicateOperator.NOT_EQ:
+            return f"{values.column(column)} {COMPARISONS[p.op]} {values.one(p.literals[0])}"
+        case _:
+            assert_never(p.op)
