@@ -1,4 +1,4 @@
-"""The log as a file that can be carried away: one record for each event, its content files with it, the chain whole.
+"""Exports of the log: one record for each event, its content files with it, the chain whole.
 
 JSON lines hold CloudEvents 1.0: `specversion`, `id`, `source`, `type`, `subject`, `time`, `datacontenttype` and `data`
 are theirs, and the payload stands in `data` as JSON for everybody's tools. Beside them our envelope stands as extension
@@ -74,7 +74,7 @@ class Origin:
 
 @frozen
 class Record:
-    """One event with the content beside it, as an Arrow IPC stream of so many rows; None where it has none."""
+    """One event with its content, an Arrow IPC stream, and the content's rows; None where it has none."""
 
     event: Event
     content: bytes | None
@@ -89,7 +89,7 @@ def records(store: EventStore) -> Iterator[Record]:
 
 
 def write_jsonl(origin: Origin, found: Iterable[Record], out: IO[bytes]) -> int:
-    """Writes one CloudEvent a line, whose source is the warehouse. Returns how many."""
+    """Writes one CloudEvent a line, whose source is the warehouse. Returns the number of events."""
     count = 0
     for record in found:
         out.write(orjson.dumps(_to_cloudevent(origin, record)) + b"\n")
@@ -98,7 +98,7 @@ def write_jsonl(origin: Origin, found: Iterable[Record], out: IO[bytes]) -> int:
 
 
 def write_parquet(origin: Origin, found: Iterable[Record], out: IO[bytes]) -> int:
-    """Writes rows of EXPORT_SCHEMA, the warehouse in the metadata of the file. Returns how many."""
+    """Writes rows of EXPORT_SCHEMA, the warehouse in the metadata of the file. Returns the number of events."""
     count = 0
     named = ((_UUID, origin.uuid), (_ROOT, origin.root))
     schema = EXPORT_SCHEMA.with_metadata({key: value for key, value in named if value is not None})
@@ -138,7 +138,7 @@ def read_parquet(data: IO[bytes], where: str) -> Iterator[Record]:
 
 
 def jsonl_origin(lines: IO[bytes]) -> Origin:
-    """What the first line says of the warehouse; what can't be read says nothing."""
+    """The warehouse that the first line names, as far as it can be read."""
     try:
         line = orjson.loads(next(lines, b""))
     except orjson.JSONDecodeError:
@@ -147,7 +147,7 @@ def jsonl_origin(lines: IO[bytes]) -> Origin:
 
 
 def parquet_origin(data: IO[bytes]) -> Origin:
-    """What the metadata of the file says of the warehouse; what can't be read says nothing."""
+    """The warehouse that the metadata of the file names, as far as it can be read."""
     try:
         found = pq.read_schema(data).metadata or {}
         return _origin(*(found[key].decode() if key in found else None for key in (_UUID, _ROOT)))
@@ -234,7 +234,7 @@ def _parsed(text: str, at: str) -> Any:
 
 
 def _record(row: dict[str, Any], at: str) -> Record:
-    """Raises CorruptFileError where a field is missing or of the wrong type."""
+    """The record of a row. Raises CorruptFileError where a field is missing or of the wrong type."""
     for names, kind in ((_INTEGERS, int), (_STRINGS, str)):
         for name in names:
             value = row[name]

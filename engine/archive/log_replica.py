@@ -1,4 +1,4 @@
-"""The read models as a replay of the log gives them, in a database that nobody else sees and that ends with us."""
+"""A replica of the read models, replayed from the log into a private database that ends with the process."""
 
 from __future__ import annotations
 

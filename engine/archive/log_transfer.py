@@ -1,4 +1,4 @@
-"""Carries a log out of one warehouse and into a new one: same positions, ids and hashes, checked on the way."""
+"""Transfer of a log into a new warehouse: same positions, ids and hashes, checked on the way."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PARQUET_MAGIC = b"PAR1"
 
 @frozen
 class ImportedLog:
-    """What an import brought in: events, the hash of the last one, and the warehouse that the log came from."""
+    """The result of an import: events, the hash of the last one, and the warehouse that the log came from."""
 
     events: int
     head: str
@@ -48,7 +48,7 @@ class ImportedLog:
 
 
 def export_log(store: EventStore, target: PathOrFile, format: str, root: str) -> int:
-    """Writes the whole log and returns how many events that are; a file at a path appears whole or not at all.
+    """Writes the whole log and returns the number of events; a file at a path appears whole or not at all.
 
     `root` is the folder that the log is of, as a `file://` location.
 
@@ -70,7 +70,7 @@ def _write(origin: Origin, found: Iterable[Record], out: IO[bytes], format: str)
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file beside the path that takes its place at the end."""
+    """A context with a file beside the path, which takes its place at the end."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as out:
@@ -85,7 +85,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def import_records(store: EventStore, models: ReadModels, source: PathOrFile) -> ImportedLog:
-    """Appends the events of an exported log to an empty one, and brings the read models up; inside of a transaction.
+    """Appends an exported log's events to an empty one, and brings the read models up; inside of a transaction.
 
     Raises ValidationError where the log is not empty, CorruptLogError where the chain is broken, CorruptFileError where
     the file is no exported log, StorageError.
@@ -132,7 +132,7 @@ def _read(file: IO[bytes], where: str) -> Iterator[Record]:
 
 
 def _is_parquet(file: IO[bytes]) -> bool:
-    """What the first bytes say; the file is at its start again then."""
+    """Whether the file begins as Parquet; it is left at its start."""
     file.seek(0)
     magic = file.read(len(PARQUET_MAGIC))
     file.seek(0)
@@ -153,7 +153,7 @@ def _opened(source: PathOrFile) -> Iterator[tuple[IO[bytes], str]]:
 
 
 def verified(found: Iterable[Record], redactions: Redactions) -> Iterator[Record]:
-    """The records as they come, `redactions` being what is told of all of them.
+    """The records, each checked against the one before it; `redactions` are those of all of them.
 
     Raises CorruptLogError at the first that does not follow the one before it.
     """

@@ -1,4 +1,4 @@
-"""Moves the oldest part of a log into an archive: first the file, verified and durable, then one SQLite transaction.
+"""The writer of archives: first the file, verified and durable, then one SQLite transaction that moves the events.
 
 A crash before that transaction leaves the log as it was and a file that nothing refers to; after it all is done. So
 either state is valid.
@@ -29,7 +29,7 @@ from icecore.engine.queries.named_queries import query
 
 @frozen
 class Archived:
-    """What an archive took over: the positions, how many events those are, and where they lie now."""
+    """The result of archiving: the positions, the number of events, and the archive's path."""
 
     first_position: int
     last_position: int
@@ -72,7 +72,7 @@ def archive_events(
 
 
 def archive_path(log: Path, first: int, last: int) -> Path:
-    """Where the archive of a log's positions lies unless it is told: beside the log."""
+    """The default path of the archive of a log's positions: beside the log."""
     return log.with_name(f"{log.name}.archive-{first:08d}-{last:08d}")
 
 
@@ -96,7 +96,7 @@ def _check_target(store: EventStore, target: Path, first: int) -> None:
 
 
 def _is_leftover(target: Path, first: int) -> bool:
-    """Whether a file is the archive that a crashed call wrote and never made part of the log."""
+    """Whether a file is an archive that a crashed call wrote and never made part of the log."""
     try:
         with contextlib.closing(sqlite3.connect(f"{target.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             found = connection.execute(query(ARCHIVE, "first_in_file")).fetchone()
@@ -237,6 +237,7 @@ def _row(archive: Archive) -> dict[str, object]:
 
 
 def fsync(path: Path) -> None:
+    """Makes a file, or the names in a folder, durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Data files that a person hands to `append`: Parquet, CSV and JSON, as Arrow of the table's schema."""
+"""The data files that a person hands to `append`: Parquet, CSV and JSON, as Arrow of the table's schema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _JSON = (".json", ".jsonl", ".ndjson")
 
 
 def file_schema(path: Path) -> pa.Schema:
-    """The schema of a file as it stands; for CSV and JSON guessed from the values. Raises as `read_file`."""
+    """The schema of a file; for CSV and JSON guessed from the values. Raises ValidationError, CorruptFileError."""
     if _has(path, _PARQUET):
         try:
             return pq.read_schema(path)
@@ -72,7 +72,7 @@ def _batches(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iter
 
 
 def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Fields that are empty without quotes are null; so are those that say one of `nulls`."""
+    """The rows of a CSV file: empty fields without quotes are null, and so are those that say one of `nulls`."""
     delimiter = "\t" if _has(path, (".tsv", ".tsv.gz")) else ","
     convert = pyarrow.csv.ConvertOptions(
         column_types=_readable(target),
@@ -86,7 +86,7 @@ def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator
 
 
 def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-    """An array of objects, or one object a line. Decimals, dates and times are text."""
+    """The rows of a JSON file: an array of objects, or one object a line. Decimals, dates and times are text."""
     data = path.read_bytes()
     if data.lstrip()[:1] == b"[":
         data = b"\n".join(orjson.dumps(row) for row in orjson.loads(data))

@@ -47,20 +47,22 @@ class Failure(click.ClickException):
     """An IcecoreError as one line on standard error; the exit code is 1."""
 
     def show(self, file: Any = None) -> None:
+        """Prints the error as one line."""
         click.echo(f"error: {printable(self.message)}", file=file, err=file is None)
 
 
 class Program(click.Group):
-    """Runs a command and turns what icecore raises into a line of text."""
+    """The program: runs a command and turns errors of icecore into a line of text."""
 
     def invoke(self, context: click.Context) -> Any:
+        """Runs the command. Raises Failure for an IcecoreError."""
         try:
             return super().invoke(context)
         except IcecoreError as e:
             raise Failure(" ".join(str(e).split())) from e
 
     def list_commands(self, _: click.Context | None) -> list[str]:
-        """In the order of a warehouse's life, not of the alphabet."""
+        """The commands in the order of a warehouse's life, not of the alphabet."""
         return list(COMMANDS)
 
     def get_command(self, _: click.Context | None, name: str) -> click.Command | None:
@@ -72,7 +74,7 @@ class Program(click.Group):
         return command
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        """What each does, without loading any."""
+        """Writes the help of each command, without loading any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_module, _function, text) in COMMANDS.items()])
 
@@ -94,5 +96,5 @@ def main() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """What the library warns of, as one line on standard error."""
+    """Prints a warning of the library as one line on standard error."""
     click.echo(f"warning: {printable(' '.join(str(message).split()))}", err=True)

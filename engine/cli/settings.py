@@ -1,4 +1,4 @@
-"""What every command knows: which warehouse, how to print, who commits."""
+"""The settings that all commands share: the warehouse, the output, the author."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Settings:
-    """`warehouse` and `output` as given to the program, or to one of its commands, which wins."""
+    """The settings of a command: `warehouse` and `output` as given to the program, or to the command, which wins."""
 
     def __init__(self) -> None:
         self.warehouse: str | None = None
@@ -32,6 +32,7 @@ class Settings:
 
     @property
     def as_json(self) -> bool:
+        """Whether the output is JSON."""
         return self.output == "json"
 
     @property
@@ -42,11 +43,11 @@ class Settings:
         return self.warehouse
 
     def read(self) -> Catalog:
-        """The warehouse, which must be there, for commands that change nothing."""
+        """The warehouse, which must exist, for commands that change nothing."""
         return icecore.open(self.path, create=False, read_only=True)
 
     def write(self) -> Catalog:
-        """The warehouse, which must be there, for commands that commit."""
+        """The warehouse, which must exist, for commands that commit."""
         with warnings.catch_warnings():
             # The commit is refused in the same words.
             warnings.simplefilter("ignore", MovedWarehouseWarning)
@@ -80,7 +81,7 @@ def namespace_option(command: Command) -> Command:
 
 
 def make_namespace(catalog: Catalog, identifier: str) -> None:
-    """Makes the namespace of a name, if it is not there."""
+    """Creates the namespace of a name, if there is none."""
     from icecore.engine.common.identifiers import identifier_tuple
 
     with contextlib.suppress(NamespaceAlreadyExistsError):

@@ -1,4 +1,4 @@
-"""Options whose text means something: times, properties, location mappings."""
+"""Options that are parsed: times, properties, location mappings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from icecore.engine.expression.timestamps import to_epoch_ms
 
 
 def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """A time in ms since the epoch: ISO 8601, or that number itself; see `moments`."""
+    """A time in ms since the epoch: ISO 8601, or that number itself; see `timestamps`. Raises BadParameter."""
     if text is None:
         return None
     if text.lstrip("-").isdecimal():
@@ -26,7 +26,7 @@ def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None)
 
 
 def pairs(_: click.Context, parameter: click.Parameter, texts: Iterable[str]) -> dict[str, str]:
-    """`KEY=VALUE` texts as a dict."""
+    """`KEY=VALUE` texts as a dict. Raises BadParameter."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""Deletes files of a table: an event first, which says who, why and which, and the files after it.
+"""Deletion of a table's files: an event first, which says who, why and which, and the files after it.
 
 The event and a note that its files are still there come in one SQLite transaction. They go in short turns, each inside
 of the log's write lock after a look at what was committed since the event: what came to be needed again stays. A kill
@@ -38,12 +38,12 @@ TURN_S = 0.05
 
 
 class UnfinishedDeletionWarning(UserWarning):
-    """Files that an event says are deleted could not all be; the next open goes on."""
+    """A warning of files that an event says are deleted and that are still there; the next open goes on."""
 
 
 @frozen
 class Deletion:
-    """What is to go, and the event's content; made before the write lock is taken, since a million files take time."""
+    """The files to delete and the event's content, made before the write lock is taken: a million files take time."""
 
     operation: DeletedBy
     files: tuple[DeletedFile, ...]
@@ -51,6 +51,7 @@ class Deletion:
 
     @classmethod
     def of(cls, operation: DeletedBy, files: Sequence[DeletedFile]) -> Deletion:
+        """The deletion of files by an operation."""
         return cls(operation, tuple(files), encode_files(files))
 
     def append(
@@ -61,9 +62,9 @@ class Deletion:
         provenance: Provenance,
         told: dict[str, Any] | None = None,
     ) -> tuple[Event, TableState]:
-        """Appends the event, and notes that the files are still there; gives the state after it.
+        """Appends the event, and notes that the files are still there; the event and the state after it.
 
-        `told` is what else the payload says.
+        `told` are further fields of the payload.
         """
         event = transaction.append(
             state.stream,
@@ -82,7 +83,7 @@ class Deletion:
 
 @define
 class _Left:
-    """What of an event's files is still to be deleted: those from a number on, and some before it that would not go."""
+    """The files of an event still to be deleted: those from a number on, and earlier ones that could not be."""
 
     next: int = 0
     failed: list[int] = field(factory=list)
@@ -105,7 +106,7 @@ def _note(repository: Repository, position: int, left: _Left) -> None:
 
 
 def finish(repository: Repository, event: Event) -> tuple[str, ...]:
-    """Deletes the files of an event that are still there, and gives their locations.
+    """Deletes the files of an event that are still there, and returns their locations.
 
     Files stay that were needed again by what was committed since, that were written again, or that can't be deleted
     now; for the last ones the note stays too. Files of snapshots stay until the table's metadata is written without
@@ -122,7 +123,7 @@ def finish(repository: Repository, event: Event) -> tuple[str, ...]:
 
 
 def finish_due(repository: Repository, stream: str | None = None) -> None:
-    """Goes on with the deletions of a table, or of all, that were not finished; warns of those that can't be."""
+    """Resumes the unfinished deletions of a table, or of all; warns of those that can't be finished."""
     if repository.materializer.is_dry:
         return
     for row in repository.store.rows(MODELS, "deletions_due"):
@@ -157,7 +158,7 @@ class _Turns:
     _tried_again: bool = False
 
     def take(self) -> bool:
-        """One turn; whether another one is to follow. Raises IcecoreError where it can't be taken."""
+        """Takes one turn; whether another one is to follow. Raises IcecoreError where it can't be taken."""
         store = self.repository.store
         with store.write():
             row = store.row(MODELS, "deletion_due", position=self.event.position)
@@ -178,20 +179,20 @@ class _Turns:
             return goes_on
 
     def _remove_folders(self, state: TableState) -> None:
-        """The names of partitions in a table's folders tell of its rows, so empty ones go too."""
+        """Removes empty folders: the names of partitions tell of a table's rows."""
         storage = self.repository.storage_of(state)
         for folder in folders_of(state):
             storage.remove_empty_folders(folder)
 
     def _is_published(self) -> bool:
-        """Whether no reader by metadata files can miss what goes: earlier ones name expired snapshots."""
+        """Whether no reader of metadata files needs the files: earlier metadata names expired snapshots."""
         if self.event.payload["operation"] != DeletedBy.EXPIRE_SNAPSHOTS:
             return True
         head = self.repository.store.row(MODELS, "get_head", stream=self.event.stream)
         return head is not None and head["materialized_version"] >= self.event.stream_version
 
     def _look_again(self) -> None:
-        """Finds what came to be needed since the event."""
+        """Marks files that are needed again since the event."""
         if self._marking is None:
             if self.repository.store.head()[0] == self.event.position:
                 return

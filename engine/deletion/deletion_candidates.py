@@ -1,4 +1,4 @@
-"""Files that may go, until something is known to need them, however their locations are written."""
+"""Candidates for deletion, matched with needed files however their locations are written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from icecore.engine.storage.listing import LocationIndex, Place
 
 
 class PrefixMismatchMode(StrEnum):
-    """What becomes of a file whose path is needed, but under another scheme or authority."""
+    """The treatment of a file whose path is needed under another scheme or authority."""
 
     ERROR = "error"
     IGNORE = "ignore"
@@ -18,7 +18,7 @@ class PrefixMismatchMode(StrEnum):
 
 
 class Candidates:
-    """Locations of files that may go, until something is known to need them."""
+    """Locations of files that may be deleted, until something is known to need them."""
 
     def __init__(self, locations: Iterable[str], places: LocationIndex) -> None:
         self._places = places
@@ -41,14 +41,15 @@ class Candidates:
         return bool(self._files)
 
     def places_of(self, locations: Iterable[str]) -> set[Place]:
+        """All places that the locations may mean."""
         return {place for location in locations for place in self._places.of(location)}
 
     def all_places(self) -> Iterator[Place]:
-        """Where the files lie, in all spellings, of those too that are known to be needed."""
+        """The places of all candidates, in all spellings, needed ones too."""
         return (place for found in self._by_path.values() for place, _ in found)
 
     def keep(self, location: str) -> None:
-        """Takes out the file of a location, however it is written."""
+        """Removes a file, however its location is written, from the candidates."""
         for place in self._places.of(location):
             for found, candidate in self._by_path.get(place.path, ()):
                 if (found.scheme, found.authority) == (place.scheme, place.authority):
@@ -57,7 +58,7 @@ class Candidates:
                     self._mismatched[candidate] = location
 
     def keep_within(self, folder: str) -> None:
-        """Takes out all files in a folder."""
+        """Removes all files in a folder from the candidates."""
         outer = tuple(p.path.rstrip("/") + "/" for p in self._places.of(folder))
         for path, found in self._by_path.items():
             if path.startswith(outer):
@@ -65,7 +66,10 @@ class Candidates:
                     self._files.pop(candidate, None)
 
     def rest(self, mode: PrefixMismatchMode) -> list[str]:
-        """What nothing needs. Raises ValidationError for needed paths under another scheme, if so asked."""
+        """The candidates that nothing needs.
+
+        Raises ValidationError for paths needed under another scheme, if asked to.
+        """
         mismatched = {c: needed for c, needed in self._mismatched.items() if c in self._files}
         if mismatched and mode is PrefixMismatchMode.ERROR:
             candidate, needed = next(iter(mismatched.items()))

@@ -1,4 +1,4 @@
-"""Expires snapshots: one transaction removes them from the table and says which files go with them.
+"""Expiry of snapshots: one transaction removes them from the table and names the files to delete with them.
 
 What goes is worked out before the write lock is taken, since that reads the lists of what expires; where the table
 moved on meanwhile it is worked out again. Files stay that any other table of the warehouse leads to at one of its
@@ -43,7 +43,7 @@ _OUTSIDE = 3
 
 @frozen
 class Expired:
-    """What an expiry removed: snapshots and refs from the table, files from storage."""
+    """The result of an expiry: snapshots and refs removed from the table, files deleted."""
 
     snapshot_ids: tuple[int, ...] = ()
     refs: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Expired:
 
 
 def would_expire(repository: Repository, stream: str, expiry: Expiry, *, clean: bool) -> Expired:
-    """What would expire now; nothing is changed. Raises as `expire`."""
+    """The result that an expiry would have now; nothing is changed. Raises as `expire`."""
     state = repository.live_state(stream)
     updates = expiring_updates(state.metadata, expiry, now_ms())
     going = _Going.of(repository, state, updates) if clean else None
@@ -68,7 +68,7 @@ def would_expire(repository: Repository, stream: str, expiry: Expiry, *, clean: 
 def expire(
     repository: Repository, stream: str, expiry: Expiry, provenance: Provenance, *, clean: bool
 ) -> tuple[TableState, Expired]:
-    """Removes what expires and deletes the files that only it needed, unless told not to; gives the state after it.
+    """Expires snapshots and, unless told not to, deletes files that only they needed; the state and the result.
 
     Raises ValidationError, NoSuchSnapshotError, NoSuchTableError, CommitConflictError; nothing was changed then.
     """
@@ -86,7 +86,7 @@ def expire(
 
 
 def _answered(repository: Repository, made: Event) -> tuple[str, ...]:
-    """The files that went with an expiry which an earlier call with the same idempotency key made."""
+    """The files that an earlier expiry with the same idempotency key deleted."""
     for event in repository.store.transaction_events(made.transaction_id):
         if event.kind == ev.TABLE_FILES_DELETED:
             return tuple(f.location for f in deleted_files(repository.store, event))
@@ -95,7 +95,7 @@ def _answered(repository: Repository, made: Event) -> tuple[str, ...]:
 
 @define
 class _Plan:
-    """What an expiry does to the state it was last prepared on."""
+    """The plan of an expiry on the state it was last prepared on."""
 
     _repository: Repository
     _expiry: Expiry
@@ -121,7 +121,7 @@ class _Plan:
         self._going = _Going.of(self._repository, state, updates) if self._clean else None
 
     def append_deletion(self, transaction: WriteTransaction, state: TableState) -> TableState:
-        """Says what goes, in the transaction that removes the snapshots; `state` is the one after that."""
+        """Appends the event of the deletion in the transaction of the expiry; `state` is the one after that."""
         assert self._state is not None, "a commit is prepared before it is made"
         if self._state.stream_version + 1 != state.stream_version:
             if self._prepared < _OUTSIDE:
@@ -140,7 +140,7 @@ class _Plan:
         return after
 
     def _write_out(self, transaction: WriteTransaction, state: TableState, why: Provenance) -> TableState:
-        """Readers of the older metadata of a table that is written by hand would miss what goes."""
+        """Writes out a table that is written by hand: readers of its older metadata would miss deleted files."""
         payload = let_go(self._repository.store, state)
         event = self._repository.append_inside(transaction, state.stream, ev.TABLE_MATERIALIZED, payload, why)
         after = fold(state, [event])
@@ -181,7 +181,7 @@ class _Going:
         return None
 
     def look_again(self) -> Deletion | None:
-        """What goes after a look at what was committed since, inside of the write lock; None where nothing does."""
+        """The deletion, checked inside of the write lock against commits since; None for no files."""
         try:
             self._marking.mark_events()
         except IcecoreError:

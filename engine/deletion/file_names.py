@@ -1,4 +1,4 @@
-"""Names that files of a table have, as this engine, Java, PyIceberg, Spark, Trino, Impala, Hive and Flink give them."""
+"""The names of a table's files, as this engine, Java, PyIceberg, Spark, Trino, Impala, Hive and Flink give them."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 
 
 def is_table_file(location: str) -> bool:
-    """Whether a file has a name as data, delete, statistics and metadata files and version hints have it."""
+    """Whether the name is one of data, delete, statistics and metadata files or of version hints."""
     name = location.rsplit("/", 1)[-1]
     return name.casefold().endswith(_ENDINGS) or name == VERSION_HINT or is_unfinished(name)
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether it is the name of a file that this engine was still writing."""
+    """Whether the name is one of a file that this engine has not finished writing."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 def hidden_in(state: TableState) -> Callable[[str], bool]:
-    """Says whether a file or folder is hidden: by `_` or `.`, but for partitions and unfinished files of ours."""
+    """A test of hidden files and folders: by `_` or `.`, but for partitions and unfinished files of ours."""
     partitions = tuple(
         f"{f.name}=" for spec in state.metadata.partition_specs for f in spec.fields if f.name[:1] in ("_", ".")
     )

@@ -1,4 +1,4 @@
-"""Takes out of the files that may go all that the tables and views of a warehouse need."""
+"""The files that the tables and views of a warehouse need, removed from the candidates for deletion."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEED_NOTHING_NEW = (*ev.ABOUT_FILES, ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TAB
 
 
 class Marking:
-    """What is needed of the candidates, which a table's folders hold or its log names; `stream` is that table's.
+    """The marking of needed files among the candidates of one table, whose stream is `stream`.
 
     `metadata_files` are those found in its folders: tables of other catalogs may lie there too. Without `mark_all`,
     all that was needed at `position` is taken to be none of the candidates.
@@ -54,7 +54,7 @@ class Marking:
         self._position = position
 
     def mark_all(self, *, own: bool = True) -> None:
-        """Marks by what the log says now; unless `own`, what only the table itself needs is none.
+        """Marks files needed as the log has it now; unless `own`, those that only the table itself needs are not.
 
         Raises StorageError, CorruptFileError where that can't be found out.
         """
@@ -67,12 +67,12 @@ class Marking:
         self._keep_of_others()
 
     def mark_others(self) -> None:
-        """Marks by what other tables need, dropped ones too that can be given back. Raises as `mark_all`."""
+        """Marks files that other tables need, dropped ones too that can be given back. Raises as `mark_all`."""
         self._position = self._repository.store.head()[0]
         self._mark_neighbours()
 
     def mark_new(self) -> None:
-        """Marks by what was committed since; inside of the write lock, so that nothing comes after it.
+        """Marks files needed by commits since; called inside of the write lock, so that none comes after it.
 
         Raises CommitConflictError where another engine committed to the table behind the log.
         """
@@ -81,7 +81,7 @@ class Marking:
         self._check_unadopted(self._repository.state(self._stream))
 
     def mark_events(self) -> None:
-        """As `mark_new`, where the pointer was looked at already."""
+        """Marks as `mark_new`, where the pointer was looked at already."""
         since, store = self._position, self._repository.store
         events = [e for e in store.events(since) if e.stream != ev.CATALOG_STREAM]
         self._position = store.head()[0]
@@ -97,7 +97,7 @@ class Marking:
                 self._mark(stream)
 
     def _mark_event(self, event: Event) -> bool:
-        """Marks what a commit made needed; false where the event does not tell it."""
+        """Marks files that a commit needs; false where the event does not tell them."""
         if event.kind in _NEED_NOTHING_NEW:
             return True
         if event.kind != ev.TABLE_COMMITTED:
@@ -161,7 +161,7 @@ class Marking:
                 self._candidates.keep_within(folder)
 
     def _keep_warehouse(self) -> None:
-        """Keeps the log, and all that lies beside it under its name."""
+        """Keeps the log, and all files beside it under its name."""
         log = self._repository.store.path.absolute()
         archives = self._repository.store.archives
         for path in (*log.parent.glob(f"{log.name}*"), *map(archives.path_of, archives.all())):
@@ -177,7 +177,7 @@ class Marking:
             self._candidates.keep(f"{folder}/{VERSION_HINT}")
 
     def _keep_of_others(self) -> None:
-        """Keeps what metadata files need that this log knows nothing of: a table of another catalog lies here too."""
+        """Keeps files of metadata that this log doesn't know: a table of another catalog lies here too."""
         repository = self._repository
         state = repository.state(self._stream)
         storage = repository.storage_of(state)

@@ -1,4 +1,4 @@
-"""Which other tables may need a file that is to be deleted: the one question that all deletions ask.
+"""Neighbours: the other tables that may need a file that is to be deleted.
 
 A table is asked about by the folders that it has files in, which the log's `table_folder` knows. So a warehouse whose
 tables keep to their own locations costs a few look-ups, whatever number of tables it has; else only those tables are
@@ -30,7 +30,7 @@ from icecore.projections.inspect.reachable_files import needed_files
 
 
 def streams_that_may_need(repository: Repository, stream: str, candidates: Candidates) -> list[str]:
-    """The tables and views, but for the one, that may need any of the candidates; dropped ones too."""
+    """The streams of tables and views, but for the one, that may need any of the candidates; dropped ones too."""
     store = repository.store
     if not _are_known(repository):
         return [row["stream"] for row in store.rows(MODELS, "all_heads") if row["stream"] != stream]

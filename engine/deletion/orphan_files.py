@@ -1,5 +1,6 @@
-"""Finds and deletes files in a table's folders that nothing needs. The names are those of Java's DeleteOrphanFiles.
+"""Removal of orphan files, which nothing needs, from a table's folders.
 
+The names are those of Java's DeleteOrphanFiles.
 The folders are listed first and the log is read after, so that a file which a commit takes in meanwhile is seen to be
 needed. What is found becomes an event, inside of the log's write lock after a look at what was committed since; then
 the files go.
@@ -36,7 +37,7 @@ LEAST_AGE_MS = 24 * HOUR
 
 @frozen
 class OrphanFiles:
-    """What nothing needs: all of it, what of it was deleted (nothing in a dry run), and its size in bytes.
+    """Orphan files: all of them, those deleted (none in a dry run), and their size in bytes.
 
     `passed_over` are files as old that nothing needs either, but that have no name which a table's files have.
     """
@@ -49,7 +50,7 @@ class OrphanFiles:
 
 @frozen
 class OrphanSearch:
-    """Which files may be orphans. Times are milliseconds since the epoch; see `Maintenance.remove_orphan_files`."""
+    """The options of a search. Times are milliseconds since the epoch; see `Maintenance.remove_orphan_files`."""
 
     older_than_ms: int
     location: str | None = None
@@ -67,7 +68,10 @@ class OrphanSearch:
         prefix_mismatch_mode: str,
         allow_recent: bool,
     ) -> OrphanSearch:
-        """Raises ValidationError for a time of the last 24 hours: writers at work have files that old."""
+        """The options as users give them.
+
+        Raises ValidationError for a time of the last 24 hours: writers have such files.
+        """
         now = now_ms()
         limit = now - DEFAULT_AGE_MS if older_than is None else to_epoch_ms(older_than, "older_than")
         if limit > now - LEAST_AGE_MS and not allow_recent:
@@ -89,7 +93,7 @@ class OrphanSearch:
 def remove_orphan_files(
     repository: Repository, stream: str, search: OrphanSearch, provenance: Provenance, *, dry_run: bool
 ) -> OrphanFiles:
-    """Deletes what nothing needs, or only finds it.
+    """Deletes orphan files, or only finds them.
 
     Raises ValidationError where `gc.enabled` is false or the location can't be searched, CommitConflictError where
     another engine committed to the table behind the log, StorageError and CorruptFileError where what a table needs
@@ -135,7 +139,7 @@ def _result(files: Sequence[DeletedFile], deleted: tuple[str, ...], passed_over:
 
 
 def _answer(repository: Repository, event: Event) -> OrphanFiles:
-    """What the call with the same idempotency key did. Raises CommitConflictError where it was another kind of call."""
+    """The result of the earlier call with the idempotency key. Raises CommitConflictError for another kind of call."""
     if event.kind != TABLE_FILES_DELETED:
         raise CommitConflictError(f"the idempotency key was used for the {event.kind} at position {event.position}")
     files = deleted_files(repository.store, event)
@@ -143,7 +147,7 @@ def _answer(repository: Repository, event: Event) -> OrphanFiles:
 
 
 def _single(equal: Mapping[str, str] | None) -> dict[str, str]:
-    """Several names for one may be given with commas, as `{"s3a,s3": "s3"}`."""
+    """The mapping with keys such as `s3a,s3` split at their commas."""
     return {name.strip(): one.strip() for names, one in (equal or {}).items() for name in names.split(",")}
 
 

@@ -1,4 +1,4 @@
-"""Purges a dropped table: all of its files go that nothing else in the warehouse needs, after an event that names them.
+"""Purges of dropped tables: all files that nothing else in the warehouse needs, after an event that names them.
 
 What its log names goes, and what lies in its folders under names that a table's files have, so that nothing is left of
 crashed writers either. What is needed by other tables, dropped ones that can be given back too, stays; so does what
@@ -35,7 +35,7 @@ from icecore.projections.plan.planner import Planner
 
 @frozen
 class Purged:
-    """What a purge did: the position of its event, None where nothing was left to delete or nothing was to be done.
+    """The result of a purge: the position of its event, None for no event, and the files.
 
     `files` are those that go, `deleted_files` those that went, `total_bytes` their size as far as it is known. Of the
     table's files stay: `kept_files`, which something else needs, and `left_files`, which lie neither in the table's
@@ -88,7 +88,7 @@ def purge_dropped(
 
 
 def _answer(repository: Repository, event: Event) -> Purged:
-    """What the call with the same idempotency key did."""
+    """The result of the earlier call with the same idempotency key."""
     if event.kind != ev.TABLE_PURGED:
         raise CommitConflictError(f"the idempotency key was used for the {event.kind} at position {event.position}")
     delete_files.finish_due(repository, event.stream)
@@ -157,7 +157,7 @@ class PurgePlan:
         return self.outcome(event, delete_files.finish(self.repository, event))
 
     def outcome(self, event: Event | None, deleted: tuple[str, ...]) -> Purged:
-        """What is told of it."""
+        """The result of the purge."""
         files = self._going()
         size = sum(f.size_in_bytes or 0 for f in files)
         position = None if event is None else event.position

@@ -1,4 +1,4 @@
-"""All files of a table that are there: those that its log names, and those that lie in its folders."""
+"""All existing files of a table: those that its log names, and those in its folders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from icecore.projections.inspect.reachable_files import needed_files
 
 @frozen
 class TableFiles:
-    """The files of a table that are there, those of them that are left where they are, and all that its log names.
+    """The existing files of a table, those of them to be left alone, and all that its log names.
 
     Left is what the log names outside of the table's folders and of the warehouse, and what lies in its folders under
     names that a table's files do not have.
@@ -94,7 +94,7 @@ def _is_there(storage: Storage, location: str) -> bool:
 
 
 def _named(repository: Repository, state: TableState) -> Iterator[str]:
-    """The files that the log names or knows to have written, whatever became of them."""
+    """The files that the log names or has noted as written, whatever became of them."""
     yield from (row["location"] for row in repository.store.rows(MODELS, "all_files_of", stream=state.stream))
     # What can't be read any more names nothing.
     with contextlib.suppress(IcecoreError):

@@ -32,7 +32,7 @@ FLIGHTS = parse_schema(
 
 
 def data_folder() -> Path:
-    """Where the package keeps its CSV files. Raises MissingDependencyError where it isn't installed."""
+    """The package's folder of CSV files. Raises MissingDependencyError where it isn't installed."""
     # The package is not imported: it needs pkg_resources, which setuptools has dropped.
     spec = find_spec(PACKAGE)
     for place in (spec.submodule_search_locations or ()) if spec else ():
@@ -75,7 +75,7 @@ def read_with_arrow(path: Path, start: str, end: str) -> pa.Table:
 
 
 def read_with_spark(spark: Any, path: Path, start: str, end: str) -> Any:
-    """The same as a Spark DataFrame."""
+    """The flights from one day up to another, as a Spark DataFrame."""
     from icecore.engine.spark.spark_types import schema_to_spark
 
     frame = spark.read.schema(schema_to_spark(FLIGHTS)).csv(str(path), header=True, nullValue=NULL)

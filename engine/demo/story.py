@@ -38,7 +38,7 @@ QUERIES = "demo/flights.sql"
 
 @define
 class Demo:
-    """What the steps hand on: the warehouse, the CSV, and a Spark session where there is Spark."""
+    """The state that the steps hand on: the warehouse, the CSV, and a Spark session where there is Spark."""
 
     catalog: icecore.Catalog
     csv: Path
@@ -46,6 +46,7 @@ class Demo:
 
     @property
     def flights(self) -> Table:
+        """The table of flights."""
         return self.catalog.load_table(FLIGHTS)
 
     def quarter(self, number: int) -> Any:
@@ -56,7 +57,7 @@ class Demo:
         return data.read_with_spark(self.spark, self.csv, start, end)
 
     def count(self, scan: DataScan) -> int:
-        """The rows of a scan, counted by whoever reads here."""
+        """The number of rows of a scan, counted by Spark where there is Spark."""
         return scan.count() if self.spark is None else int(scan.to_spark(self.spark).count())
 
 
@@ -89,6 +90,7 @@ def tell(folder: Path, *, with_spark: bool = True, rows: int | None = None) -> N
 
 
 def open_warehouse(folder: Path) -> icecore.Catalog:
+    """The first step: a new warehouse in a folder."""
     headline("1. Open a warehouse folder: an event log in SQLite, nothing to start")
     catalog = icecore.open(folder, actor="demo")
     print_text(f"icecore.open({str(folder)!r})")
@@ -99,6 +101,7 @@ def open_warehouse(folder: Path) -> icecore.Catalog:
 
 
 def create_tables(demo: Demo) -> None:
+    """The second step: the flights' table, and four small ones with their rows."""
     headline("2. Create demo.flights and four small tables")
     demo.catalog.create_namespace("demo", message="a place for the demo")
     demo.catalog.create_table(
@@ -123,6 +126,7 @@ def create_tables(demo: Demo) -> None:
 
 
 def load(demo: Demo) -> None:
+    """The third step: the flights, in one commit a quarter."""
     headline(f"3. Load the flights with {'PySpark' if demo.spark else 'Arrow'}, one commit a quarter")
     flights = demo.flights
     with progress_bar(demo.spark, "loading", 4) as advance:
@@ -136,6 +140,7 @@ def load(demo: Demo) -> None:
 
 
 def evolve(demo: Demo) -> None:
+    """The fourth step: a new column, another name, another partitioning, a commit and a tag."""
     headline("4. Evolve it: a column more, a better name, another partitioning; then commit again, and tag the year")
     flights = demo.flights
     with flights.transaction(author="ann", message="speed, and files by destination from now on") as change:
@@ -173,6 +178,7 @@ def with_speed(demo: Demo, scan: DataScan) -> Any:
 
 
 def plan(demo: Demo) -> DataScan:
+    """The fifth step: a plan, with the number of files that each step left out."""
     headline(f"5. Plan {FILTER} in DuckDB SQL")
     flights = demo.flights
     first = flights.scan(FILTER).plan().counts
@@ -191,6 +197,10 @@ def plan(demo: Demo) -> DataScan:
 
 
 def read(demo: Demo, scan: DataScan) -> None:
+    """The sixth step: the planned rows, counted and checked.
+
+    Raises IcecoreError where the raw CSV has another count.
+    """
     reader = "Spark" if demo.spark else "Arrow"
     headline(f"6. Hand the plan to {reader}, count, and check against the raw CSV")
     found = demo.count(scan)
@@ -205,6 +215,7 @@ def read(demo: Demo, scan: DataScan) -> None:
 
 
 def audit(demo: Demo) -> None:
+    """The seventh step: the log, an SQL query, a verification. Raises IcecoreError where that finds a fault."""
     headline("7. The log: who, when, what, why")
     print_arrow(demo.catalog.sql(query(QUERIES, "log")), as_json=False)
     headline("   In SQL: which commit wrote the files that are live now")
@@ -218,6 +229,7 @@ def audit(demo: Demo) -> None:
 
 
 def rebuild(demo: Demo) -> None:
+    """The encore: all metadata deleted and rebuilt. Raises IcecoreError where a file differs."""
     headline("   Deleted and rebuilt from the log: the metadata folders")
     folders = [Path(local_path(t.location()) or "") / "metadata" for t in demo.catalog.tables()]
     before = digests(folders)
@@ -245,7 +257,7 @@ def digests(folders: list[Path]) -> dict[Path, str]:
 
 
 def next_commands(folder: Path) -> list[str]:
-    """What a person would type now."""
+    """Commands to type next."""
     program = Path(sys.argv[0]) if Path(sys.argv[0]).name == "icecore" else Path(sys.executable).with_name("icecore")
     shown = "icecore" if shutil.which("icecore") == str(program) else short(program)
     start = f"{shown} --warehouse {short(folder)}"

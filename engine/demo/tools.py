@@ -1,4 +1,4 @@
-"""What the demo needs around its story: a Spark session if there can be one, a progress bar, headlines."""
+"""The demo's tools: a Spark session if there can be one, a progress bar, headlines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def spark_session() -> Iterator[Any]:
 
 @contextmanager
 def progress_bar(spark: Any, doing: str, steps: int) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
-    """A bar over a number of steps, for terminals only; gives what to put around each step, with its name.
+    """A bar over a number of steps, for terminals only; gives a context for each step, by its name.
 
     Spark's tasks move the bar within a step.
     """

@@ -1,4 +1,4 @@
-"""Printing: tables for people, JSON for programs; no text from a warehouse can steer a terminal."""
+"""Output: tables for people, JSON for programs; no text from a warehouse can steer a terminal."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def print_json(value: Any) -> None:
-    """One JSON value: times in ISO 8601, bytes in hexadecimal, decimals as text where a number would lose digits."""
+    """Prints one JSON value: ISO 8601 times, hexadecimal bytes, decimals as text where a number would lose digits."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
     click.echo(orjson.dumps(plain(value), option=options).decode())
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, null: str = "") -> None:
-    """Rows under their column names. Numbers stand right; at most MAX_TABLE_ROWS rows, then how many are left out."""
+    """Prints rows under their column names, numbers to the right, at most MAX_TABLE_ROWS of them."""
     rows = list(rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for i, column in enumerate(columns):
@@ -48,7 +48,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, null: s
 
 
 def print_arrow(table: pa.Table, *, as_json: bool, null: str = "null") -> None:
-    """A result: rows of a table, or a JSON array of objects."""
+    """Prints a result: rows of a table, or a JSON array of objects."""
     columns = [_python_values(c) for c in table.columns]
     names = _distinct(table.column_names)
     rows = list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
@@ -59,7 +59,7 @@ def print_arrow(table: pa.Table, *, as_json: bool, null: str = "null") -> None:
 
 
 def print_pairs(pairs: Mapping[str, Any]) -> None:
-    """Names and values, one pair a line; the items of a list stand below their name."""
+    """Prints names and values, one pair a line; the items of a list stand below their name."""
     width = max(map(len, pairs), default=0)
     for name, value in pairs.items():
         if isinstance(value, list):
@@ -69,7 +69,7 @@ def print_pairs(pairs: Mapping[str, Any]) -> None:
 
 
 def print_text(what: RenderableType) -> None:
-    """Text or a rich table, as wide as the terminal, or as it likes where nobody looks at it."""
+    """Prints text or a rich table, as wide as the terminal, or unlimited where nobody looks at it."""
     terminal = sys.stdout.isatty()
     console = Console(
         file=io.StringIO(),
@@ -85,7 +85,7 @@ def print_text(what: RenderableType) -> None:
 
 
 def waiting(what: str) -> AbstractContextManager[object]:
-    """A moving sign on standard error while the block runs, if a person is there to see it."""
+    """A context with a spinner on standard error, if a person is there to see it."""
     console = Console(stderr=True)
     return console.status(what) if console.is_terminal else nullcontext()
 
@@ -96,7 +96,7 @@ def counted(number: int, what: str) -> str:
 
 
 def cell(value: Any, null: str = "") -> str:
-    """A value as it stands in a table."""
+    """A value as the text in a table's cell."""
     match value:
         case None:
             return null
@@ -114,7 +114,7 @@ def cell(value: Any, null: str = "") -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value made of what JSON has, with the times that orjson knows."""
+    """A value as JSON has it, with the times that orjson knows."""
     match value:
         case Mapping():
             return {k if isinstance(k, str) else cell(k, "null"): plain(v) for k, v in value.items()}

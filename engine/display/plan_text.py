@@ -14,7 +14,7 @@ from icecore.projections.plan.scan_plan import ScanPlan
 
 
 def plan_steps(counts: PlanCounts) -> list[tuple[str, int]]:
-    """How the files of a snapshot came down to those of the plan."""
+    """The number of files left out by each step of a plan."""
     return [
         ("in the snapshot", counts.files_total),
         ("left out by manifest summaries", counts.pruned_by_manifest),
@@ -38,7 +38,7 @@ def plan_files_rows(plan: ScanPlan, location: str) -> list[tuple[int, int, int, 
 
 
 def plan_dict(plan: ScanPlan) -> dict[str, Any]:
-    """The counts of a plan, and its files with what is left of the filter for each, as an Iceberg expression."""
+    """The counts of a plan, and its files with the residual of each, as an Iceberg expression."""
     files = [
         {
             "file_path": t.file.file_path,
@@ -56,7 +56,7 @@ def plan_dict(plan: ScanPlan) -> dict[str, Any]:
 
 
 def print_explanation(explanation: Explanation, location: str, *, as_json: bool) -> None:
-    """The sums by reason, each file with its reason, and the SQL; paths start below the table's location."""
+    """Prints the sums by reason, each file with its reason, and the SQL; paths start below the table's location."""
     if as_json:
         print_json(
             {

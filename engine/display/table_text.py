@@ -20,15 +20,17 @@ if TYPE_CHECKING:
 
 @frozen
 class TableText:
-    """Describes a table as it was loaded."""
+    """The text of a loaded table."""
 
     table: Table
 
     @property
     def name(self) -> str:
+        """The dotted name."""
         return dotted(self.table.name())
 
     def updated_at(self) -> dt.datetime:
+        """The time of the last change."""
         return dt.datetime.fromtimestamp(self.table.metadata.last_updated_ms / 1000, dt.UTC)
 
     def partition(self) -> str:
@@ -48,7 +50,7 @@ class TableText:
         return self.total("records") if self.total("delete-files") == 0 else None
 
     def as_pairs(self) -> dict[str, Any]:
-        """What there is to say, name by name, in words."""
+        """The description, name by name, in words."""
         table, schema = self.table, self.table.schema()
         snapshot = table.current_snapshot()
         nothing = "none yet"
@@ -70,7 +72,7 @@ class TableText:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for programs; schema, spec, order and refs as in Iceberg's metadata files."""
+        """The description for programs; schema, spec, order and refs as in Iceberg's metadata files."""
         table = self.table
         snapshot = table.current_snapshot()
         return {

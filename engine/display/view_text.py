@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 @frozen
 class ViewText:
-    """Describes a view as it was loaded."""
+    """The text of a loaded view."""
 
     view: View
 
     @property
     def name(self) -> str:
+        """The dotted name."""
         return dotted(self.view.name())
 
     def updated_at(self) -> dt.datetime:
-        """When the current version became that."""
+        """The time at which the current version became current."""
         history = self.view.history()
         return _time(history[-1].timestamp_ms if history else self.view.current_version().timestamp_ms)
 
@@ -36,7 +37,7 @@ class ViewText:
         return {r.dialect: r.sql for r in self.view.current_version().representations if r.dialect and r.sql}
 
     def as_pairs(self) -> dict[str, Any]:
-        """What there is to say, name by name, in words."""
+        """The description, name by name, in words."""
         view = self.view
         version = view.current_version()
         catalog = {} if version.default_catalog is None else {"default catalog": version.default_catalog}
@@ -55,7 +56,7 @@ class ViewText:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for programs; schema, versions and history as in Iceberg's metadata files."""
+        """The description for programs; schema, versions and history as in Iceberg's metadata files."""
         view = self.view
         version = view.current_version()
         return {

@@ -38,7 +38,7 @@ def parse_timestamp_text(text: str, *, zoned: bool, nano: bool) -> int:
 
 
 def parse_date_text(text: str) -> int:
-    """Days since 1970 of an ISO date; a time of day is accepted where it is midnight."""
+    """Days since 1970 of an ISO date; a time of day is accepted where it is midnight. Raises ExpressionError."""
     body = text.strip()
     if len(body) <= 10:
         return single_value.parse_date(body)

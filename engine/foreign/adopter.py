@@ -1,4 +1,4 @@
-"""When the log takes in what other engines did in the SQLite file or in a file system table's folder.
+"""The adoption of other engines' commits, made in the SQLite file or in a file system table's folder, into the log.
 
 At open everything is compared, at load and before each commit the table alone, by one indexed query. What differs is
 taken in under the write lock, as events of its own transaction, so that of several processes one does it; what can't be
@@ -37,12 +37,12 @@ MAX_ROUNDS = 50
 
 
 class ForeignCommitWarning(UserWarning):
-    """Another engine changed something that the log could not take in; the log's own state is shown."""
+    """A warning that another engine changed something that can't be adopted; the log's own state is shown."""
 
 
 @define
 class Adopter:
-    """Takes in what other engines did. Safe to use from several threads and processes."""
+    """The adopter of other engines' commits. Safe to use from several threads and processes."""
 
     context: AdoptionContext
     _seen: threading.local = field(factory=threading.local, repr=False)
@@ -70,7 +70,7 @@ class Adopter:
     # Looking
 
     def adopt_all(self) -> tuple[Problem, ...]:
-        """Takes in everything; warns of what can't be, and returns it. Raises WarehouseLockedError, StorageError."""
+        """Adopts everything; warns of problems and returns them. Raises WarehouseLockedError, StorageError."""
         version = self.rows.data_version()
         suspects = tuple(self._suspects())
         problems: tuple[Problem, ...] = ()
@@ -81,24 +81,24 @@ class Adopter:
         return problems
 
     def adopt_all_if_changed(self) -> None:
-        """As `adopt_all`, where anybody wrote to the file since; to be called before names are looked at."""
+        """Adopts as `adopt_all`, where the file was written to since; called before names are looked up."""
         if getattr(self._seen, "version", None) != self.rows.data_version():
             self.adopt_all()
 
     def adopt_or_warn(self, stream: str) -> None:
-        """Takes in what happened to one table or view before it is read; warns where it can't be."""
+        """Adopts commits to one table or view before it is read; warns where that can't be done."""
         try:
             self.adopt_stream(stream)
         except ForeignCommitError as e:
             self._warn([Problem((), stream, str(e))])
 
     def stream_of(self, identifier: Identifier, find: Callable[[Identifier], str]) -> str:
-        """The stream of a name by one of the read models' look-ups, after what happened to it was taken in."""
+        """The stream of a name, found by one of the read models' look-ups after commits to it were adopted."""
         self.adopt_name(identifier)
         return find(identifier)
 
     def adopt_name(self, identifier: Identifier) -> None:
-        """Takes in what stands under a name, or did, before the name is looked up; warns where it can't be."""
+        """Adopts changes of one name before it is looked up; warns where that can't be done."""
         found = self.context.models.find(identifier)
         if found is not None:
             self.adopt_or_warn(found[1])
@@ -106,7 +106,7 @@ class Adopter:
             self.adopt_all()
 
     def adopt_stream(self, stream: str) -> None:
-        """Takes in what happened to one table or view, or in the catalog, before it is changed.
+        """Adopts commits to one table or view, or to the catalog, before it is changed.
 
         Raises ForeignCommitError where it can't be: a commit that does not follow the log, a file that can't be read.
         """
@@ -123,9 +123,9 @@ class Adopter:
                 raise ForeignCommitError(problem.text)
 
     def check(self, state: TableState | ViewState) -> None:
-        """Raises ForeignCommitError where another engine did something since `adopt_stream`.
+        """Raises ForeignCommitError where another engine committed since `adopt_stream`.
 
-        Outside of the write lock, as a dry run asks, a version that a commit of ours is about to make is none.
+        Outside of the write lock, as in a dry run, a version that our own commit is about to make is not counted.
         """
 
         self.check_row(state.stream)
@@ -176,7 +176,7 @@ class Adopter:
     # Taking in
 
     def _adopt(self, suspects: tuple[str, ...]) -> tuple[Problem, ...]:
-        """One transaction takes in all that can be; what fails is left out, and the rest is tried again."""
+        """Adopts all that can be in one transaction; failures are left out, and the rest is tried again."""
         failed: list[Problem] = []
         for _ in range(MAX_ROUNDS):
             adoption = AdoptionRun(self.context)
@@ -210,10 +210,10 @@ class Adopter:
 
 
 def _take_in(adoption: AdoptionRun, suspects: Iterable[str], left_out: Collection[Identifier]) -> None:
-    """Appends the events, in an order in which each is possible, and moves what follows from them.
+    """Appends the events, in an order in which each is possible, and moves the projections.
 
-    `suspects` are streams of file system tables whose folder may hold a new version. Raises what stands in the way of
-    the adoption's `current`.
+    `suspects` are streams of file system tables whose folder may hold a new version. Raises the error of
+    adopting `current`.
     """
     namespaces = true_namespaces(adoption)
     for namespace in namespaces:

@@ -1,4 +1,4 @@
-"""Writes down what other engines did, as events of one transaction, inside of the write lock."""
+"""One run of adoption: other engines' commits as events of one transaction, inside of the write lock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FIRST = (ev.TABLE_REGISTERED,)
 
 @frozen
 class AdoptionContext:
-    """The log and what follows from it, beside the rows and files that it shares with other engines.
+    """The log and its projections, beside the rows and files that it shares with other engines.
 
     `views` replays only: what is looked at inside of a transaction must not be cached.
     """
@@ -43,7 +43,7 @@ class AdoptionContext:
 
 @frozen
 class Problem:
-    """What could not be taken in, and why; `stream` is None for what the log doesn't know."""
+    """A commit that could not be adopted, and why; `stream` is None for a table that the log doesn't know."""
 
     identifier: Identifier
     stream: str | None
@@ -67,27 +67,27 @@ class AdoptionRun:
     _transaction: WriteTransaction = field(init=False)
 
     def begin(self, transaction: WriteTransaction) -> None:
-        """To be called first: all that is appended goes into this transaction."""
+        """Starts the run in a transaction, which gets all events."""
         self._transaction = transaction
 
     def advance(self) -> None:
-        """Moves what follows from the events, once all are appended."""
+        """Moves the projections, once all events are appended."""
         for stream, state in self._after.items():
             self.at(state.identifier, stream)
             self.context.files.advance(state)
 
     def finish(self) -> None:
-        """Lets the files follow; after the transaction."""
+        """Writes the files, after the transaction."""
         for state in self._after.values():
             self.context.states.put(state)
             self.context.files.follow(state)
 
     def at(self, identifier: Identifier, stream: str | None) -> None:
-        """Says what is being taken in from now on."""
+        """Sets the table or view that is adopted from now on."""
         self.current, self.current_stream = identifier, stream
 
     def problem(self, identifier: Identifier, stream: str | None, text: str) -> None:
-        """Notes what can't be taken in."""
+        """Notes a commit that can't be adopted."""
         self.problems.append(Problem(identifier, stream, f"{dotted(identifier)}: {text}"))
 
     def damaged(self, identifier: Identifier, stream: str | None) -> None:
@@ -98,7 +98,7 @@ class AdoptionRun:
     def append(
         self, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
     ) -> tuple[Event, TableState | None]:
-        """Appends an event; the state of its table after it is noted, and the files are let follow at the end."""
+        """Appends an event; its table's state after it is noted, and the files follow at the end."""
         transaction = self._transaction
         # Before the append: what is not committed yet must not be cached.
         has_state = not (kind in _FIRST or stream == ev.CATALOG_STREAM or ev.is_view_stream(stream))
@@ -112,7 +112,7 @@ class AdoptionRun:
         return event, self._after.get(stream)
 
     def note(self, state: TableState) -> None:
-        """A table that nothing happened to, but that files may have to follow."""
+        """Notes a table without an event whose files may have to follow."""
         self._after.setdefault(state.stream, state)
 
     def latest(self, stream: str) -> TableState:
@@ -120,7 +120,7 @@ class AdoptionRun:
         return self._after.get(stream) or self.context.states.state(stream)
 
     def need_namespace(self, identifier: Identifier) -> None:
-        """A table's namespace is there for other engines even where nobody made it."""
+        """Makes a table's namespace for other engines, even where nobody created it."""
         name = identifier[:-1]
         if name not in self.context.models.namespaces():
             who = Provenance(None, UNKNOWN_ENGINE, f"namespace of {dotted(identifier)}")
@@ -136,7 +136,7 @@ class AdoptionRun:
         actor: str | None = None,
         message: str | None = None,
     ) -> TableState:
-        """Appends the event that takes one metadata file in; `actor` is who decided that, where somebody had to."""
+        """Appends the event that adopts one metadata file; `actor` is who decided that, where somebody had to."""
         base = published or state.metadata
         payload = adoption_payload(state, base, file, skipped=skipped, set_aside=set_aside)
         self.append(state.stream, ev.TABLE_ADOPTED, payload, adopted_by(base, file.metadata, actor, message))

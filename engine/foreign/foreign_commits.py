@@ -1,4 +1,4 @@
-"""Takes in commits of other engines to tables: through `iceberg_tables`, or as new versions in a table's folder."""
+"""Commits of other engines to tables: through `iceberg_tables`, or as new versions in a table's folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESOLVE = "resolve() with keep='log' or keep='foreign' says which of the two goe
 
 
 def take_in_commit(adoption: AdoptionRun, d: Difference) -> None:
-    """The metadata files from the log's last published one to that of the row, where they follow it."""
+    """Adopts the metadata files from the log's last published one to that of the row, where they follow it."""
     assert d.stream is not None and d.row_location is not None, "the caller checked"
     state = adoption.latest(d.stream)
     if state.metadata_location == d.row_location and not state.pending:
@@ -45,7 +45,7 @@ def take_in_commit(adoption: AdoptionRun, d: Difference) -> None:
 
 
 def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Identifier]) -> None:
-    """Versions that another writer made in the folder of a file system table, one after another."""
+    """Adopts versions that another writer made in the folder of a file system table, one after another."""
     state = adoption.latest(stream)
     if state.dropped or state.identifier in left_out:
         return
@@ -80,7 +80,7 @@ def next_version_file(state: TableState, storage: Storage) -> str | None:
 
 
 def _why_not(state: TableState, known: str | None, file: ForeignFile) -> str | None:
-    """Why a metadata file can't be the table's next, as far as it alone tells."""
+    """The reason why a metadata file can't be the table's next, as far as it alone tells."""
     said = f"another engine committed {file.location}"
     if not is_same_table(state.metadata, file.metadata):
         named = [e.metadata_file for e in file.metadata.metadata_log]

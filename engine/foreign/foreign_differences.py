@@ -1,4 +1,4 @@
-"""What another engine changed: what differs from the read models, where these say what the log says.
+"""Differences that other engines made: of the shared rows from the read models, where these agree with the log.
 
 Else they were damaged and nobody did anything: that is a problem, never an event.
 """
@@ -15,7 +15,7 @@ from icecore.engine.log.namespaces import fold_namespaces
 
 
 def true_namespaces(adoption: AdoptionRun) -> list[NamespaceDifference]:
-    """The namespaces that differ and whose read model is what the log says."""
+    """The namespaces that differ and whose read model agrees with the log."""
     found = adoption.context.rows.namespaces()
     if not found:
         return []
@@ -32,7 +32,7 @@ def true_namespaces(adoption: AdoptionRun) -> list[NamespaceDifference]:
 
 
 def differences_trusted(adoption: AdoptionRun, left_out: Collection[Identifier]) -> list[Difference]:
-    """The names that differ and whose read model is what the log says, without some."""
+    """The names that differ and whose read model agrees with the log, without some."""
     out = []
     for d in adoption.context.rows.differences():
         if d.identifier not in left_out:

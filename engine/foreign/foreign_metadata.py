@@ -1,4 +1,4 @@
-"""Metadata files that another engine committed: read, put in order, and made into what the log keeps of them."""
+"""Metadata files that another engine committed: read, ordered, and made into payloads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENGINE_KEYS = (("engine-name", "engine-version"), ("iceberg-version", None), ("
 
 @frozen
 class ForeignFile:
-    """A metadata file as it lies there."""
+    """A metadata file of another engine."""
 
     location: str
     data: bytes
@@ -41,7 +41,10 @@ class Chain:
 
 
 def read_foreign(location: str, storage: Storage) -> ForeignFile:
-    """Raises MissingFileError, StorageError, CorruptFileError naming the file, UnsupportedFormatVersionError."""
+    """A table's metadata file.
+
+    Raises MissingFileError, StorageError, CorruptFileError naming the file, UnsupportedFormatVersionError.
+    """
     data = storage.read_bytes(location)
     return ForeignFile(location, data, parse_metadata_file(data, location))
 
@@ -94,7 +97,7 @@ def adoption_payload(
     skipped: Sequence[str] = (),
     set_aside: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The payload of a `table.adopted` event: the file whole, and what it changed against `published`.
+    """The payload of a `table.adopted` event: the file whole, and its changes against `published`.
 
     `skipped` are files between that are lost; `set_aside` snapshots of the log that the table has no more.
     """
@@ -126,7 +129,10 @@ def view_adoption_payload(state: ViewState, location: str, data: bytes, metadata
 
 
 def read_foreign_view(location: str, storage: Storage) -> tuple[bytes, ViewMetadata]:
-    """Raises MissingFileError, StorageError, CorruptFileError naming the file, UnsupportedFormatVersionError."""
+    """A view's metadata file: its bytes and metadata.
+
+    Raises MissingFileError, StorageError, CorruptFileError naming the file, UnsupportedFormatVersionError.
+    """
     data = storage.read_bytes(location)
     try:
         return data, ViewMetadata.from_json(data)
@@ -137,7 +143,7 @@ def read_foreign_view(location: str, storage: Storage) -> tuple[bytes, ViewMetad
 
 
 def next_version(state: TableState, location: str) -> int:
-    """The number of an adopted file: that of its name where it goes on from ours, so that ours never repeats one."""
+    """The number of an adopted file: that of its name if greater than ours, so that ours never repeats one."""
     found = metadata_version(location)
     if is_file_system(state):
         # A name without a number (`<uuid>` from a metastore) leaves the next number free for us.
@@ -147,7 +153,7 @@ def next_version(state: TableState, location: str) -> int:
 
 
 def engine_of(before: TableMetadata, after: TableMetadata) -> str:
-    """What the summaries of the new snapshots say of the engine that made them."""
+    """The engine that the summaries of the new snapshots name."""
     known = {s.snapshot_id for s in before.snapshots}
     for snapshot in reversed(after.snapshots):
         summary = snapshot.summary or {}
@@ -164,5 +170,5 @@ def engine_of(before: TableMetadata, after: TableMetadata) -> str:
 def adopted_by(
     before: TableMetadata, after: TableMetadata, actor: str | None = None, message: str | None = None
 ) -> Provenance:
-    """Who made an adopted commit: the engine as far as its snapshots name it; nobody of ours, unless one decided."""
+    """The provenance of an adopted commit: the engine that its snapshots name, and no actor unless one decided."""
     return Provenance(actor, engine_of(before, after), message)

@@ -1,4 +1,4 @@
-"""Takes in what other engines did to names in `iceberg_tables`: made, renamed or dropped tables and views."""
+"""Other engines' changes of names in `iceberg_tables`: tables and views created, renamed or dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from icecore.engine.log.read_models import dotted
 
 
 def take_in_names(adoption: AdoptionRun, differences: Sequence[Difference]) -> None:
-    """Takes in what happened under each name: what left it first, then what came to it, then commits to what stayed."""
+    """Adopts the changes of names: those that left a name first, then those that came, then commits."""
     gone = [d for d in differences if d.row_location is None and d.stream is not None]
     new = [d for d in differences if d.stream is None and d.row_location is not None]
     moved: list[Difference] = []
@@ -49,7 +49,7 @@ def take_in_names(adoption: AdoptionRun, differences: Sequence[Difference]) -> N
 
 
 def _is_another(adoption: AdoptionRun, d: Difference) -> bool:
-    """Whether a name holds another table than it did: dropped and made again, or two that changed names."""
+    """Whether a name holds another table than before: dropped and created again, or two that changed names."""
     assert d.stream is not None and d.row_location is not None, "the caller checked"
     if ev.is_view_stream(d.stream):
         return not is_same_view(adoption, d.stream, d.row_location)
@@ -80,7 +80,7 @@ def _renames(
 
 
 def _is_renamed(adoption: AdoptionRun, old: Difference, now: Difference) -> bool:
-    """Whether what left one name is what stands under the other."""
+    """Whether the table that left one name is the one under the other."""
     assert old.stream is not None and now.row_location is not None, "the caller checked"
     adoption.at(now.identifier, None)
     if ev.is_view_stream(old.stream) or now.is_view:
@@ -109,7 +109,7 @@ def _dropped(adoption: AdoptionRun, d: Difference) -> None:
 
 
 def _made(adoption: AdoptionRun, d: Difference) -> None:
-    """A row under a name that is free in the log: the table is registered as it is."""
+    """Registers the table of a row under a name that is free in the log."""
     assert d.row_location is not None, "the caller checked"
     adoption.at(d.identifier, None)
     if d.is_view:

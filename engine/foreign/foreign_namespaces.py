@@ -1,4 +1,4 @@
-"""Takes in namespaces that other engines made, changed or dropped in `iceberg_namespace_properties`."""
+"""Namespaces that other engines created, changed or dropped in `iceberg_namespace_properties`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from icecore.engine.log.read_models import MINIMAL_PROPERTIES, dotted
 
 
 def take_in_made(adoption: AdoptionRun, found: NamespaceDifference) -> None:
-    """Takes in a namespace that is new, or has other properties now."""
+    """Adopts a namespace that is new, or has other properties now."""
     if found.row_properties is None:
         return
     try:
@@ -37,7 +37,7 @@ def take_in_made(adoption: AdoptionRun, found: NamespaceDifference) -> None:
 
 
 def take_in_gone(adoption: AdoptionRun, found: NamespaceDifference) -> None:
-    """Takes in that a namespace was dropped, as far as nothing is left in it."""
+    """Adopts the drop of a namespace, as far as nothing is left in it."""
     if found.row_properties is not None or found.logged_properties is None:
         return
     models, name = adoption.context.models, found.namespace

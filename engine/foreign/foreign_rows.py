@@ -1,4 +1,4 @@
-"""Finds what other engines changed in the SQLite file: rows of tables and namespaces that the log lacks."""
+"""The rows of tables and namespaces in the SQLite file that other engines changed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class NamespaceDifference:
 
 @frozen
 class NumberedHead:
-    """A file system table, by what was published last."""
+    """A file system table, by its last published file."""
 
     identifier: Identifier
     stream: str
@@ -57,18 +57,18 @@ class NumberedHead:
 
 
 class ForeignRows:
-    """Compares the tables that other engines write with the read models."""
+    """The comparison of the tables that other engines write with the read models."""
 
     def __init__(self, store: EventStore, catalog_name: str) -> None:
         self._store = store
         self._catalog = catalog_name
 
     def differences(self) -> list[Difference]:
-        """All of them, by name."""
+        """All differences, by name."""
         return self._differences("differences")
 
     def of_stream(self, stream: str) -> Difference | None:
-        """That of one table or view which has a name."""
+        """The difference of one table or view that has a name."""
         return next(iter(self._differences("of_stream", stream=stream)), None)
 
     def of_name(self, identifier: Identifier) -> Difference | None:

@@ -1,4 +1,4 @@
-"""Takes in views that other engines made or committed to."""
+"""Views that other engines created or committed to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from icecore.projections.files.pointers import move_pointers
 
 
 def take_in_view(adoption: AdoptionRun, identifier: Identifier, location: str) -> None:
-    """A row under a name that is free in the log: the view is registered as it is."""
+    """Registers the view of a row under a name that is free in the log."""
     identifier_tuple(identifier)
     payload, view_uuid = view_registration_payload(identifier, location, adoption.context.storage)
     payload["metadata-location"] = location
@@ -33,7 +33,7 @@ def take_in_view(adoption: AdoptionRun, identifier: Identifier, location: str) -
 
 
 def take_in_view_commit(adoption: AdoptionRun, d: Difference) -> None:
-    """Views have no metadata log: the same view, made from the version that the log ends at, follows it (V1)."""
+    """Adopts a commit to a view: without a metadata log, the same view made from our version follows it (V1)."""
     assert d.stream is not None and d.row_location is not None, "the caller checked"
     state = adoption.context.views.state_at(d.stream)
     assert state is not None, "a view with a name has events"

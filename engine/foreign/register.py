@@ -1,4 +1,4 @@
-"""Adopting a table that another engine wrote: its metadata goes into the log as it is."""
+"""Registration of tables and views that another engine wrote: their metadata goes into the log as it is."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def view_registration_payload(
 
 
 def parse_metadata_file(data: bytes, location: str) -> TableMetadata:
-    """Raises CorruptFileError naming the file where it is no table metadata, UnsupportedFormatVersionError."""
+    """The metadata of a file. Raises CorruptFileError naming it, UnsupportedFormatVersionError."""
     try:
         return TableMetadata.from_json(data)
     except UnsupportedFormatVersionError as e:

@@ -1,4 +1,4 @@
-"""Forgetting: what is no longer in force is taken out of events for good, and an event says that it was.
+"""Forgetting: values no longer in force are removed from events for good, and an event says so.
 
 What stays can still be verified, replayed and read as of any position; see `log/redactions.py` for how.
 """
@@ -30,7 +30,7 @@ from icecore.projections.plan.planner import FORGOTTEN, Planner
 
 @frozen
 class Forgotten:
-    """What was forgotten, or would be.
+    """The values that were forgotten, or would be.
 
     `position` is that of the event which says so; None in a dry run, and where there was nothing to forget. `events`
     are the positions that it is about, `files` counts the content files whose bounds are gone. `held` counts, by
@@ -48,7 +48,7 @@ class Forgotten:
 
 @define
 class Forgetter:
-    """Forgets, and tidies up what an earlier process left of that."""
+    """The operations that forget, and the tidying up after an earlier process."""
 
     repository: Repository
     planner: Planner
@@ -62,7 +62,7 @@ class Forgetter:
         *,
         dry_run: bool,
     ) -> Forgotten:
-        """Forgets column bounds of content files of one table: see `Table.forget`."""
+        """Forgets column bounds of content files of one table: see `Table.forget`. Raises ValidationError."""
         for name, given in (("columns", columns), ("files", files)):
             if isinstance(given, str) or any(not isinstance(g, str) for g in given or ()):
                 raise ValidationError(f"{name} must be a sequence of strings, found {given!r}")
@@ -90,7 +90,7 @@ class Forgetter:
         return Forgotten(None if event is None else event.position, positions, len(found.files), found.held, left)
 
     def text(self, text: str, positions: Collection[int] | None, provenance: Provenance, *, dry_run: bool) -> Forgotten:
-        """Forgets a text wherever it stands in events: see `Catalog.forget_text`."""
+        """Forgets a text wherever it stands in events: see `Catalog.forget_text`. Raises ValidationError."""
         if not isinstance(text, str) or not text or text in LEFT:
             raise ValidationError(f"the text to forget must be text that is not in {LEFT!r}, found {text!r:.60}")
         if any(text in (t or "") for t in (provenance.message, provenance.actor)):
@@ -120,7 +120,7 @@ class Forgetter:
         return self.repository.store.event_at(position)
 
     def _note_states_again(self, streams: Collection[str]) -> None:
-        """Lets the states that were noted of streams say what their events say now."""
+        """Stores the checkpoints of streams again as their events have it now."""
         store = self.repository.store
         for stream in streams:
             store.execute(REDACTION, "drop_checkpoints", stream=stream)
@@ -135,7 +135,7 @@ class Forgetter:
 
     @contextlib.contextmanager
     def _settled(self, stream: str) -> Iterator[WriteTransaction]:
-        """A write transaction in which no other engine's commit to the table is still to be taken in."""
+        """A write transaction in which other engines' commits to the table are all adopted."""
         for left in reversed(range(FOREIGN_ATTEMPTS)):
             if not self.repository.state(stream).dropped:
                 self.repository.foreign.adopt_stream(stream)
@@ -152,7 +152,7 @@ class Forgetter:
                 return
 
     def _states(self, stream: str) -> Iterator[TableState]:
-        """The latest state, and that which other engines see where it is another."""
+        """The latest state, and the one that other engines see where that is another."""
         state = self.repository.state(stream)
         yield state
         head = self.repository.store.row(MODELS, "get_head", stream=stream)
@@ -163,7 +163,7 @@ class Forgetter:
                 yield written
 
     def _left(self, state: TableState, found: ForgettableBounds) -> Iterator[str]:
-        """Files in storage that have what is forgotten: content files, and manifests that no snapshot has."""
+        """Files in storage that hold forgotten values: content files, and manifests that no snapshot has."""
         if not found.files:
             return
         storage = self.repository.storage_of(state)
@@ -185,7 +185,7 @@ class Forgetter:
         return self.repository.append_inside(transaction, ev.CATALOG_STREAM, ev.LOG_FORGOTTEN, payload, provenance)
 
     def tidy(self) -> None:
-        """Removes what caches, free pages and replaced archives still hold; what is in the way is waited for."""
+        """Removes the forgotten values from caches, free pages and replaced archives; waits for others in the way."""
         store = self.repository.store
         self.repository.forget()
         self.repository.entries.forget()

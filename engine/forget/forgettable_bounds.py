@@ -1,4 +1,4 @@
-"""Which column bounds can be forgotten: those of content files that no snapshot holds any more."""
+"""The column bounds that can be forgotten: those of content files that no snapshot holds any more."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Ids = frozenset[int] | None
 
 @frozen
 class ForgettableBounds:
-    """What of a table's bounds goes, by event, and what stays because snapshots hold it.
+    """The bounds of a table to forget, by event, and those that stay because snapshots hold them.
 
     `files` are the paths of the content files whose bounds go. `held` counts by snapshot the files that were deleted
     from the table while the snapshot still has their entries.
@@ -107,7 +107,7 @@ def _check_not_partitioned_by(metadata: TableMetadata, column: str, ids: Collect
 
 
 def without_bounds(entries: pa.Table, rows: npt.NDArray[np.bool_], ids: Ids) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
-    """Entries without the bounds of some columns in some rows, and the rows that had such; None is all columns."""
+    """Entries without the bounds of some columns in some rows, and the rows that had any; None is all columns."""
     table = entries.combine_chunks()
     touched = np.zeros(len(rows), np.bool_)
     for name in BOUNDS if len(rows) else ():
@@ -150,7 +150,10 @@ class _Held:
 
     @classmethod
     def of(cls, repository: Repository, states: Sequence[TableState]) -> _Held:
-        """Raises StorageError, CorruptFileError where a manifest of another engine can't be read."""
+        """The files of all snapshots.
+
+        Raises StorageError, CorruptFileError where another engine's manifest can't be read.
+        """
         out = cls()
         for state in states:
             storage = repository.storage_of(state)
@@ -180,7 +183,7 @@ class _Held:
         return frozenset(self.deleted.keys() - self.live.keys())
 
     def by_snapshot(self, keys: Iterable[str]) -> dict[int, int]:
-        """How many of some files each snapshot has as deleted."""
+        """The number of some files that each snapshot has as deleted."""
         return dict(Counter(i for key in keys for i in self.snapshots_of(key)))
 
     def check(self, state: TableState, files: Collection[str]) -> None:

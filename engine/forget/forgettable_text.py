@@ -1,4 +1,4 @@
-"""Where a text stands in events, and which of these places can do without it.
+"""The places of a text in events, and those that can do without it.
 
 Actors and messages can. Of payloads, values that only say something: properties, summaries, comments of columns, and
 the SQL of views. They must not be in force any more: a replay without them must end in the same states.
@@ -29,7 +29,7 @@ METADATA_FILE = "metadata-file"
 
 
 def text_replacements(events: Iterable[Event], text: str) -> list[Replacement]:
-    """What is to stand in the events without the text. Raises ValidationError where it is in a place that needs it."""
+    """The parts of events without the text. Raises ValidationError where it is in a place that needs it."""
     out = []
     for event in events:
         texts = {
@@ -73,7 +73,7 @@ def _original(payload: Mapping[str, Any]) -> bytes:
 
 
 def _redact(kind: str, payload: dict[str, Any], text: str) -> None:
-    """Replaces the text in the values that only say something."""
+    """Replaces the text in values that no replay depends on."""
     if kind == ev.NAMESPACE_CREATED:
         _values(payload["properties"], text)
     elif kind == ev.NAMESPACE_PROPERTIES_UPDATED:
@@ -121,12 +121,12 @@ def changed_streams(store: EventStore, replacements: Iterable[Replacement]) -> l
 
 
 def kind_of(stream: str) -> Kind[Any]:
-    """What a stream is of."""
+    """The kind of a stream's states."""
     return VIEWS if ev.is_view_stream(stream) else TABLES
 
 
 def check_not_in_force(store: EventStore, streams: Collection[str], replacements: Iterable[Replacement]) -> None:
-    """Raises ValidationError where a state that there is now would be another without what is replaced."""
+    """Raises ValidationError where a present state would be another with the replacements."""
     by_position = {r.position: r for r in replacements}
     for stream in streams:
         events = list(store.stream_events(stream))

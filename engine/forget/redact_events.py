@@ -1,4 +1,4 @@
-"""Takes parts out of events: of the log's own, of what it keeps of archived ones, and of the archives.
+"""Redaction: parts replaced in events, in the log, in its copies of archived ones, and in the archives.
 
 All in one SQLite transaction, with the event that tells of it. Archives are written anew beside the old ones before it
 commits. Free pages, the WAL and the old archives go after it; where a process dies before, the next open sees to it.
@@ -34,7 +34,7 @@ ENDING = ".forgotten-"
 
 @frozen
 class Replacement:
-    """What is to stand in the place of parts of one event."""
+    """The new text or content of parts of one event."""
 
     position: int
     texts: Mapping[str, str] = field(factory=dict)
@@ -50,7 +50,7 @@ class Replacement:
 
 @frozen
 class ToTidy:
-    """What follows a forgetting: archives that were replaced, streams whose files are to be written again."""
+    """The work after a forgetting: archives that were replaced, streams whose files are to be written again."""
 
     archives: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class ToTidy:
 
     @classmethod
     def of(cls, store: EventStore) -> ToTidy | None:
-        """What is left to do; None where nothing is."""
+        """The work that is left; None for none."""
         note = store.warehouse_value(FORGETTING)
         if note is None:
             return None
@@ -74,7 +74,7 @@ def replace_parts(
     tell: Callable[[list[Redaction]], Event],
     streams: Sequence[str] = (),
 ) -> Event:
-    """Puts replacements in the place of parts, inside of a write transaction; `tell` appends the event that says so.
+    """Replaces parts of events, inside of a write transaction; `tell` appends the event that says so.
 
     `streams` are those whose files are to be written again. Raises StorageError, CorruptLogError, MissingArchiveError.
     """
@@ -141,7 +141,7 @@ def _by_archive(store: EventStore, replacements: Iterable[Replacement]) -> list[
 
 
 def _rewrite(store: EventStore, archive: Archive, replacements: Mapping[int, Replacement], told: Event) -> str:
-    """Writes an archive anew, makes it part of the log, and returns the file that it takes the place of."""
+    """Writes an archive anew, makes it part of the log, and returns the file that it replaces."""
     old = store.archives.path_of(archive)
     target = old.with_name(f"{old.name.partition(ENDING)[0]}{ENDING}{told.position}")
     part = target.with_name(f".{target.name}.part")
@@ -191,7 +191,7 @@ def _archived_texts(connection: sqlite3.Connection, replacement: Replacement) ->
 
 
 def tidy(store: EventStore, note: ToTidy) -> bool:
-    """Removes what the database and its folder still hold of what was forgotten; False where others are in the way."""
+    """Removes the forgotten parts from the database and its folder; False where others are in the way."""
     used = {store.archives.path_of(a) for a in store.archives.all()}
     for file in note.archives:
         path = store.path.absolute().parent / file

@@ -1,4 +1,4 @@
-"""Writes metadata files of the past again where their events say less than when they were written."""
+"""Earlier metadata files, rewritten where their events say less now."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from icecore.projections.files.event_files import metadata_bytes
 
 
 def rewrite_metadata(repository: Repository, stream: str) -> None:
-    """Replaces the metadata files of a table or view, those that are there, by what its events say now.
+    """Replaces the existing metadata files of a table or view by those that its events give now.
 
     The latest is the same as before. Raises StorageError.
     """
@@ -45,7 +45,7 @@ def rewrite_metadata(repository: Repository, stream: str) -> None:
 
 
 def _table_versions(store: EventStore, stream: str) -> Iterator[tuple[str, bytes, int]]:
-    """The metadata files that the log wrote, with what they are to hold."""
+    """The metadata files that the log wrote, with their new content."""
     folding, known = TableFold(), None
     for event in store.stream_events(stream):
         folding.apply(event)

@@ -1,4 +1,4 @@
-"""Undoes the commit at a position of the log by a new one, where nothing that came later stands in the way."""
+"""Reverts: the commit at a position of the log undone by a new one, where no later commit stands in the way."""
 
 from __future__ import annotations
 

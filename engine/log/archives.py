@@ -1,4 +1,4 @@
-"""Reads what was archived: the oldest part of a log lies in files beside it, each a SQLite file of events and content.
+"""Archives: the oldest part of a log, in files beside it, each a SQLite file of events and content.
 
 What is needed without the files stays in the log: events that give names or answer an idempotency key, the last
 archived event of each stream with the state after it, and the content files of snapshots that are still there. All else
@@ -47,7 +47,7 @@ class Archive:
 
 
 class Archives:
-    """The archives of one log. Which there are is asked each time: another process may make one."""
+    """The archives of one log. They are listed each time: another process may make one."""
 
     def __init__(self, log: SqliteFile) -> None:
         self._log = log
@@ -71,6 +71,7 @@ class Archives:
         return found[-1].last_position if found else 0
 
     def path_of(self, archive: Archive) -> Path:
+        """The path of an archive's file."""
         return self._log.path.absolute().parent / archive.file
 
     # Events in the files
@@ -113,7 +114,7 @@ class Archives:
         return None
 
     def holding_time(self, timestamp_ms: int) -> Archive | None:
-        """The archive that a time falls into, so that its file must be asked."""
+        """The archive that a time falls into, whose file has to be asked."""
         for archive in self.all():
             if archive.first_recorded_at_ms <= timestamp_ms < archive.last_recorded_at_ms:
                 return archive
@@ -155,10 +156,11 @@ class Archives:
     # What stays in the log
 
     def kept(self, query_name: str, /, **parameters: Any) -> list[sqlite3.Row]:
-        """The rows of a query over what stays in the log; none where nothing is archived."""
+        """The rows of a query over the archived events that the log still has; none where nothing is archived."""
         return self._log.rows(ARCHIVE, query_name, **parameters) if self._exist() else []
 
     def kept_row(self, query_name: str, /, **parameters: Any) -> sqlite3.Row | None:
+        """The first row of such a query; None where there is none."""
         found = self.kept(query_name, **parameters)
         return found[0] if found else None
 

@@ -1,4 +1,4 @@
-"""Whether the log is whole: positions without gap, hashes that chain, content that matches its checksum."""
+"""The check of a log's chain: positions without gap, hashes that chain, content that matches its checksum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from icecore.engine.log.store import EventStore
 
 
 def chain_problems(store: EventStore) -> Iterator[str]:
-    """One sentence for each break of the chain, naming the position. Nothing where the log can be trusted."""
+    """One sentence for each break of the chain, naming the position; none where the log can be trusted."""
     redactions = Redactions()
     try:
         redactions = Redactions.of(store)
@@ -54,7 +54,7 @@ def chain_problems(store: EventStore) -> Iterator[str]:
 
 
 def _archive_problems(store: EventStore, after: int, redactions: Redactions) -> Iterator[str]:
-    """Where the archives don't follow each other, or what was kept of them is not what they hold."""
+    """Archives that don't follow each other, and parts of them in the log that differ from their files."""
     position, previous = 0, GENESIS_HASH
     for archive in store.archives.all():
         if archive.first_position != position + 1 or archive.first_prev_hash != previous:

@@ -11,7 +11,7 @@ from icecore.engine.log.reader import EventReader
 
 
 def deleted_files(store: EventReader, event: Event) -> list[DeletedFile]:
-    """The files that an event says are deleted, where they lie now. Raises CorruptLogError, MissingArchiveError."""
+    """The files that an event deletes, by their present locations. Raises CorruptLogError, MissingArchiveError."""
     data = store.content(event.position)
     if data is None:
         raise CorruptLogError(f"position {event.position}: its list of files is missing")

@@ -1,4 +1,4 @@
-"""The location mapping of a warehouse whose log came from elsewhere: where the files of its locations lie now."""
+"""The location mapping of a warehouse whose log came from elsewhere, to the present locations of its files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mapping_of(store: EventStore) -> LocationMapping:
 
 
 def put_mapping(store: EventStore, location_mapping: Mapping[str, str]) -> None:
-    """Notes the mapping of a warehouse that is new or empty.
+    """Stores the mapping of a warehouse that is new or empty.
 
     Raises ValidationError where the log has events, or a prefix is mapped to a place below itself, where no location
     could be told from one that was mapped already.

@@ -1,4 +1,4 @@
-"""The manifest lists of snapshots as the log has them: a part of the read models."""
+"""The manifest lists of snapshots in the log: a part of the read models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from icecore.engine.log.store import MODELS, EventStore
 
 
 class ManifestModels:
-    """Reads and maintains which manifests each snapshot lists."""
+    """The read models of manifest lists: the manifests of each snapshot."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
@@ -144,7 +144,7 @@ class ManifestModels:
 
 @lru_cache(maxsize=20_000)
 def _listed(record: str, position: int) -> ListedManifest:
-    """The manifest of a row. Kept by what the row says, not by its id: a rolled back id is given out again."""
+    """The manifest of a row. Cached by the row's content, not by its id: a rolled back id is given out again."""
     what = f"a row of the manifests of position {position}"
     try:
         return ListedManifest.from_dict(stored_json(record, dict, what), position)
@@ -153,5 +153,5 @@ def _listed(record: str, position: int) -> ListedManifest:
 
 
 def _signed(snapshot_id: int) -> int:
-    """SQLite holds signed 64-bit integers; some writers made ids above them."""
+    """The id as a signed 64-bit integer, as SQLite has them; some writers made ids above those."""
     return snapshot_id - 2**64 if snapshot_id >= 2**63 else snapshot_id

@@ -1,4 +1,4 @@
-"""Changes of namespaces: what events of them hold, when they can be made, and what they amount to."""
+"""Changes of namespaces: the payloads of their events, the checks before them, and their fold."""
 
 from __future__ import annotations
 

@@ -46,11 +46,12 @@ MINIMAL_PROPERTIES = {"exists": "true"}
 
 
 def dotted(namespace: tuple[str, ...]) -> str:
+    """A namespace as dotted text."""
     return SEPARATOR.join(namespace)
 
 
 class ReadModels(ManifestModels):
-    """Reads and maintains the read models of one log."""
+    """The read models of one log."""
 
     def __init__(self, store: EventStore) -> None:
         super().__init__(store)
@@ -59,7 +60,7 @@ class ReadModels(ManifestModels):
     # Following the log
 
     def apply(self, event: Event, entries: pa.Table | None = None) -> None:
-        """Takes one event in; inside of a write transaction. `entries` are its content files, if they are at hand."""
+        """Applies one event, inside of a write transaction. `entries` are its content files, if they are at hand."""
         payload = event.payload
         match event.kind:
             case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED | ev.VIEW_REGISTERED:
@@ -86,9 +87,9 @@ class ReadModels(ManifestModels):
         self.folders.apply(event, entries)
 
     def replay(self) -> list[str]:
-        """Makes the read models again of all events; inside of a write transaction, with `end_replay` after it.
+        """Rebuilds the read models from all events, inside of a write transaction, with `end_replay` after it.
 
-        What was published of each stream is set aside until then; what `iceberg_tables` holds of other catalogs stays.
+        The published files of each stream are set aside until then; rows of other catalogs in `iceberg_tables` stay.
         Returns the streams of tables and views, in the order of the log.
         """
         connection = self._store.connection()
@@ -110,7 +111,7 @@ class ReadModels(ManifestModels):
         return streams
 
     def end_replay(self) -> None:
-        """Drops what was set aside."""
+        """Drops the rows that the replay set aside."""
         run_script(self._store.connection(), query(SCHEMA, "forget_read_models_aside"))
 
     def _follow_namespace(self, change: NamespaceEvent) -> None:
@@ -140,6 +141,7 @@ class ReadModels(ManifestModels):
 
     @property
     def catalog_name(self) -> str:
+        """The catalog's name in `iceberg_tables`."""
         return self._store.warehouse_value("catalog-name") or "icecore"
 
     def _put_namespace(self, namespace: tuple[str, ...], properties: Mapping[str, str]) -> None:
@@ -150,16 +152,18 @@ class ReadModels(ManifestModels):
             self._run("put_iceberg_namespace", catalog=self.catalog_name, namespace=name, key=key, value=value)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
-        """Raises NoSuchNamespaceError."""
+        """The properties of a namespace. Raises NoSuchNamespaceError."""
         found = self._store.row(MODELS, "get_namespace", name=dotted(namespace))
         if found is None:
             raise NoSuchNamespaceError(f"there is no namespace {dotted(namespace)!r}")
         return stored_json(found["properties"], dict, f"the row of the namespace {dotted(namespace)!r}")
 
     def namespaces(self) -> list[tuple[str, ...]]:
+        """All namespaces."""
         return [tuple(r["name"].split(SEPARATOR)) for r in self._store.rows(MODELS, "list_namespaces")]
 
     def check_new_namespace(self, namespace: tuple[str, ...]) -> None:
+        """Raises NamespaceAlreadyExistsError."""
         if namespace in self.namespaces():
             raise NamespaceAlreadyExistsError(f"the namespace {dotted(namespace)!r} exists already")
 
@@ -194,7 +198,7 @@ class ReadModels(ManifestModels):
         return None if found is None else (found["kind"], found["stream"])
 
     def table_stream(self, identifier: tuple[str, ...]) -> str:
-        """Raises NoSuchTableError."""
+        """The stream of the table of that name. Raises NoSuchTableError."""
         found = self.find(identifier)
         if found is None or found[0] != "table":
             hint = " (it is a view)" if found else ""
@@ -209,7 +213,7 @@ class ReadModels(ManifestModels):
         return found[1]
 
     def view_stream(self, identifier: tuple[str, ...]) -> str:
-        """Raises NoSuchViewError."""
+        """The stream of the view of that name. Raises NoSuchViewError."""
         found = self.find(identifier)
         if found is None or found[0] != "view":
             hint = " (it is a table)" if found else ""
@@ -231,6 +235,7 @@ class ReadModels(ManifestModels):
             )
 
     def identifier_of(self, stream: str) -> tuple[str, ...] | None:
+        """The name of a stream; None where it has none."""
         found = self._store.row(MODELS, "name_of_stream", stream=stream)
         return None if found is None else (*found["namespace"].split(SEPARATOR), found["name"])
 
@@ -263,7 +268,7 @@ class ReadModels(ManifestModels):
         )
 
     def _share_again(self, event: Event, identifier: tuple[str, ...]) -> None:
-        """Gives other engines the pointer back; where nothing is written out yet, it comes with the first file."""
+        """Restores the pointer for other engines; where no file is written yet, it comes with the first."""
         head = self._store.row(MODELS, "get_head", stream=event.stream)
         if head is None or head["metadata_location"] is None:
             return
@@ -288,11 +293,12 @@ class ReadModels(ManifestModels):
         return f"{stream}#{uuid.uuid4()}" if self.has_stream(stream) else stream
 
     def location_in_use(self, location: str) -> bool:
+        """Whether a table or view has that location."""
         return self._store.row(MODELS, "location_in_use", location=location) is not None
 
 
 def relocation_of(event: Event) -> Relocation:
-    """The relocation that an event of a move or clone tells of."""
+    """The relocation of a move's or clone's event."""
     payload = event.payload
     return Relocation(event.position, payload["from"], payload["to"], payload.get("shares-data", False))
 

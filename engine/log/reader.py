@@ -1,4 +1,4 @@
-"""Reads events and the content files beside them, wherever they lie: in the log, or in its archives.
+"""The reader of events and the content files beside them, in the log or in its archives.
 
 What the log has is read first and what it has not is archived then, since another process may archive meanwhile: the
 other way round an event could be in neither.
@@ -49,7 +49,7 @@ class EventReader(SqliteFile):
 
     @property
     def relocations(self) -> Relocations:
-        """How locations are read that the log has from former folders of its warehouse."""
+        """The relocations that events from former folders of the warehouse are read with."""
         return NO_RELOCATIONS
 
     def _event(self, row: sqlite3.Row) -> Event:
@@ -73,7 +73,7 @@ class EventReader(SqliteFile):
         yield from map(self._event, self._stream_rows(stream, after_version, limit))
 
     def _stream_rows(self, stream: str, after: int, up_to: int) -> Iterator[sqlite3.Row]:
-        """What the log has first, since another process may archive meanwhile: what it has not is archived then."""
+        """The rows of a stream, the log's first: those that it lacks are archived then, whatever happens meanwhile."""
         rows = self._read("of_stream", stream=stream, after=after, up_to=up_to)
         first = next(rows, None)
         if first is None or first["stream_version"] > after + 1:
@@ -88,7 +88,7 @@ class EventReader(SqliteFile):
             yield from rows
 
     def naming_events(self, up_to: int | None = None) -> Iterator[Event]:
-        """The events that are no commits to a table or view: those that give names, take them and shape namespaces."""
+        """The events that give names, take them and shape namespaces, unlike commits to a table or view."""
         limit = LAST_POSITION if up_to is None else up_to
         own = [self._event(row) for row in self._read("naming", up_to=limit)]
         first = own[0].position if own else LAST_POSITION
@@ -113,7 +113,7 @@ class EventReader(SqliteFile):
         yield from map(self._event, self._iterate("filtered", **parameters))
 
     def _iterate(self, query_name: str, /, **parameters: Any) -> Iterator[sqlite3.Row]:
-        """The rows of a query by position: what the log has first, since another process may archive meanwhile."""
+        """The rows of a query by position, the log's first, since another process may archive meanwhile."""
         after, up_to = parameters["after"], parameters["up_to"]
         rows = self._read(query_name, **parameters)
         first = next(rows, None)
@@ -132,6 +132,7 @@ class EventReader(SqliteFile):
                 yield from batch
 
     def event_by_id(self, event_id: str) -> Event | None:
+        """The event of that id; None where there is none."""
         found = self.row(EVENTS, "by_id", event_id=event_id) or self.archives.find("by_id", event_id=event_id)
         return None if found is None else self._event(found)
 
@@ -147,11 +148,13 @@ class EventReader(SqliteFile):
         return self._event(found)
 
     def event_by_idempotency_key(self, key: str) -> Event | None:
+        """The event of the first call with that idempotency key; None where there was none."""
         found = self.row(EVENTS, "by_idempotency_key", idempotency_key=key)
         found = found or self.archives.kept_row("kept_by_key", idempotency_key=key)
         return None if found is None else self._event(found)
 
     def transaction_events(self, transaction_id: str) -> list[Event]:
+        """The events of a transaction, in order."""
         own = [self._event(r) for r in self.rows(EVENTS, "of_transaction", transaction_id=transaction_id)]
         parameters = {"transaction_id": transaction_id}
         archived = map(self._event, self.archives.events("of_transaction", 0, LAST_POSITION, **parameters))
@@ -189,7 +192,7 @@ class EventReader(SqliteFile):
 
 
 def _fits(event: Event, conditions: Mapping[str, Any]) -> bool:
-    """As the query `filtered` has it."""
+    """Whether an event meets the conditions, as in the query `filtered`."""
     after, since, until = conditions["after"], conditions["since_ms"], conditions["until_ms"]
     return (
         event.position > after

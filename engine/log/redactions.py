@@ -1,4 +1,4 @@
-"""What was taken out of events, as the `log.forgotten` events tell it: so that a log with holes can still be verified.
+"""The redactions of events, as the `log.forgotten` events tell them, by which a log with holes is still verified.
 
 Each redaction names the position, the part, and two hashes: of the part as it `was`, and of what is `left` instead.
 The chain is computed with the first, what stands in the log is compared with the second. An event of schema version 1
@@ -36,7 +36,7 @@ class Redaction:
 
 
 def redactions_of(event: Event) -> tuple[Redaction, ...]:
-    """What a `log.forgotten` event tells. Raises CorruptLogError."""
+    """The redactions of a `log.forgotten` event. Raises CorruptLogError."""
     try:
         out = tuple(Redaction(r["position"], r["part"], r["was"], r["left"]) for r in event.payload["redactions"])
     except (LookupError, TypeError) as e:
@@ -51,24 +51,25 @@ class Redactions:
     """All redactions of a log, by position and part; of several the first `was` and the last `left` count."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
-        """Raises CorruptLogError."""
+        """Reads the redactions of the events. Raises CorruptLogError."""
         self._parts: dict[int, dict[str, Redaction]] = {}
         for event in events:
             self.add(event)
 
     @classmethod
     def of(cls, store: EventReader) -> Redactions:
-        """Those of a log. Raises CorruptLogError."""
+        """The redactions of a log. Raises CorruptLogError."""
         return cls(store.stream_events(CATALOG_STREAM))
 
     def add(self, event: Event) -> None:
-        """Takes one event of the log in. Raises CorruptLogError."""
+        """Adds the redactions of one event of the log, if it has any. Raises CorruptLogError."""
         for r in redactions_of(event) if event.kind == LOG_FORGOTTEN else ():
             known = self._parts.setdefault(r.position, {})
             known[r.part] = evolve(r, was=known[r.part].was) if r.part in known else r
 
     @property
     def positions(self) -> frozenset[int]:
+        """The positions of redacted events."""
         return frozenset(self._parts)
 
     def of_event(self, position: int) -> Mapping[str, Redaction]:
@@ -76,7 +77,7 @@ class Redactions:
         return self._parts.get(position, {})
 
     def event_problem(self, event: Event) -> str | None:
-        """What is wrong with an event beside its place in the chain; None where it is as it was, or was left."""
+        """The fault of an event beside its place in the chain; None where it is as it was, or as redacted."""
         parts = self.of_event(event.position)
         for name, text in event.texts.items():
             if name in parts and text_hash(text) != parts[name].left:

@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 
 class SqliteFile:
-    """The file of a warehouse log, through the named queries of sql/. Nothing here knows what its rows mean."""
+    """The file of a warehouse log, through the named queries of sql/, whatever its rows mean."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, create: bool, read_only: bool, lock_timeout_s: float, durable: bool
@@ -79,7 +79,7 @@ class SqliteFile:
         return connection
 
     def _file_id(self) -> tuple[int, int] | None:
-        """What tells the file at the path from another one that takes its place; None where there is none."""
+        """The identity of the file at the path, another one once it is replaced; None where there is none."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -92,7 +92,7 @@ class SqliteFile:
         return not self.read_only and self.refusal is None
 
     def check_in_place(self) -> None:
-        """Raises MovedWarehouseError where this thread's connection is to a file that is not at its path any more."""
+        """Raises MovedWarehouseError where this thread's connection is to a file that left its path."""
         self.connection()
         if self._file_id() != self._local.file_id:
             raise MovedWarehouseError(
@@ -120,10 +120,12 @@ class SqliteFile:
             return self._retrying(lambda: self.connection().execute(sql, parameters))
 
     def rows(self, file: str, query_name: str, /, **parameters: Any) -> list[sqlite3.Row]:
+        """All rows of a named query. Raises StorageError, CorruptLogError, WarehouseLockedError."""
         with self._translated("read"):
             return self.execute(file, query_name, **parameters).fetchall()
 
     def row(self, file: str, query_name: str, /, **parameters: Any) -> sqlite3.Row | None:
+        """The first row of a named query; None where there is none. Raises as `rows`."""
         with self._translated("read"):
             found: sqlite3.Row | None = self.execute(file, query_name, **parameters).fetchone()
             return found

@@ -108,27 +108,28 @@ class EventStore(EventReader):
 
     @property
     def relocations(self) -> Relocations:
-        """How locations are read that the log has from former folders of its warehouse."""
+        """The relocations that events from former folders of the warehouse are read with."""
         if self._relocations is None:
             self._relocations = Relocations.of(self.warehouse_value(RELOCATIONS))
         return self._relocations
 
     def relocate(self, step: Relocation) -> None:
-        """Notes a move or clone that the log tells of; inside of a write transaction."""
+        """Stores a move or clone, inside of a write transaction."""
         self._relocations = self.relocations.with_step(step)
         self.execute(MODELS, "put_warehouse", key=RELOCATIONS, value=self._relocations.to_json())
 
     def forget_relocations(self) -> None:
-        """Drops what is remembered of moves, as after a transaction that was rolled back."""
+        """Drops the cached relocations, as after a transaction that was rolled back."""
         self._relocations = None
 
     def warehouse_value(self, key: str) -> str | None:
+        """A value of the table `warehouse` by its key; None where it is not set."""
         found = self.row(MODELS, "get_warehouse", key=key)
         return None if found is None else found["value"]
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """All that is read inside, by this thread, is of one moment, whatever others commit meanwhile."""
+        """A context in which all reads of this thread are of one moment, whatever others commit meanwhile."""
         connection = self.connection()
         with self._translated("read"):
             self._retrying(lambda: connection.execute(query(SETTINGS, "begin")))
@@ -170,14 +171,14 @@ class EventStore(EventReader):
             run_script(self.connection(), query(SCHEMA, "read_models"))
 
     def check_writable(self) -> None:
-        """Raises ReadOnlyError where nothing may be written, MovedWarehouseError where that is for the folder."""
+        """Raises ReadOnlyError where nothing may be written, MovedWarehouseError because of the folder."""
         if self.refusal is not None:
             raise MovedWarehouseError(self.refusal)
         if self.read_only:
             raise ReadOnlyError(f"the warehouse {self.path.parent} was opened read-only")
 
     def _check_stored(self, events: Sequence[Event], error: sqlite3.Error) -> None:
-        """Learns what became of a COMMIT that failed: nothing is retried, the events are looked up by id."""
+        """Finds out whether a COMMIT that failed was stored: the events are looked up by id, nothing is retried."""
         wanted = [e.event_id for e in events]
         try:
             found = [i for i in wanted if self.event_by_id(i) is not None]
@@ -188,10 +189,10 @@ class EventStore(EventReader):
 
 
 class WriteTransaction:
-    """The inside of a write lock: sees the latest state, and appends."""
+    """A write transaction under the write lock: it sees the latest state, and appends."""
 
     def __init__(self, store: EventStore, events: list[Event]) -> None:
-        """`events` takes what is appended."""
+        """`events` collects the appended events."""
         self.store = store
         self.events = events
         # What is done just before COMMIT, when nothing can be refused any more: files are written then.
@@ -205,6 +206,7 @@ class WriteTransaction:
         return max(now_ms(), self._recorded_at_ms + 1)
 
     def stream_version(self, stream: str) -> int:
+        """The number of events in a stream."""
         found = self.store.row(EVENTS, "stream_version", stream=stream)
         own = 0 if found is None else int(found["stream_version"])
         return own or self.store.archives.last_version(stream)
@@ -221,7 +223,7 @@ class WriteTransaction:
         content: bytes | None = None,
         content_rows: int = 0,
     ) -> Event:
-        """Appends one event to a stream, where nothing else is given with a new id and at the next time.
+        """Appends one event to a stream, by default with a new id and at the next time.
 
         The first event's id names the transaction.
         """

@@ -1,4 +1,4 @@
-"""The folders in which each table's files lie, so that a deletion looks through those tables only that it can meet.
+"""The folders of each table's files, so that a deletion checks only the tables that share one.
 
 A table's own location is one, and covers what lies in it; there is another one only for each place outside of it that
 an event names files in, as where files of other tables were added. Of files that only manifests of other engines name
@@ -51,7 +51,7 @@ _NAME_NO_FILE = (
 
 
 def folder_keys(location: str) -> set[str]:
-    """The texts under which a folder is looked up: its path as it is written, and percent-decoded.
+    """The keys under which a folder is looked up: its path as it is written, and percent-decoded.
 
     Links are not followed, since a replay must give the same; schemes and authorities are left out, and a path that is
     not local begins with two slashes. Of a folder of partitions it is the one above them.
@@ -60,13 +60,13 @@ def folder_keys(location: str) -> set[str]:
 
 
 def key_of_path(path: str, *, is_local: bool) -> str:
-    """The text of a path that is folded already."""
+    """The key of a path that is folded already."""
     key = ("" if is_local else "/") + path.rstrip("/")
     return _above_partitions(key)
 
 
 def with_those_above(keys: Iterable[str]) -> set[str]:
-    """The texts of folders and of all that hold them, up to `ANYWHERE`."""
+    """The keys of folders and of all that hold them, up to `ANYWHERE`."""
     out = {ANYWHERE}
     for key in keys:
         while key not in out:
@@ -89,25 +89,25 @@ def _above_partitions(folder: str) -> str:
 
 
 class TableFolders:
-    """Maintains the folders of the tables and views of one log."""
+    """The read model of the folders of one log's tables and views."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
 
     @property
     def known_up_to(self) -> int:
-        """The position up to which nothing is missing."""
+        """The position up to which no folder is missing."""
         return int(self._store.warehouse_value(FOLDERS_KNOWN) or 0)
 
     def begin(self) -> None:
-        """Says that nothing is missing of a log without events; inside of a write transaction."""
+        """Marks the folders of a log without events as whole, inside of a write transaction."""
         self._run("put_warehouse", key=FOLDERS_KNOWN, value="0")
         self._run("forget_noted_folders")
 
     def apply(self, event: Event, entries: pa.Table | None = None) -> None:
-        """Takes one event in; inside of a write transaction. `entries` are its content files, where they are at hand.
+        """Applies one event, inside of a write transaction. `entries` are its content files, where they are at hand.
 
-        To be called after the stream's head has it.
+        Called after the stream's head has it.
         """
         if event.kind == ev.TABLE_PURGED:
             self._run("forget_folders", stream=event.stream)
@@ -116,13 +116,13 @@ class TableFolders:
         self._run("advance_folders", key=FOLDERS_KNOWN, position=event.position)
 
     def complete(self) -> None:
-        """Notes `ANYWHERE` for what an earlier release wrote; inside of a write transaction."""
+        """Notes `ANYWHERE` for events that an earlier release wrote, inside of a write transaction."""
         if (known := self.known_up_to) < (head := self._store.head()[0]):
             self._run("add_unknown_folders", known=known)
             self._run("put_warehouse", key=FOLDERS_KNOWN, value=str(head))
 
     def note(self, stream: str, position: int, locations: Iterable[str]) -> None:
-        """Notes in which folders all lies that a table led to at a position or later; inside of a write transaction."""
+        """Notes the folders of all files that a table led to at a position or later; inside of a write transaction."""
         known = self._known(stream)
         for location in locations:
             self._put(stream, position, location, known)
@@ -130,7 +130,7 @@ class TableFolders:
         self._run("put_warehouse", key=NOTED + stream, value=str(position))
 
     def noted_at(self, stream: str) -> int:
-        """The position as of which the folders of a table were found out; 0 where that was not done."""
+        """The position as of which the folders of a table were found out; 0 where they were not."""
         return int(self._store.warehouse_value(NOTED + stream) or 0)
 
     def _add(self, event: Event, entries: pa.Table | None) -> None:
@@ -156,7 +156,7 @@ class TableFolders:
                 self._run("put_folder", folder=key, stream=stream, location=location, position=position)
 
     def _folders(self, event: Event) -> Iterator[str]:
-        """Where an event says that the table's files go from now on."""
+        """The folders that an event gives the table's files from now on."""
         payload, location = event.payload, None
         for update in payload.get("updates", ()):
             if update["action"] == "set-location":
@@ -206,7 +206,7 @@ class TableFolders:
 
 
 def _listed(event: Event) -> tuple[list[ListedManifest], bool]:
-    """The manifests that a commit brings; false where a snapshot is known by its list's file alone."""
+    """The manifests that a commit adds; false where a snapshot is known by its list's file alone."""
     changes = changes_of(event.payload, event.position)
     added = {u["snapshot"]["snapshot-id"] for u in event.payload.get("updates", ()) if u["action"] == "add-snapshot"}
     return [m for c in changes.values() for m in (*c.added, *(c.base or ()))], added <= changes.keys()

@@ -1,4 +1,4 @@
-"""The folder that a warehouse belongs to, against the folder that was opened.
+"""The home folder of a warehouse, against the folder that was opened.
 
 Locations are absolute, so the log says where its files lie. A warehouse that was copied or moved names the folder that
 it came from: it is read by translation, and changed only after `move` or `clone` gave it paths of its own.
@@ -29,14 +29,14 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 @frozen
 class WarehouseFolder:
-    """`root` is the location under which the log has the warehouse's files, `opened` that of the folder it lies in."""
+    """`root` is the location of the warehouse in its log, `opened` that of the folder it lies in."""
 
     root: str
     opened: str
 
     @classmethod
     def of(cls, store: EventStore) -> WarehouseFolder:
-        """What the log of a store says. A log that earlier releases began names its tables' default locations only."""
+        """The folders of a store. A log that earlier releases began names its tables' default locations only."""
         opened = to_uri(store.path.parent)
         root = store.warehouse_value(ROOT) or inferred_root(store)
         if root is None or _is_same_folder(root, opened):
@@ -46,14 +46,15 @@ class WarehouseFolder:
 
     @property
     def is_home(self) -> bool:
+        """Whether the warehouse lies in its home folder."""
         return self.root == self.opened
 
     def mapping(self) -> LocationMapping:
-        """Leads locations under the folder that the log names to the folder that was opened."""
+        """The mapping of locations in the log's folder to the folder that was opened."""
         return LocationMapping.of({} if self.is_home else moved_prefixes(self.root, self.opened))
 
     def refusal(self) -> str:
-        """Why nothing is written, in a line."""
+        """The reason, in a line, why nothing is written."""
         root, opened = local_path(self.root), local_path(self.opened)
         return (
             f"{opened} holds a warehouse that was copied or moved from {root}, so it is only read: "
@@ -90,7 +91,7 @@ def inferred_root(store: EventStore) -> str | None:
 
 
 def _locations(event: Event) -> list[str]:
-    """Where a table or view was made."""
+    """The locations that tables and views were created at."""
     return [u["location"] for u in event.payload["updates"] if u.get("action") == "set-location"][-1:]
 
 
@@ -123,7 +124,7 @@ def root_of_events(store: EventStore) -> str | None:
 
 
 def note_root(store: EventStore, root: str) -> None:
-    """Notes the folder of a log that names none yet; inside of a write transaction."""
+    """Stores the folder of a log that names none yet, inside of a write transaction."""
     store.execute(MODELS, "set_warehouse", key=ROOT, value=root)
 
 

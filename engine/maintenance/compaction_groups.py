@@ -1,4 +1,4 @@
-"""Which data files are to be written again together: the rules and option names of the Java library's planner."""
+"""The groups of data files to be rewritten together: the rules and option names of the Java library's planner."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CompactionOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any], metadata: TableMetadata) -> CompactionOptions:
-        """From options by Java's names; values are numbers, booleans or texts of them. Raises ValidationError."""
+        """The options by Java's names; values are numbers, booleans or texts of them. Raises ValidationError."""
         known = _Options(options)
         target = known.number("target-file-size-bytes", TARGET_FILE_SIZE.of(metadata.properties))
         found = cls(
@@ -89,7 +89,7 @@ class CompactionOptions:
 
 @frozen
 class FileGroup:
-    """Data files that are to be written again together."""
+    """Data files to be rewritten together."""
 
     paths: tuple[str, ...]
 
@@ -102,7 +102,7 @@ class _Candidate:
 
 
 def groups_of(planned: PlannedFiles, options: CompactionOptions) -> list[FileGroup]:
-    """The groups of a plan's files that are worth it, by partition and path."""
+    """The groups of a plan's files that are worth rewriting, by partition and path."""
     if not planned.files.num_rows:
         return []
     groups: list[FileGroup] = []
@@ -120,7 +120,7 @@ def groups_of(planned: PlannedFiles, options: CompactionOptions) -> list[FileGro
 
 
 def _by_place(planned: PlannedFiles, options: CompactionOptions) -> Iterator[list[_Candidate]]:
-    """The files that are not as they should be, of one partition after another."""
+    """The files that need rewriting, of one partition after another."""
     parameters = {
         "spec_id": options.output_spec_id,
         "rewrite_all": options.rewrite_all,
@@ -145,7 +145,7 @@ def _by_place(planned: PlannedFiles, options: CompactionOptions) -> Iterator[lis
 
 
 def _packed(candidates: Iterable[_Candidate], options: CompactionOptions) -> Iterator[list[_Candidate]]:
-    """One after another into a group, until it is full."""
+    """The files one after another in groups, each until it is full."""
     group: list[_Candidate] = []
     size = 0
     for c in candidates:
@@ -170,7 +170,7 @@ def _is_worth_it(group: Sequence[_Candidate], options: CompactionOptions) -> boo
 
 
 class _Options:
-    """Reads options one by one and knows which were there."""
+    """The reader of options, which knows those that it has read."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = dict(options)

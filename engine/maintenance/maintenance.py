@@ -1,4 +1,4 @@
-"""Keeping a table small: expiring snapshots, removing orphan files. The names are PyIceberg's where it has one."""
+"""The upkeep of a table: expiring snapshots, removing orphan files. The names are PyIceberg's where it has one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ExpireSnapshots", "Expired", "Maintenance", "OrphanFiles"]
 
 @frozen
 class Maintenance:
-    """The maintenance of one table, of that stream; `committed` takes the state after a commit."""
+    """The upkeep of the table of one stream; `committed` takes the state after a commit."""
 
     stream: str
     repository: Repository
@@ -32,7 +32,7 @@ class Maintenance:
     def expire_snapshots(
         self, *, message: str | None = None, author: str | None = None, idempotency_key: str | None = None
     ) -> ExpireSnapshots:
-        """Says what is to expire, step by step; nothing happens before its `commit()`."""
+        """A builder of an expiry, step by step; nothing happens before its `commit()`."""
         return ExpireSnapshots(
             self, provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
         )
@@ -53,7 +53,7 @@ class Maintenance:
     ) -> OrphanFiles:
         """Deletes files in the table's folders that no snapshot of it, and nothing else in the warehouse, needs.
 
-        Only files last written before `older_than` go, a time (see `moments`), three days ago unless given;
+        Only files last written before `older_than` go, a time (see `timestamps`), three days ago unless given;
         nothing younger than 24 hours, since writers at work have files that no commit names yet, but with
         `allow_recent`. `location` names another folder to look into. Names that start with `_` or `.` are passed over,
         symbolic links too, and files that are not called as a table's files are (see `file_names`), which the result
@@ -74,7 +74,7 @@ class Maintenance:
 
 
 class ExpireSnapshots(UsedOnce):
-    """Gathers what is to expire. Without any call the table's own retention settings hold (R1, R2)."""
+    """The expiry that people build. Without any call the table's own retention settings hold (R1, R2)."""
 
     def __init__(self, maintenance: Maintenance, provenance: Provenance) -> None:
         self._maintenance = maintenance
@@ -83,22 +83,26 @@ class ExpireSnapshots(UsedOnce):
         self._clean = True
 
     def by_id(self, snapshot_id: int) -> ExpireSnapshots:
-        """Expires this snapshot; where nothing but ids is asked for, no other one."""
+        """Expires this snapshot; where only ids are given, no other one."""
         return self.by_ids([snapshot_id])
 
     def by_ids(self, snapshot_ids: Iterable[int]) -> ExpireSnapshots:
+        """Expires these snapshots; where only ids are given, no other ones."""
         self._check_open()
         self._expiry = evolve(self._expiry, snapshot_ids=self._expiry.snapshot_ids | set(snapshot_ids))
         return self
 
     def older_than(self, when: TimestampLike) -> ExpireSnapshots:
-        """Expires snapshots from before a time (see `moments`). Raises ValidationError."""
+        """Expires snapshots from before a time (see `timestamps`). Raises ValidationError."""
         self._check_open()
         self._expiry = evolve(self._expiry, older_than_ms=to_epoch_ms(when, "older_than"))
         return self
 
     def retain_last(self, count: int) -> ExpireSnapshots:
-        """Keeps that many snapshots of each branch that does not say itself how many, whatever their age."""
+        """Keeps that many snapshots of each branch without its own number, whatever their age.
+
+        Raises ValidationError.
+        """
         if count < 1:
             raise ValidationError(f"at least 1 snapshot is retained, found {count}")
         self._check_open()
@@ -106,18 +110,18 @@ class ExpireSnapshots(UsedOnce):
         return self
 
     def clean_files(self, clean: bool) -> ExpireSnapshots:
-        """Whether files that no snapshot needs any more are deleted, as they are unless told otherwise."""
+        """Chooses whether files that no snapshot needs any more are deleted, as is the default."""
         self._check_open()
         self._clean = clean
         return self
 
     def dry_run(self) -> Expired:
-        """What `commit` would remove and delete, which it leaves alone. Raises as `commit` does."""
+        """The result that `commit` would have; nothing is changed. Raises as `commit` does."""
         self._check_open()
         return would_expire(self._maintenance.repository, self._maintenance.stream, self._expiry, clean=self._clean)
 
     def commit(self) -> Expired:
-        """Removes what expires, says which files go with it, both at once, then deletes these; returns what went.
+        """Expires the snapshots and names the files to delete in one transaction, then deletes these; the result.
 
         A table whose files are written by hand is written out too, since readers of its older metadata would miss what
         is deleted. Files stay while the table's metadata can't be written, and where another table of the warehouse is

@@ -1,4 +1,4 @@
-"""Compaction: data files written again as larger or sorted ones, with deletes applied and the rows' lineage kept.
+"""Compaction: data files rewritten as larger or sorted ones, with deletes applied and the rows' lineage kept.
 
 Spec: Snapshots (L4: replace changes no row), Row Lineage (RL6), Sequence Numbers (M3).
 """
@@ -43,9 +43,9 @@ _Key = tuple[tuple[str, tuple[FileKey, ...]], ...]
 
 @frozen
 class RewriteResult:
-    """What a rewrite did: files that went, data or delete files, and files that came instead.
+    """The result of a rewrite: the data and delete files removed, and the files added.
 
-    After a dry run these are the files that it would be, and `outcomes` tells of the commits.
+    After a dry run they would be, and `outcomes` has the commits.
     """
 
     rewritten_data_files: int = 0
@@ -72,7 +72,7 @@ class RewriteResult:
 
 @define
 class _Written:
-    """A group, what was read of it, and what was written for it."""
+    """A group, the files read of it, and the files written for it."""
 
     group: FileGroup
     key: _Key = ()
@@ -83,7 +83,7 @@ class _Written:
 
 @define
 class Compaction:
-    """Groups to be written again in one commit; `result` is that of the latest planning, so final after the commit."""
+    """Groups to be rewritten in one commit; `result` is that of the latest planning, final after the commit."""
 
     target: SnapshotTarget
     options: CompactionOptions
@@ -97,6 +97,7 @@ class Compaction:
     def of(
         cls, target: SnapshotTarget, options: CompactionOptions, order: SortOrder | None, groups: Sequence[FileGroup]
     ) -> Compaction:
+        """The compaction of groups of files, sorted by an order or not."""
         return cls(target, options, order, [_Written(g) for g in groups])
 
     def plan(self, at: PlanContext) -> ProduceSnapshot | None:
@@ -162,12 +163,12 @@ class Compaction:
         self._shape, self._base_snapshot_id = shape, snapshot.snapshot_id
 
     def forget(self) -> None:
-        """Forgets what was written, as once it is deleted."""
+        """Forgets the written files, as once they are deleted."""
         self.groups = [_Written(g.group) for g in self.groups]
 
 
 def _group_key(tasks: Sequence[FileScanTask], keeps_number: bool) -> _Key:
-    """What was read: files and the deletes on them. Later equality deletes apply to new files that keep a number."""
+    """The files read and the deletes on them. Later equality deletes apply to new files that keep a number."""
     return tuple(
         (
             t.file.file_path,
@@ -217,7 +218,7 @@ def write_group(
 
 
 class _Counted:
-    """Batches, and how many rows they had."""
+    """Batches, and the number of their rows."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self.batches = batches

@@ -1,4 +1,4 @@
-"""Delete files made fewer: small position delete files merged, and those dropped that no data file needs.
+"""Rewrites of delete files: small position delete files merged, and dangling ones dropped.
 
 Spec: Row-level Deletes (D1: in v3 position delete files become vectors; D2), Snapshots (L4: replace).
 """
@@ -23,7 +23,7 @@ from icecore.engine.spec.snapshot import Operation
 
 @define
 class DeleteRewrite:
-    """Position delete files of a branch merged; `result` is that of the latest planning, so final after the commit."""
+    """A merge of position delete files of a branch; `result` is that of the latest planning, final after the commit."""
 
     target: SnapshotTarget
     result: RewriteResult = RewriteResult()
@@ -63,7 +63,7 @@ class DeleteRewrite:
 
 @define
 class DanglingDeletes:
-    """Delete files of a branch that apply to no live data file dropped; `result` as in a DeleteRewrite."""
+    """A removal of delete files that apply to no live data file of a branch; `result` as in a DeleteRewrite."""
 
     target: SnapshotTarget
     result: RewriteResult = RewriteResult()

@@ -1,4 +1,4 @@
-"""The ways in which `rewrite_data_files` puts rows into files, with Java's names."""
+"""The strategies of `rewrite_data_files`, with Java's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations as values: what each is given, and what a transaction does with any of them."""
+"""Operations as values, and the context that a transaction plans any of them in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlanContext:
     storage: Storage
 
     def head(self, branch: str) -> Snapshot | None:
-        """The snapshot that the branch is at now; None where it has none. Raises NoSuchSnapshotError."""
+        """The snapshot at the branch's head; None for an empty main. Raises NoSuchSnapshotError."""
         return self.state.metadata.snapshot_by_ref(branch)
 
 
@@ -39,7 +39,7 @@ class Action(Protocol):
     """An operation on a table."""
 
     def plan(self, at: PlanContext) -> Command | None:
-        """The command for the table as it is now, None for nothing to do; where a commit came first, planned again.
+        """The command for the table as it is now, None for nothing to do; planned again where a commit came first.
 
         Raises ValidationError, ConflictingCommitsError; files that it wrote are deleted then.
         """
@@ -48,7 +48,7 @@ class Action(Protocol):
 
 @frozen
 class SnapshotTarget:
-    """Where a snapshot is to be made, and the properties that it is given."""
+    """The branch, id and summary properties of a snapshot to be made."""
 
     branch: str
     snapshot_id: int

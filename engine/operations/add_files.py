@@ -1,4 +1,4 @@
-"""Files that were written already: appended as they are described, or described first. Spec: Snapshots (L4: append)."""
+"""Appends of files that were written already, with descriptions or described here. Spec: Snapshots (L4: append)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from icecore.engine.storage.file_io import Storage
 
 @frozen
 class AppendFiles:
-    """Manifest entries that come; nothing goes, so that it makes no difference what others commit meanwhile."""
+    """An append of manifest entries; nothing is removed, so commits of others make no difference."""
 
     target: SnapshotTarget
     entries: pa.Table
@@ -36,11 +36,14 @@ class AppendFiles:
 
     @classmethod
     def of(cls, target: SnapshotTarget, files: Iterable[ContentFile], metadata: TableMetadata) -> AppendFiles:
-        """Raises ValidationError for what is no data file, can't be written to manifests, or misleads readers."""
+        """The append of files by their descriptions.
+
+        Raises ValidationError for files that are no data files, can't be written to manifests, or mislead readers.
+        """
         return cls(target, added_entries(check_data_files(files), metadata))
 
     def plan(self, at: PlanContext) -> ProduceSnapshot:
-        """The command; it holds on any head."""
+        """The command, which holds on any head."""
         target = self.target
         return ProduceSnapshot(
             self.operation, target.snapshot_id, target.branch, added=self.entries, summary=target.summary
@@ -84,7 +87,7 @@ def describe_existing_files(
 
 
 def _spellings(storage: Storage, path: str) -> set[str]:
-    """The ways in which manifests may name a file: with and without `file:`, as s3 and s3a, before a mapping."""
+    """The spellings that manifests may have of a file: with and without `file:`, as s3 and s3a, before a mapping."""
     place = location_key(storage.resolve(path))
     found = {path, storage.resolve(path), place}
     if local_path(place) is not None:

@@ -1,4 +1,4 @@
-"""Changes of one snapshot made again on main: fast-forward where possible, else a snapshot of its own.
+"""Cherry-picks: the changes of one snapshot on main, by a fast-forward where possible, else by a snapshot of its own.
 
 The rules are those of Java's CherryPickOperation: appends and overwrites of whole partitions can be picked, whatever
 else only fast-forwards. Spec: Appendix F (L5: source-snapshot-id, published-wap-id).
@@ -77,7 +77,7 @@ class PickSnapshot:
 
 
 def as_new(entries: pa.Table) -> pa.Table:
-    """Entries to be added again: what the new snapshot gives them is null (M2, RL3)."""
+    """Entries to be added again, null where the new snapshot assigns values (M2, RL3)."""
     out = with_status(entries, ManifestEntryStatus.ADDED)
     for name in _INHERITED:
         nulls = pa.nulls(out.num_rows, pa.int64())

@@ -1,4 +1,4 @@
-"""Whether a decision that was made on a base still holds: the conflict rules of each isolation level.
+"""The conflict rules of each isolation level: whether a decision that was made on a base still holds.
 
 A decision rests on the data files that it touches (removes, or deletes rows of by position). Those must still be there,
 and no delete may have come for them, under either level. Under `serializable` nothing that the caller read may have
@@ -29,14 +29,14 @@ Concerns = Callable[[ChangedFile], bool]
 
 
 class IsolationLevel(enum.StrEnum):
-    """What of a concurrent commit is a conflict: any change of what was read, or only of what is written."""
+    """The isolation levels: conflicts are changes of all that was read, or only of files that are written."""
 
     SERIALIZABLE = "serializable"
     SNAPSHOT = "snapshot"
 
     @classmethod
     def of(cls, name: str, where: str = "isolation_level") -> IsolationLevel:
-        """Raises ValidationError for another name."""
+        """The level of that name. Raises ValidationError for another name."""
         try:
             return cls(name.lower())
         except ValueError:
@@ -45,7 +45,7 @@ class IsolationLevel(enum.StrEnum):
 
 @frozen
 class CommitBase:
-    """The base that a decision was made on, None for a branch without a snapshot, and what may not have changed.
+    """The base that a decision was made on, None for a branch without a snapshot, and its isolation level.
 
     `conflict_filter` says which rows were read; None stands for those of the operation itself.
     """
@@ -56,7 +56,7 @@ class CommitBase:
 
 
 def isolation_level(properties: Mapping[str, str], known: KnownProperty[str], wanted: str | None) -> IsolationLevel:
-    """The level that a caller wants, else that of the table property, else serializable. Raises ValidationError."""
+    """The level asked for, else that of the table property, else serializable. Raises ValidationError."""
     if wanted is not None:
         return IsolationLevel.of(wanted)
     return IsolationLevel(known.of(properties))
@@ -64,10 +64,10 @@ def isolation_level(properties: Mapping[str, str], known: KnownProperty[str], wa
 
 @frozen
 class Check:
-    """Checks what was decided on a base against the head of its branch now.
+    """The validation of a decision that was made on a base against the present head of its branch.
 
-    Every check raises ConflictingCommitsError naming the commits and
-    what they did, and CommitConflictError where the history since the base is not there any more.
+    Every check raises ConflictingCommitsError naming the commits and their changes, and CommitConflictError where the
+    history since the base is not there any more.
     """
 
     at: PlanContext
@@ -76,7 +76,7 @@ class Check:
 
     @classmethod
     def of(cls, at: PlanContext, base: CommitBase, branch: str) -> Check:
-        """Raises CommitConflictError, NoSuchSnapshotError for a base that never was."""
+        """The validation on a branch. Raises CommitConflictError, NoSuchSnapshotError for a base that never was."""
         return cls(at, base, ChangesSince.of(at.planner, at.state, base.base_snapshot_id, at.head(branch)))
 
     @property
@@ -85,16 +85,18 @@ class Check:
         return bool(self.changes.snapshots)
 
     def read(self, row_filter: str | Expression | None, concerns: Concerns = lambda _: True) -> None:
-        """What the decision read is as it was, as far as the level asks for it; the base's filter goes first.
+        """Checks, as far as the level asks for it, that the rows read are the same; the base's filter goes first.
 
-        `concerns` may leave files out that the filter can't tell to be of no concern.
+        `concerns` may leave out files that the filter lets in and that are of no concern.
         """
         if not self.is_needed or self.base.level is IsolationLevel.SNAPSHOT:
             return
         self.unchanged(self.base.conflict_filter or row_filter, concerns, added=True)
 
     def unchanged(self, row_filter: str | Expression | None, concerns: Concerns, *, added: bool) -> None:
-        """No file went that may have had rows of the filter, no delete came or went, and with `added` none came."""
+        """Checks that no file with rows of the filter was removed, none added if `added`, and that no delete came or
+        went.
+        """
         if not self.is_needed:
             return
         schema = self.at.metadata.schema()
@@ -115,7 +117,7 @@ class Check:
         self._raise(found)
 
     def touched(self, paths: Collection[str], *, ignore_equality_deletes: bool = False, vectors: bool = True) -> None:
-        """The data files are still there, and no delete came for them since.
+        """Checks that the data files are still there, and that no delete came for them since.
 
         Equality deletes don't matter where what takes the files' place keeps their sequence number. `vectors` says
         that their deletion vectors are to be replaced, so that a rewrite of these matters too.
@@ -156,7 +158,7 @@ class Check:
         ]
 
     def _events(self) -> list[Event]:
-        """The table's events, as far as they can be read: a conflict is one, whoever made it."""
+        """The table's events, as far as they can be read: a conflict stays one when its author is not known."""
         store, stream = self.at.repository.store, self.at.state.stream
         try:
             return list(store.stream_events(stream))

@@ -1,4 +1,4 @@
-"""Rows deleted by writing their files again without them. Spec: Row Lineage (RL6)."""
+"""Copy-on-write deletes: files written again without the deleted rows. Spec: Row Lineage (RL6)."""
 
 from __future__ import annotations
 

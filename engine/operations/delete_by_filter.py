@@ -1,4 +1,4 @@
-"""Deletes and overwrites by filter: which files go, which rows of others, and what takes their place."""
+"""Deletes and overwrites by filter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from icecore.engine.spec.snapshot import Snapshot
 
 @frozen
 class DeleteByFilter:
-    """A delete or overwrite by filter on a branch, with the files that take the rows' place."""
+    """A delete or overwrite by filter on a branch, with the files that replace the rows."""
 
     target: SnapshotTarget
     row_filter: str | Expression
@@ -54,7 +54,7 @@ class DeleteByFilter:
 
 
 def read_snapshot(at: PlanContext, branch: str, base: CommitBase | None) -> Snapshot | None:
-    """The snapshot whose rows a change of rows is about: its base where it has one, else the branch's head."""
+    """The snapshot whose rows a change concerns: its base where it has one, else the branch's head."""
     if base is None:
         return at.head(branch)
     return None if base.base_snapshot_id is None else at.state.metadata.find_snapshot(base.base_snapshot_id)

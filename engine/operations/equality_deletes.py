@@ -1,4 +1,7 @@
-"""Rows deleted by the values of key columns, without looking for them. Spec: Equality Delete Files (D4, SP4)."""
+"""Equality deletes: rows deleted by the values of key columns, without reading.
+
+Spec: Equality Delete Files (D4, SP4).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from icecore.engine.storage.file_io import Storage
 def write_key_deletes(
     data: Any, key_columns: Sequence[str], metadata: TableMetadata, storage: Storage
 ) -> list[ContentFile]:
-    """Equality delete files for the rows of `data`: what equals one of them in the key columns is deleted.
+    """Writes equality delete files for `data`: rows equal to one of its in the key columns are deleted.
 
     Without key columns the table's identifier fields are the keys. The files belong to the partitions of the default
     spec where `data` has all columns that it partitions by, else they apply to the whole table through an

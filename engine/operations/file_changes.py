@@ -1,4 +1,4 @@
-"""Files that go and files that come by an operation, and the command that makes a snapshot of them."""
+"""The files that an operation adds and removes, and the command that makes a snapshot of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from icecore.projections.entries.manifest_entries import file_key, file_keys
 
 @define
 class FileChanges:
-    """Data files that go, data files whose position deletes are replaced by a vector, and files that come.
+    """Data files to remove, data files whose position deletes a vector replaces, and files to add.
 
     `by_position` says that rows of a file that stays are deleted by position; else the file is written again.
     `touched` are the data files that go or get deletes; `dropped` are delete files that go by themselves.
@@ -47,6 +47,7 @@ class FileChanges:
 
     @property
     def touched(self) -> list[str]:
+        """The paths of data files that are removed or get deletes."""
         return [*self.gone, *self.marked]
 
     def live_rows(self, at: PlanContext, task: FileScanTask, deletes: DeleteCache) -> pa.Table | None:
@@ -66,7 +67,7 @@ class FileChanges:
         return pa.Table.from_batches(found) if found else None
 
     def take(self, at: PlanContext, task: FileScanTask, rows: pa.Table, mask: npt.NDArray[np.bool_]) -> None:
-        """Takes the masked ones of a file's live rows, as `live_rows` gives them, out of the table."""
+        """Deletes the masked ones of a file's live rows, as `live_rows` gives them."""
         if not mask.any():
             return
         if mask.all():
@@ -96,7 +97,7 @@ class FileChanges:
 
 @contextlib.contextmanager
 def discarding_on_error(at: PlanContext, effects: FileChanges, before: ReusableFiles | None = None) -> Iterator[None]:
-    """Deletes the files that were written for effects which come to nothing."""
+    """A context in which an error deletes the files that were written for the changes."""
     try:
         yield
     except BaseException:
@@ -115,7 +116,7 @@ def produce(
     effects: FileChanges,
     operation: Operation | None = None,
 ) -> ProduceSnapshot:
-    """The command that makes a snapshot of the effects on the branch's head and of files that come beside them."""
+    """The command that makes a snapshot of the changes, and of more files, on the branch's head."""
     snapshot = at.head(target.branch)
     adds_data = bool(added or any(f.content is DataFileContent.DATA for f in effects.added))
     return ProduceSnapshot(
@@ -131,7 +132,7 @@ def produce(
 
 
 def _operation(effects: FileChanges, adds_data: bool) -> Operation:
-    """What the snapshot does (L4): an append only adds data, a delete only removes files or adds deletes."""
+    """The operation of the snapshot (L4): an append only adds data, a delete only removes files or adds deletes."""
     if not adds_data:
         return Operation.DELETE
     adds_deletes = any(f.content is not DataFileContent.DATA for f in effects.added)
@@ -139,9 +140,10 @@ def _operation(effects: FileChanges, adds_data: bool) -> Operation:
 
 
 def removals_of(at: PlanContext, snapshot: Snapshot | None, effects: FileChanges) -> tuple[ManifestRemoval, ...]:
-    """For each manifest that holds a file to be removed: its live entries, split.
+    """The live entries of each manifest that holds a file to be removed, split.
 
-    Beside the data files these are the delete files that only say something of them, or that a vector replaces (D2).
+    Beside the data files these are the delete files that apply to them alone, or that a vector replaces (D2). Raises
+    ValidationError for a file that is not in the snapshot.
     """
     if snapshot is None or not (effects.gone or effects.superseded or effects.dropped):
         return ()

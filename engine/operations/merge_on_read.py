@@ -1,4 +1,4 @@
-"""Rows deleted by saying where they are: position delete files in v2, deletion vectors in v3. Spec: D1 to D3."""
+"""Merge-on-read deletes: position delete files in v2, deletion vectors in v3. Spec: D1 to D3."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ Positions = npt.NDArray[np.int64]
 
 @frozen
 class Selected:
-    """The live rows of a file that a filter selects, and how many live rows there are."""
+    """The live rows of a file that a filter selects, and the number of its live rows."""
 
     positions: Positions
     live_rows: int
 
 
 def merges_on_read(metadata: TableMetadata, *modes: KnownProperty[str]) -> bool:
-    """Whether the table wants deletes by position; v1 has no delete files (D1).
+    """Whether the table is to have deletes by position; v1 has no delete files (D1).
 
-    The first of the properties that is set says it, `write.delete.mode` the last. Raises ValidationError.
+    The first of the properties that is set decides, `write.delete.mode` being the last. Raises ValidationError.
     """
     mode = next((m for m in modes if m.name in metadata.properties), DELETE_MODE)
     return mode.of(metadata.properties) == "merge-on-read" and metadata.format_version >= 2
 
 
 def select_rows(task: FileScanTask, metadata: TableMetadata, storage: Storage, deletes: DeleteCache) -> Selected:
-    """Reads only the columns that the residual needs."""
+    """The rows of a file that the residual selects; only the columns that it needs are read."""
     schema = metadata.schema()
     needed = filter_columns(task.residual, schema, Schema((), schema.schema_id))
     batches = read_task(

@@ -1,4 +1,4 @@
-"""Changes that name files: data files overwritten or rewritten by others, decided on by the caller on a base.
+"""Overwrites and rewrites of files by name, as the caller decided on a base.
 
 Spec: Commit Conflict Resolution (C2, C3), Sequence Numbers (M3), Snapshots (L4: replace changes no row).
 """
@@ -30,7 +30,7 @@ _SEQUENCE_NUMBER = ENTRY_SCHEMA.get_field_index("sequence_number")
 
 @frozen
 class FileChange:
-    """Data files that go, delete files that go by themselves, and data files that take their place.
+    """Data files to remove, delete files to remove by themselves, and data files that replace them.
 
     `data_sequence_number` is that of the new files, where it is not to be the commit's.
     """
@@ -54,7 +54,10 @@ class FileChange:
         is_rewrite: bool = False,
         data_sequence_number: int | None = None,
     ) -> FileChange:
-        """Raises ValidationError for a file that is named twice, or can't be changed in this way."""
+        """The change of files.
+
+        Raises ValidationError for a file that is named twice, or can't be changed in this way.
+        """
         gone: list[str] = []
         dropped: list[FileKey] = []
         for f in removed:
@@ -106,7 +109,7 @@ def with_sequence_number(entries: pa.Table, number: int) -> pa.Table:
 
 
 def _check_number(at: PlanContext, pinned: CommitBase, number: int, command: ProduceSnapshot) -> None:
-    """An older number would let deletes apply that don't, a newer one keep deletes off that came since the base."""
+    """Raises ValidationError for a number that lets deletes apply that don't, or keeps later deletes off."""
     if at.metadata.format_version < 2:
         raise ValidationError("a v1 table has no sequence numbers")
     base_id = pinned.base_snapshot_id

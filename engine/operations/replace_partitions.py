@@ -104,7 +104,7 @@ def _take_partitions(
 
 
 def partition_key(spec: PartitionSpec, fields: Schema, partition: tuple[Any, ...]) -> Key:
-    """What tells partitions apart: the bytes of the values, because NaN is not equal to itself (SP5)."""
+    """A key that is equal for equal partitions: the bytes of the values, because NaN is not equal to itself (SP5)."""
     return tuple(
         None if v is None else single_value.partition_to_bytes(f.result_type(fields), v)
         for f, v in zip(spec.fields, partition, strict=True)
@@ -112,7 +112,7 @@ def partition_key(spec: PartitionSpec, fields: Schema, partition: tuple[Any, ...
 
 
 def _may_hold(metadata: TableMetadata, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-    """A filter on the columns that are partitioned by as they are; every row of the partitions satisfies it."""
+    """A filter on columns with identity partitions that every row of the partitions satisfies."""
     schema = metadata.schema()
     found: Expression = TRUE
     columns = list(zip(*partitions, strict=True))
@@ -135,7 +135,7 @@ def _may_hold(metadata: TableMetadata, partitions: Iterable[tuple[Any, ...]]) ->
 
 
 def _rows_in(rows: pa.Table, metadata: TableMetadata, partitions: Mapping[Key, object]) -> npt.NDArray[np.bool_]:
-    """Which rows the default spec puts into one of the partitions."""
+    """A mask of the rows that the default spec puts into one of the partitions."""
     spec, fields = metadata.spec(), metadata.all_fields
     place = "\x00place"
     numbered = rows.append_column(place, pa.array(np.arange(rows.num_rows)))

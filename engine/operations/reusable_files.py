@@ -1,4 +1,4 @@
-"""What an earlier attempt of a commit wrote, to be taken again where its source files are as they were.
+"""Files written by an earlier attempt of a commit, for use again where their source files are unchanged.
 
 A commit that lost a race is planned anew on the new state; most of its files were not touched by the winner, so that
 the rows found in them, and the files written from them, still hold.
@@ -22,13 +22,13 @@ TaskKey = tuple[str, tuple[FileKey, ...], Expression]
 
 
 def task_key(task: FileScanTask) -> TaskKey:
-    """What tells whether a file has the rows that it had: its path, the deletes on it, and what is asked of it."""
+    """A key that is equal for tasks with the same rows: the path, the deletes on it, and the residual."""
     deletes = sorted(((d.file_path, d.content_offset) for d in task.delete_files), key=lambda k: (k[0], k[1] or 0))
     return task.file.file_path, tuple(deletes), task.residual
 
 
 def table_shape(metadata: TableMetadata) -> tuple[Any, ...]:
-    """What tells whether files would be read or written otherwise."""
+    """A key that is equal for metadata under which files are read and written alike."""
     return (
         metadata.format_version,
         metadata.location,
@@ -42,7 +42,7 @@ def table_shape(metadata: TableMetadata) -> tuple[Any, ...]:
 
 @define
 class ReusableFiles:
-    """Of each source file: the rows selected, the files that take its place (None where no row goes), its deletes."""
+    """The rows selected in each source file, the files that replace it (None where no row is deleted), its deletes."""
 
     selected: dict[TaskKey, Selected] = field(factory=dict)
     rewritten: dict[TaskKey, tuple[ContentFile, ...] | None] = field(factory=dict)
@@ -50,7 +50,7 @@ class ReusableFiles:
     _shape: Any = None
 
     def use(self, metadata: TableMetadata) -> None:
-        """Forgets everything where files would be read or written otherwise now."""
+        """Forgets everything where files would be read or written otherwise under the metadata."""
         shape = table_shape(metadata)
         if self._shape != shape:
             self.forget()

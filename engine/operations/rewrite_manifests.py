@@ -1,4 +1,4 @@
-"""Rewriting manifests: live files of each partition spec into clustered manifests of the target size."""
+"""Rewrites of manifests: live files of each partition spec in clustered manifests of the target size."""
 
 from __future__ import annotations
 

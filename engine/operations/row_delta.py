@@ -1,4 +1,4 @@
-"""Rows added and deleted by files that were written already: data files, equality deletes, and deletes by position.
+"""Row deltas: data files, equality deletes, and deletes by position that were written already.
 
 Spec: Row-level Deletes (D1, D2), Scan Planning (SP2, SP3, SP7).
 """
@@ -37,7 +37,7 @@ from icecore.projections.plan.lost_values import Losable, losable_fields, may_be
 
 @frozen
 class DeltaFiles:
-    """Data files and delete files that come together, checked against a table, and their manifest entries."""
+    """Data files and delete files to add, checked against a table, and their manifest entries."""
 
     data_files: tuple[ContentFile, ...]
     delete_files: tuple[ContentFile, ...]
@@ -47,7 +47,7 @@ class DeltaFiles:
     def of(
         cls, data_files: Iterable[ContentFile], delete_files: Iterable[ContentFile], metadata: TableMetadata
     ) -> DeltaFiles:
-        """Raises ValidationError for files that the table can't have."""
+        """The files to add. Raises ValidationError for files that the table can't have."""
         deletes, added = tuple(delete_files), check_data_files(data_files)
         check_delete_files(deletes, metadata)
         return cls(added, deletes, added_entries((*added, *deletes), metadata))
@@ -59,12 +59,12 @@ class DeltaFiles:
 
     @property
     def has_positions(self) -> bool:
-        """Whether rows are deleted by position, which was decided on a base."""
+        """Whether rows are deleted by position, a decision on a base."""
         return any(f.content is DataFileContent.POSITION_DELETES for f in self.delete_files)
 
     @property
     def operation(self) -> Operation:
-        """What a snapshot of these files does (L4)."""
+        """The operation of a snapshot of these files (L4)."""
         if not self.data_files:
             return Operation.DELETE
         return Operation.OVERWRITE if self.delete_files else Operation.APPEND
@@ -72,7 +72,7 @@ class DeltaFiles:
 
 @frozen
 class RowDelta:
-    """Data files and delete files that come together; a delete applies to what was there, and by position to both."""
+    """Data files and delete files added together; a delete applies to earlier rows, and by position to these too."""
 
     target: SnapshotTarget
     base: CommitBase
@@ -115,7 +115,7 @@ class RowDelta:
             raise
 
     def _check_named(self, at: PlanContext, check: Check, names: _Names) -> dict[str, FileScanTask]:
-        """The data files that the deletes name and the table has; they are as they were at the base."""
+        """The data files of the table that the deletes name, checked to be as they were at the base."""
         snapshot, schema = at.head(self.target.branch), at.metadata.schema()
         snapshots = [snapshot]
         if self.base.base_snapshot_id is not None:
@@ -162,7 +162,7 @@ def check_delete_files(files: Iterable[ContentFile], metadata: TableMetadata) ->
 
 
 class _Names:
-    """The data files that deletes by position name: `wanted` are those of the table, `added` those that come too."""
+    """The data files that deletes by position name: `wanted` are those of the table, `added` the new ones."""
 
     def __init__(self, storage: Storage, delta: DeltaFiles) -> None:
         self.added = {location_key(storage.resolve(f.file_path)): f for f in delta.data_files}
@@ -221,7 +221,7 @@ def _complete(
     written: ReusableFiles,
     merged: list[ContentFile],
 ) -> ContentFile:
-    """The vector, or one that has what was deleted before too; such a one is put to `merged`."""
+    """The vector, or one with the earlier deletes of its file too, which is put to `merged`."""
     key = task_key(task)
     if key in written.deletes:
         return written.deletes[key]

@@ -1,4 +1,4 @@
-"""Rows updated and inserted by key: what the table has is updated, what it lacks is inserted.
+"""Upserts: rows that the table has by key are updated, others inserted.
 
 Spec: Row Lineage (RL6: an updated row keeps its row id). The semantics are PyIceberg's, with two differences: keys are
 compared null-safe, and a column that the data lacks keeps its value in an updated row.
@@ -48,7 +48,7 @@ Longs = npt.NDArray[np.int64]
 
 @frozen
 class UpsertResult:
-    """How many rows of the table were changed, and how many came to it; after a dry run, what the commit would be."""
+    """The number of rows updated and inserted; after a dry run, of those that would be, with its outcome."""
 
     rows_updated: int = 0
     rows_inserted: int = 0
@@ -57,7 +57,7 @@ class UpsertResult:
 
 @define
 class Upsert:
-    """An upsert of rows by key columns; `result` is that of the latest planning, so final after the commit."""
+    """An upsert of rows by key columns; `result` is that of the latest planning, final after the commit."""
 
     rows: pa.Table
     keys: tuple[str, ...]
@@ -78,7 +78,7 @@ class Upsert:
         inserts: bool,
         base: CommitBase | None = None,
     ) -> Upsert:
-        """Raises ValidationError where the keys can't be told, or one comes twice."""
+        """The upsert of data. Raises ValidationError where the keys can't be told, or one comes twice."""
         if not updates and not inserts:
             raise ValidationError("an upsert must update, insert or both")
         rows = _as_table(data, schema)
@@ -135,7 +135,7 @@ class Upsert:
 
 
 def result_of(payload: Mapping[str, Any]) -> UpsertResult:
-    """What an upsert did that is in the log already."""
+    """The result of an upsert that is in the log already."""
     for update in payload.get("updates", ()):
         if update["action"] == "add-snapshot":
             summary = update["snapshot"].get("summary", {})
@@ -172,7 +172,7 @@ def key_columns(rows: pa.Table, keys: Iterable[str]) -> list[pa.Array]:
 
 
 class _Matching:
-    """Finds rows of the table among the source's keys, file by file."""
+    """The search for the source's keys in rows of the table, file by file."""
 
     def __init__(self, upsert: Upsert, source: pa.Table, format_version: int) -> None:
         self.upsert = upsert
@@ -196,7 +196,10 @@ class _Matching:
         return sum(t.num_rows for t in self.updated)
 
     def changed(self, rows: pa.Table) -> Mask:
-        """Which rows of a file are to be replaced; notes what replaces them. Raises ValidationError for a key twice."""
+        """A mask of the rows of a file to be replaced, whose replacements are noted.
+
+        Raises ValidationError for a key twice.
+        """
         numbers = self.index.find(key_columns(rows, self.upsert.keys))
         hit = np.flatnonzero(numbers >= 0)
         at = self.place[numbers[hit]]
@@ -230,7 +233,7 @@ class _Matching:
         return new
 
     def new_rows(self) -> pa.Table:
-        """The rows to write: what replaces rows of the table, then the ones that it lacks."""
+        """The rows to write: replacements of the table's rows, then those that it lacks."""
         inserted = self.source.filter(pa.array(~self.matched)) if self.upsert.inserts else self.source.slice(0, 0)
         if self.updated and self.keeps_row_ids:
             ids = pa.nulls(inserted.num_rows, pa.int64())
@@ -239,7 +242,7 @@ class _Matching:
 
 
 def _differs(old: pa.Table, new: pa.Table, names: Sequence[str]) -> Mask:
-    """Which rows differ in one of the columns; null equals null and NaN equals NaN."""
+    """A mask of the rows that differ in one of the columns; null equals null and NaN equals NaN."""
     out = np.zeros(old.num_rows, dtype=bool)
     for name in names:
         a, b = comparable(_combined(old, name)), comparable(_combined(new, name))

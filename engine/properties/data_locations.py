@@ -1,4 +1,4 @@
-"""Where new data and delete files go: in the data folder by partition, or spread by a hash for object storage.
+"""The locations of new data and delete files: by partition in the data folder, or spread by a hash for object storage.
 
 The names in object storage are those of Java and PyIceberg: twenty bits of a murmur3 hash of the file's name as folders
 (`1001/1001/1001/10011001`), then the partition's path where `write.object-storage.partitioned-paths` is set, and the
@@ -29,7 +29,7 @@ _FOLDERS = 3
 
 @frozen
 class DataLocations:
-    """Names new files under a folder, which has no slash at its end.
+    """The names of new files under a folder, which has no slash at its end.
 
     `is_hashed` says that they are spread by hash bits; then `context`, the last two parts of the table's location, goes
     before the name where the folder is outside of that location, and `has_partitions` says whether paths of partitions
@@ -43,7 +43,7 @@ class DataLocations:
 
     @classmethod
     def of(cls, location: str, properties: Mapping[str, str]) -> DataLocations:
-        """Those of a table. Raises ValidationError where its properties name another location provider."""
+        """The locations of a table. Raises ValidationError where its properties name another location provider."""
         for name in (p.name for p in LOCATION_PROVIDERS):
             if name in properties:
                 raise ValidationError(
@@ -60,7 +60,7 @@ class DataLocations:
 
     @classmethod
     def at(cls, place: str | DataLocations) -> DataLocations:
-        """The place itself, or a plain folder."""
+        """The locations given, or those of a plain folder."""
         return cls(place.rstrip("/")) if isinstance(place, str) else place
 
     def new(self, name: str, partition_path: str = "") -> str:
@@ -76,7 +76,7 @@ class DataLocations:
 
 
 def data_folder(location: str, properties: Mapping[str, str]) -> str:
-    """Where data files go: `write.data.path` or an older name of it, absolute or relative to the table's location."""
+    """The folder of data files: `write.data.path` or an older name of it, absolute or relative to the location."""
     paths = [DATA_PATH, FOLDER_STORAGE_PATH]
     if OBJECT_STORAGE.of(properties):
         paths.insert(1, OBJECT_STORAGE_PATH)

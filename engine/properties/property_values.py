@@ -1,4 +1,4 @@
-"""What values a property may have: each kind checks what somebody sets and parses what is there.
+"""The values that a property may have: each kind checks new values and parses those that are there.
 
 Who sets a property is held to its values. What is there may be of another engine, so it is parsed as Java's
 PropertyUtil does: a flag is set where its text is `true` in any case, a number is decimal digits (a minus before them
@@ -27,13 +27,13 @@ class Values(Protocol[T_co]):
 
     @property
     def expected(self) -> str:
-        """What a value must be, as an error says it."""
+        """The allowed values, as an error names them."""
 
     def fault(self, text: str) -> str | None:
-        """What a text that somebody sets should have been; None where it is a value."""
+        """The allowed values where a new text is none of them; None where it is one."""
 
     def parse(self, text: str) -> T_co | None:
-        """The value of a text that is there; None where it is none."""
+        """The value of an existing text; None where it is none."""
 
 
 @frozen
@@ -57,7 +57,7 @@ class Choice:
 
 @frozen
 class Flag:
-    """Whether something is so; as in Java whatever is not true is false where it is read."""
+    """A yes or no; as in Java whatever is not true is false where it is read."""
 
     expected: str = "true or false"
 
@@ -93,7 +93,7 @@ class Whole:
 
 @frozen
 class MetricsModeText:
-    """How much is recorded of a column, as a text: none, counts, truncate(<length>) or full."""
+    """A metrics mode as text: none, counts, truncate(<length>) or full."""
 
     expected: str = "none, counts, truncate(<length>) or full"
 
@@ -132,7 +132,7 @@ class NameMappingJson:
         return None
 
     def parse(self, text: str) -> NameMapping:
-        """Raises ValidationError where it is none."""
+        """The name mapping of a text. Raises ValidationError where it is none."""
         from icecore.engine.spec.name_mapping import NameMapping
 
         return NameMapping.from_json(text)
@@ -140,7 +140,7 @@ class NameMappingJson:
 
 @frozen
 class Unsupported:
-    """What this engine can't do, so that it may not be asked for."""
+    """A property that may not be set, since this engine can't do what it asks for."""
 
     expected: str
 

@@ -1,4 +1,4 @@
-"""Properties that callers give: of namespaces, tables, views and snapshots."""
+"""Checks of the properties that callers give: of namespaces, tables, views and snapshots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from icecore.engine.properties.table_properties import check_values
 
 
 def string_properties(properties: Mapping[str, str] | None, what: str = "properties") -> dict[str, str]:
-    """A copy. Raises ValidationError, in which they are called `what`, where a key or value is no string."""
+    """A copy of the properties.
+
+    Raises ValidationError, which calls them `what`, for a key or value that is no string.
+    """
     if properties is not None and not isinstance(properties, Mapping):
         raise ValidationError(f"{what} must be a mapping, found {type(properties).__name__}")
     for key, value in (properties or {}).items():

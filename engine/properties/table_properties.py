@@ -1,6 +1,6 @@
-"""The properties of tables and views that this engine reads: for each its name, its values, what counts without it.
+"""The properties of tables and views that this engine reads: the name, values and default of each.
 
-This is the one place that says them: readers ask a property for its value among a table's properties, and
+They are declared here alone: readers ask a property for its value among a table's properties, and
 docs/properties.md is made from here. Who sets one is told at once where a value is none of its values. Tables of other
 engines may have any: readers decide with `of` or `or_default` what becomes of a value that can't be read.
 """
@@ -253,12 +253,12 @@ VIEW_PROPERTIES: tuple[KnownProperty[Any], ...] = (VIEW_HISTORY_SIZE, VIEW_METAD
 
 
 def known_property(name: str) -> KnownProperty[Any] | None:
-    """The table property of a name; None for one that means nothing here."""
+    """The table property of a name; None for one that this engine doesn't read."""
     return _BY_NAME.get(name) or next((p for p in _PREFIXES if name.startswith(p.name)), None)
 
 
 def check_values(properties: Mapping[str, str]) -> None:
-    """Raises ValidationError for a value that is none of a known property's, naming what it may be."""
+    """Raises ValidationError, naming the allowed values, for a value that a known property can't have."""
     for name, value in properties.items():
         known = known_property(name)
         if known is not None and (expected := known.values.fault(value)) is not None:

@@ -1,4 +1,4 @@
-"""Running a statement in DuckDB to its end: a result that is left half-read blocks its connection."""
+"""Execution of statements in DuckDB to their end: a result that is left half-read blocks its connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = "settings/duckdb.sql"
 
 @frozen
 class Statement:
-    """A statement that was run, with the values that were bound."""
+    """A statement that was run, with its bound values."""
 
     sql: str
     parameters: Mapping[str, Any] = field(factory=dict)
@@ -32,7 +32,7 @@ _recorded: ContextVar[list[Statement] | None] = ContextVar("recorded", default=N
 
 @contextmanager
 def recording() -> Iterator[list[Statement]]:
-    """The statements that this thread runs inside of the block, in order."""
+    """A context that collects the statements that this thread runs, in order."""
     found: list[Statement] = []
     token = _recorded.set(found)
     try:
@@ -43,7 +43,7 @@ def recording() -> Iterator[list[Statement]]:
 
 @contextmanager
 def one_thread(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Has DuckDB work in this thread alone: many small inserts cost a sixth less, and take no longer."""
+    """A context in which DuckDB works in this thread alone: many small inserts cost a sixth less."""
     rows(connection, query(SETTINGS, "one_thread"))
     try:
         yield
@@ -58,7 +58,7 @@ def _record(sql: str, parameters: Mapping[str, Any] | None) -> None:
 
 
 def arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-    """The rows of a query; none, without columns, of a statement that gives no rows."""
+    """The rows of a query; an empty table without columns for a statement that gives no rows."""
     _record(sql, parameters)
     relation = connection.sql(sql, params=dict(parameters)) if parameters else connection.sql(sql)
     table: pa.Table = pa.table({}) if relation is None else relation.to_arrow_table()
@@ -92,7 +92,7 @@ def literal(text: str) -> str:
 
 @contextmanager
 def registered(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
-    """An Arrow table under a name, inside of the block."""
+    """A context in which an Arrow table has a name in DuckDB."""
     connection.register(name, table)
     try:
         yield

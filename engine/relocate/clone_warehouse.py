@@ -1,4 +1,4 @@
-"""Clones a warehouse: a copy with an identity and paths of its own, which never touches what it was copied from."""
+"""Clones of a warehouse: a copy with an identity and paths of its own, which never touches its original."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _check_target(folder: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _noted(target: Path, note: dict[str, str]) -> Iterator[None]:
-    """Notes what is cloned there while it is, so that the folder is taken for nothing else, by no other process."""
+    """A context that marks a folder as being cloned to, so that no other process takes it for anything else."""
     place = target / CLONE_NOTE
     with contextlib.ExitStack() as stack:
         try:
@@ -157,7 +157,7 @@ def _noted(target: Path, note: dict[str, str]) -> Iterator[None]:
 
 
 def _finished(target: Path) -> RelocatedWarehouse:
-    """What a clone did that ended just after it was done."""
+    """The result of a clone that was finished by an earlier call."""
     with contextlib.closing(EventStore(target / LOG_FILE, create=False, read_only=True)) as store:
         event = [e for e in store.stream_events(ev.CATALOG_STREAM) if e.kind == ev.WAREHOUSE_CLONED][-1]
         streams = [row["stream"] for row in store.rows(MODELS, "all_heads")]

@@ -1,4 +1,4 @@
-"""Copies the folder of a warehouse: its log as of one moment, its archives, and all files that this log needs.
+"""The copy of a warehouse's folder: its log as of one moment, its archives, and all files that this log needs.
 
 The copy shares nothing with the original: what lies behind links or outside of the folder is copied too, but for tables
 that lie there. A copy that was made by hand is asked whether it shares anything before it is changed.
@@ -28,7 +28,7 @@ _LET_GO = frozenset({*DELETIONS, LOG_FORGOTTEN})
 
 
 def copy_warehouse(source: EventStore, log: Path, progress: Progress, *, metadata_only: bool) -> tuple[int, int]:
-    """Copies a warehouse to the folder of `log`; returns how many files of it lie there then, and their bytes.
+    """Copies a warehouse to the folder of `log`; returns the number of its files there, and their bytes.
 
     All is copied again where files went meanwhile that the copied log may need. Raises StorageError, and
     CommitConflictError where that goes on and on.
@@ -102,7 +102,7 @@ def _links(folder: Path) -> Iterator[Path]:
 
 
 def _copy_log(source: EventStore, target: Path) -> None:
-    """A copy of the log as of one moment, whatever is committed meanwhile."""
+    """Copies the log as of one moment, whatever is committed meanwhile."""
     for ending in ("", "-wal", "-shm", "-journal"):
         target.with_name(target.name + ending).unlink(missing_ok=True)
     try:
@@ -113,7 +113,7 @@ def _copy_log(source: EventStore, target: Path) -> None:
 
 
 def _copy_files(found: list[Path], log: Path, folder: Path, progress: Progress) -> tuple[int, int]:
-    """Copies what is not copied yet; returns how many files there are, and their bytes."""
+    """Copies files that are not copied yet; returns the number of all files, and their bytes."""
     target = log.parent
     wanted = {path.relative_to(folder) for path in found}
     for path in files_of(target):

@@ -1,4 +1,4 @@
-"""Moves a warehouse: its log and tables get the paths of the folder that they lie in now."""
+"""Moves of a warehouse: its log and tables get the paths of the folder that they lie in now."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _moved_folder(folder: Path, to: Path, dry_run: bool) -> Path:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether a folder holds nothing but folders, as one is left by who had the warehouse open when it was moved."""
+    """Whether a folder holds only folders, as the process that had the moved warehouse open may leave it."""
     return folder.is_dir() and not any(names for _, _, names in os.walk(folder))
 
 

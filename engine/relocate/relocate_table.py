@@ -1,4 +1,4 @@
-"""What a table needs anew when its warehouse gets another folder: manifests and lists that only files have.
+"""The files that a table needs anew in another folder: manifests and lists that only files have.
 
 The log is read with the new folder in its locations, so what follows from it needs nothing. Left are lists and
 manifests of other engines, and delete files that name data files by path.
@@ -36,7 +36,7 @@ _FOREIGN = frozenset({ev.TABLE_ADOPTED, ev.TABLE_REGISTERED, ev.VIEW_ADOPTED, ev
 
 @frozen
 class Needs:
-    """What of a table is to be written anew: manifests, whole lists of them, and the snapshots whose lists change."""
+    """The parts of a table to be written anew: manifests, whole lists of them, and the snapshots whose lists change."""
 
     manifests: dict[Listing, ListedManifest]
     whole: dict[int, tuple[ListedManifest, ...]]
@@ -49,7 +49,7 @@ class Needs:
 
 @frozen
 class RelocatedTable:
-    """The `table.relocated` event of a table in the making, and how many delete files were written for it."""
+    """The `table.relocated` event of a table in the making, and the number of delete files written for it."""
 
     event_id: str
     payload: dict[str, Any]
@@ -60,7 +60,7 @@ class RelocatedTable:
 
 
 def needs_of(repository: Repository, state: TableState, step: Relocation) -> Needs:
-    """Looks through the snapshots of a table. Raises StorageError, CorruptFileError."""
+    """The needs of a table's snapshots. Raises StorageError, CorruptFileError."""
     moved = step.mapping().resolve
     if state.purged_at is not None or all(
         moved(x) == x for x in (state.metadata.location, state.metadata_location or "")
@@ -159,7 +159,7 @@ class _Making:
 
     @property
     def folder(self) -> str:
-        """Where the table's metadata goes now."""
+        """The folder of the table's metadata now."""
         metadata = self.state.metadata
         properties = {k: self.mapping.resolve(v) for k, v in metadata.properties.items()}
         return metadata_folder(self.mapping.resolve(metadata.location), properties)
@@ -201,7 +201,7 @@ class _Making:
         return pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA)
 
     def _rewritten(self, row: dict[str, Any]) -> dict[str, Any]:
-        """What the entry of a delete file says of the file that takes its place."""
+        """The fields of a delete file's entry for the file that replaces it."""
         key = f"{row['file_path']}\x00{row['content_offset']}"
         if key not in self.deletes:
             metadata = self.state.metadata

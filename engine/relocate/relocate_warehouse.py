@@ -1,4 +1,4 @@
-"""Gives a warehouse the paths of the folder that it lies in: all that `move` and `clone` have in common.
+"""Relocation, the common part of moves and clones: a warehouse gets the paths of the folder that it lies in.
 
 One SQLite transaction holds the event that names the new folder, one for each table that needs files anew, and the read
 models as a replay of the log with the new folder has them. Metadata files follow as after any commit: what a crash
@@ -43,12 +43,12 @@ Progress = Callable[[str, int, int], None]
 
 
 def no_progress(_: str, __: int, ___: int) -> None:
-    """Tells nobody."""
+    """Ignores the progress."""
 
 
 @frozen
 class RelocatedWarehouse:
-    """What a move or clone did, or would do. `source` and `target` are folders, as `file://` locations.
+    """The result of a move or clone, or of its dry run. `source` and `target` are folders, as `file://` locations.
 
     `manifests` and `delete_files` count what had to be written beyond what follows from the log; `problems` has a
     sentence for each table that could not be written, with what it says of its files. `position` is that of the event,
@@ -95,7 +95,7 @@ class Relocating:
         return Relocation(self.store.head()[0] + 1, self.folder.root, self.folder.opened, self.shares_data)
 
     def outcome(self) -> RelocatedWarehouse:
-        """What would be done; nothing is."""
+        """The result that it would have; nothing is done."""
         tables, views = self._states()
         needs = [n for _, n in self._needs(tables)]
         return RelocatedWarehouse(
@@ -108,7 +108,7 @@ class Relocating:
         )
 
     def run(self) -> RelocatedWarehouse:
-        """Makes the events and the read models, then writes the files that follow.
+        """Appends the events and builds the read models, then writes the files that follow.
 
         Raises CommitConflictError where somebody else did so meanwhile, ForeignCommitError where another engine's
         commit can't be taken in, StorageError; the warehouse is as it was then.
@@ -167,7 +167,7 @@ class Relocating:
 
     @contextlib.contextmanager
     def _remembering(self) -> Iterator[None]:
-        """Forgets what the log would be read with, where the transaction that says so comes to nothing."""
+        """A context that drops cached relocations where the transaction that stores them is rolled back."""
         try:
             yield
         except BaseException:
@@ -176,7 +176,7 @@ class Relocating:
 
     @contextlib.contextmanager
     def _noting(self, identifier: tuple[str, ...]) -> Iterator[None]:
-        """A table that can't be read now can't be read then either: it keeps no other one from its new place."""
+        """A context that notes a table that can't be read: it keeps no other one from its new place."""
         try:
             yield
         except IcecoreError as e:
@@ -206,7 +206,7 @@ class Relocating:
             self._append_one(transaction, stream, ev.VIEW_RELOCATED, {})
 
     def _new_identity(self, step: Relocation, shared: Sequence[str]) -> dict[str, Any]:
-        """Makes the log that of a clone, and gives what the event says of it."""
+        """Gives the log the identity of a clone, and returns the fields of its event."""
         new, old = str(uuid.uuid4()), self.store.warehouse_value(UUID)
         self.store.execute(MODELS, "put_warehouse", key=UUID, value=new)
         self.store.execute(MODELS, "put_warehouse", key=SHARED, value=orjson.dumps(shared).decode())
@@ -231,7 +231,7 @@ class Relocating:
         )
 
     def _relocate_archived(self, step: Relocation) -> None:
-        """The states at the ends of archives, which are noted as they were read then."""
+        """Relocates the states at the ends of archives, which are stored as they were read then."""
         relocations = Relocations((step,))
         for row in self.store.archives.kept("all_states"):
             state = from_bytes(row["state"], row["stream"], relocations.value)
@@ -244,7 +244,7 @@ class Relocating:
             )
 
     def _write_files(self, streams: list[str]) -> None:
-        """Writes the files of all tables and views; what can't be written now is so at the next open."""
+        """Writes the files of all tables and views; failures are left to the next open."""
         storage = storage_of(self.store, WarehouseFolder.of(self.store))
         repository, views = assemble(self.store, storage)
         for number, stream in enumerate(streams):

@@ -1,4 +1,4 @@
-"""The parts of an open warehouse put together: tables and views on one log."""
+"""The assembly of an open warehouse from its parts: tables and views on one log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRATCH_FOLDER = "unfinished"
 
 
 def scratch_folder(store: EventStore) -> str:
-    """Where files of the warehouse lie that are not whole yet."""
+    """The folder of the warehouse's files that are not whole yet."""
     return os.fspath(store.path.absolute().parent / CACHE_FOLDER / SCRATCH_FOLDER)
 
 

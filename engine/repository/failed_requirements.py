@@ -1,4 +1,4 @@
-"""What is said of a commit that lost a race: what does not hold any more, and which commit changed it."""
+"""The message of a commit that lost a race: the requirement that failed, and the commit that changed it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from icecore.projections.entries.manifest_entries import ManifestEntries
 
 @define
 class ManifestLists:
-    """Looks manifest lists up; those that others wrote are read once."""
+    """The manifest lists of all snapshots; those that other engines wrote are read once."""
 
     models: ReadModels
     entries: ManifestEntries
@@ -72,7 +72,7 @@ class ManifestLists:
         return tuple(ListedManifest(inline_manifest(path, snapshot, storage)) for path in snapshot.manifests or ())
 
     def forget(self) -> None:
-        """Drops the lists that were read from files."""
+        """Drops the cached lists of files."""
         self._foreign_lists.clear()
 
 
@@ -91,7 +91,7 @@ def is_counted(manifest: ManifestFile) -> bool:
 
 
 def inline_manifest(path: str, snapshot: Snapshot, storage: Storage) -> ManifestFile:
-    """The record of a manifest that a v1 snapshot names without a list: its counts are not known."""
+    """The record of a manifest that a v1 snapshot names without a list, without counts. Raises StorageError."""
 
     from icecore.engine.formats.manifest_avro import read_manifest_header
 

@@ -1,4 +1,4 @@
-"""Tables whose files are written by hand: when they are asked for, not with each commit."""
+"""Files of tables that are written by hand, not with each commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The imperative shell around decide and fold: loads states, commits, and lets the projections follow."""
+"""The repository of tables, the imperative shell around decide and fold: states, commits, and the files that follow."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CommitResult:
 
 @frozen
 class TablePart:
-    """What a commit over several tables does to one of them."""
+    """One table's part of a commit over several."""
 
     stream: str
     prepare: Prepare
@@ -59,7 +59,7 @@ class TablePart:
 
 @define
 class Repository:
-    """Tables by stream. States are cached and brought up to date by the events that came since."""
+    """Tables by stream. States are cached and brought up to date by the events since."""
 
     store: EventStore
     models: ReadModels
@@ -153,7 +153,7 @@ class Repository:
         requirements: Sequence[TableRequirement] = (),
         with_it: WithIt | None = None,
     ) -> CommitResult:
-        """Decides on the latest state and appends the event; what lost a race is prepared again on the new state.
+        """Decides on the latest state and appends the event; after a lost race it is prepared again on the new state.
 
         `with_it` appends what belongs to the commit, inside of the write lock; it may raise StaleRemovals. Raises
         CommitConflictError, ValidationError, NoSuchTableError; nothing is stored then.

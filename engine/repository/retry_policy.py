@@ -1,4 +1,4 @@
-"""How often a commit that lost a race is made again, and how long it waits: the table properties `commit.retry.*`."""
+"""The retries of a commit that lost a race: the table properties `commit.retry.*`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RetryPolicy:
 
     @classmethod
     def of(cls, *tables: Mapping[str, str]) -> RetryPolicy:
-        """From the properties of a table, of several the most patient; a value that is no number counts as not set."""
+        """The policy of tables' properties, of several the most patient; values that are no numbers don't count."""
         # Whatever the values are, a commit must be possible: the one that corrects them too.
         policies = (
             cls(

@@ -1,4 +1,4 @@
-"""The shell around the views' builder and fold: loads states, commits, and lets the files follow."""
+"""The repository of views, the shell around their builder and fold: states, commits, and the files that follow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ViewCommit:
 
 @define
 class ViewRepository:
-    """Views by stream, beside the tables' repository and on the same log."""
+    """Views by stream, on the same log as the tables' repository."""
 
     repository: Repository
     states: ViewStates = field(init=False)
@@ -100,7 +100,7 @@ class ViewRepository:
         *,
         requirements: Sequence[ViewRequirement] = (),
     ) -> ViewCommit:
-        """Appends what the updates change of the latest state; decided in the write lock, so no race is lost.
+        """Appends the changes of the updates to the latest state, decided in the write lock, so no race is lost.
 
         Raises NoSuchViewError, ValidationError, CommitFailedError, CommitConflictError; nothing is stored then.
         """
@@ -112,7 +112,10 @@ class ViewRepository:
         return ViewCommit(self._after(stream if event is None else event.stream), event)
 
     def dry_run(self, stream: str, updates_at: UpdatesAt) -> ViewDryRun:
-        """What a commit of the updates would be; stores nothing. Raises NoSuchViewError, ValidationError."""
+        """The outcome that a commit of the updates would have; stores nothing.
+
+        Raises NoSuchViewError, ValidationError.
+        """
         state = self.live_state(stream)
         conflicts = []
         try:
@@ -135,7 +138,7 @@ class ViewRepository:
         provenance: Provenance,
         requirements: Sequence[ViewRequirement] = (),
     ) -> Event | None:
-        """As `commit`, inside of a write transaction that the caller holds; None where nothing changes."""
+        """Commits as `commit`, inside of a write transaction that the caller holds; None where nothing changes."""
         state = self.live_state(stream)
         self.repository.check_pointer(state)
         check_view_requirements(state.metadata, requirements)
@@ -173,11 +176,11 @@ class ViewRepository:
     # Files
 
     def follow(self, stream: str) -> None:
-        """Lets the files follow what was appended to a view's stream. The commit stands whatever happens to them."""
+        """Writes the files of the events appended to a view. The commit stands whatever happens to them."""
         self._after(stream)
 
     def _after(self, stream: str) -> ViewState:
-        """Lets the files follow a commit, and gives the state. The commit stands whatever happens to them."""
+        """Writes the files after a commit, and returns the state. The commit stands whatever happens to them."""
         state = self.state(stream)
         try:
             self.materialize(stream)
@@ -193,7 +196,7 @@ class ViewRepository:
         return state
 
     def materialize(self, stream: str) -> None:
-        """Writes the files of a view up to its latest event. Raises StorageError."""
+        """Writes the files of a view up to its latest event. Raises StorageError, CorruptLogError."""
         if self.repository.materializer.is_dry:
             return
         store = self.repository.store
@@ -229,7 +232,7 @@ class ViewRepository:
         return base if base is not None and base.stream_version == done else self.states.state_at_version(stream, done)
 
     def _publish(self, stream: str) -> None:
-        """Writes the file of an event that is about to be committed and moves the pointer in the same transaction.
+        """Writes the file of an event that is about to be committed and moves the pointer, in one transaction.
 
         So no other engine can commit between the two. Where the file can't be written the event stands without.
         """
@@ -246,7 +249,7 @@ class ViewRepository:
             move_pointers(store, self.repository.models, state, written)
 
     def heal(self) -> None:
-        """Writes what commits before a crash left unwritten; warns of views that can't be written."""
+        """Writes files of commits that a crash left unwritten; warns of views whose files can't be."""
         for row in self.repository.store.rows(MODELS, "behind"):
             if ev.is_view_stream(row["stream"]):
                 self._after(row["stream"])

@@ -1,4 +1,4 @@
-"""Which later commits stand in the way of undoing one, in words."""
+"""The later commits that stand in the way of undoing one, in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMED = 5
 
 
 def later_commits(store: EventStore, event: Event, touches: Callable[[Event], bool] = lambda _: True) -> str:
-    """The commits to the event's stream that came after it and touch the same, to be put behind a sentence."""
+    """The later commits to the event's stream that touch the same, as the end of a sentence."""
     found = [e for e in store.stream_events(event.stream, event.stream_version) if touches(e)]
     told = [_describe(e) for e in found if e.kind not in ABOUT_FILES]
     if not told:

@@ -1,4 +1,4 @@
-"""The way back of a change of metadata: each part is set back where it is still as the change left it."""
+"""The way back of a change of metadata: each part is set back that is still as the change left it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,10 @@ def undone_properties(
 def undone_metadata(
     before: TableMetadata, after: TableMetadata, now: TableMetadata, branches: frozenset[str], refuse: Refuse
 ) -> Updates:
-    """The updates that take everything back but rows. `branches` are those whose rows are taken back by a snapshot."""
+    """The updates that take everything back but rows. `branches` are those whose rows are taken back by a snapshot.
+
+    Raises the error that `refuse` makes where a part was changed again.
+    """
     out: Updates = []
     singles: tuple[tuple[object, object, object, TableUpdate, str], ...] = (
         (

@@ -1,4 +1,4 @@
-"""Undoes what a commit did to a branch's files: those it added go, those it removed come back as they were.
+"""The way back of a branch's files: those that the commit added are removed, those it removed are added as they were.
 
 A file that comes back keeps its data sequence number and its first row id, so that the very delete files which applied
 to it before the commit apply again. That is right only where the branch has the same delete files as then; otherwise
@@ -39,7 +39,7 @@ _ROW_UPDATES: Kinds = (AddSnapshot, SetSnapshotRef, RemoveSnapshotRef)
 
 @frozen
 class BranchChange:
-    """What a commit did to one branch in all: canonical entries of the files that it added and removed."""
+    """The net change of a commit to one branch: canonical entries of the files that it added and removed."""
 
     branch: str
     operation: str | None
@@ -48,9 +48,9 @@ class BranchChange:
 
 
 def net_changes(repository: Repository, event: Event) -> list[BranchChange]:
-    """The changes of each branch that the commit made snapshots on.
+    """The net change of each branch that the commit made snapshots on.
 
-    Raises ValidationError where they can't be undone: delete files, snapshots of other engines.
+    Raises ValidationError for changes that can't be undone: delete files, snapshots of other engines; CorruptLogError.
     """
     updates = table_updates(event)
     changes = changes_of(event.payload, event.position)
@@ -105,7 +105,7 @@ def undo_rows(
     snapshot_id: int,
     refuse: Refuse,
 ) -> ProduceSnapshot:
-    """The snapshot that takes a branch's change back on its head of the moment.
+    """The snapshot that takes a branch's change back on its present head.
 
     `refuse` makes the error where a later commit stands in the way.
     """
@@ -134,7 +134,7 @@ def undo_rows(
 
 
 def _operation(change: BranchChange) -> Operation:
-    """The opposite of what the commit did (L4)."""
+    """The opposite of the commit's operation (L4)."""
     if change.operation == Operation.REPLACE:
         return Operation.REPLACE
     if change.removed.num_rows:
@@ -148,7 +148,7 @@ def _files(paths: Iterable[str]) -> str:
 
 
 def _live_of(repository: Repository, state: TableState, head: Snapshot | None, paths: pa.Array) -> set[str]:
-    """Which of the data files are live in a snapshot."""
+    """The data files among the paths that are live in a snapshot."""
     found: set[str] = set()
     for entries in _live(repository, state, head, ManifestContent.DATA):
         mask = pc.is_in(entries["file_path"], paths)

@@ -21,7 +21,7 @@ from icecore.engine.spec.updates.table_update import SetDefaultSortOrder, SetDef
 def revert_commands(
     repository: Repository, event: Event, before: TableState, after: TableState
 ) -> Callable[[TableState], Sequence[Command]]:
-    """What prepares the commands on the state of the moment, as `Repository.commit` takes it.
+    """A maker of the commands on the present state, as `Repository.commit` takes it.
 
     They raise CommitConflictError naming later commits where something was changed again, and ValidationError for what
     has no way back.

@@ -1,4 +1,4 @@
-"""Gives a dropped table or view its name back: one new event, after which it is what it was before the drop."""
+"""Undrops: a dropped table or view gets its name back by one new event, and is what it was before the drop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incremental changelog scans: which rows each commit between two snapshots deleted and inserted.
+"""Incremental changelog scans: the rows that each commit between two snapshots deleted and inserted.
 
 The columns `_change_type`, `_change_ordinal` and `_commit_snapshot_id` are Java's, and so are the words of the types.
 What a commit did is told by the live rows before and after it, so position deletes, deletion vectors and equality
@@ -49,7 +49,7 @@ INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = "INSERT", "DELETE", "UPDATE_BEFORE
 
 @define(slots=False)
 class IncrementalChangelogScan:
-    """The changes of a range of snapshots, oldest first; of one commit what it deleted before what it inserted.
+    """The changes of a range of snapshots, oldest first; of one commit the deleted rows before the inserted ones.
 
     `snapshots` are those that count, in the order of `_change_ordinal`. Rows have the table's current schema. Applied
     to the rows at the start, taking away what is deleted and adding what is inserted, they give those at the end.
@@ -79,7 +79,7 @@ class IncrementalChangelogScan:
         identifier_columns: Sequence[str] | None,
         parameters: Mapping[str, Any] | Sequence[Any] | None,
     ) -> IncrementalChangelogScan:
-        """Raises ExpressionError, ValidationError."""
+        """The scan of a range of snapshots. Raises ExpressionError, ValidationError."""
         schema = state.metadata.schema()
         taken = {f.name for f in schema.fields} & {c.name for c in (*CHANGELOG, POS, ROW_ID)}
         if taken:
@@ -108,10 +108,11 @@ class IncrementalChangelogScan:
         return pa.RecordBatchReader.from_batches(self._arrow_schema, self._batches())
 
     def to_arrow(self) -> pa.Table:
+        """The changes as a table."""
         return pa.Table.from_batches(list(self._batches()), self._arrow_schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Raises MissingDependencyError where pandas is not installed."""
+        """The changes as a pandas DataFrame. Raises MissingDependencyError where pandas is not installed."""
         return to_pandas(self.to_arrow())
 
     def to_duckdb(
@@ -123,7 +124,7 @@ class IncrementalChangelogScan:
         return con
 
     def count(self) -> int:
-        """The number of changes. Rows are read, since only they tell what was carried over."""
+        """The number of changes. Rows are read, since only they tell which were carried over."""
         return sum(b.num_rows for b in self._batches())
 
     @property
@@ -174,7 +175,7 @@ class IncrementalChangelogScan:
         yield INSERT, _without(changes.inserted, after_places)
 
     def _plans(self, snapshot: Snapshot) -> tuple[PlannedFiles, PlannedFiles]:
-        """The plans before and after a commit, over those manifests that may make a difference."""
+        """The plans before and after a commit, over the manifests that may make a difference."""
         repository, metadata = self._planner.repository, self._state.metadata
         after = repository.list_manifests(self._state, snapshot)
         parent_id = snapshot.parent_snapshot_id

@@ -1,4 +1,4 @@
-"""Scans: what to read of a table, planned in SQL, read here or handed to Spark."""
+"""Scans of a table: planned in SQL, read here or handed to Spark."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ class DataScan:
         limit: int | None,
         parameters: Mapping[str, Any] | Sequence[Any] | None,
     ) -> DataScan:
-        """Raises ValidationError where the snapshot is chosen twice, NoSuchSnapshotError, ExpressionError."""
+        """The scan that a caller asks for.
+
+        Raises ValidationError where the snapshot is chosen twice, NoSuchSnapshotError, ExpressionError.
+        """
         if sum(x is not None for x in (snapshot_id, ref, as_of)) > 1:
             raise ValidationError("a scan takes one of snapshot_id, ref and as_of")
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
@@ -84,6 +87,7 @@ class DataScan:
 
     @lazy_property
     def planned(self) -> PlannedFiles:
+        """The plan's files as columns."""
         listed, entries = self._manifests()
         return self._planner.plan_manifests(self._state, listed, self.row_filter, self.schema, entries)
 
@@ -98,11 +102,11 @@ class DataScan:
         return self.planned.tasks()
 
     def plan(self) -> ScanPlan:
-        """The plan as Arrow, with splits and with counts of what was left out and why."""
+        """The plan as Arrow, with splits, and with counts of skipped files by reason."""
         return ScanPlan(self.planned, self._state.metadata.properties)
 
     def explain(self) -> Explanation:
-        """Why each data file is in the plan or is not, with sums by reason and the SQL that ran."""
+        """The reason why each data file is in the plan or is not, with sums by reason and the SQL that ran."""
         from icecore.projections.explain.explain import explain
 
         listed, entries = self._manifests()
@@ -127,7 +131,7 @@ class DataScan:
         return pa.Table.from_batches(list(self._batches()), schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Raises MissingDependencyError where pandas is not installed."""
+        """The rows as a pandas DataFrame. Raises MissingDependencyError where pandas is not installed."""
         return to_pandas(self.to_arrow())
 
     def to_duckdb(

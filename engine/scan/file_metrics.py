@@ -1,4 +1,4 @@
-"""What the metrics and partition values of planned files say of a column, file by file."""
+"""The metrics and partition values of planned files, file by file, as answers about a column."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def metric_columns(columns: Sequence[NestedField], specs: Mapping[int, Partition
 
 @frozen
 class Answered:
-    """Of each file whether metadata answered, and the answers."""
+    """A mask of the files that metadata answered, and the answers."""
 
     known: list[bool]
     values: list[Any]
@@ -49,14 +49,14 @@ class Answered:
 
 @define
 class FileMetrics:
-    """The metrics of planned files. `exact` says of which files every row counts."""
+    """The metrics of planned files. `exact` is a mask of the files of which every row counts."""
 
     planned: PlannedFiles
     columns: pa.Table
     exact: list[bool]
 
     def answers(self, function: str, column: NestedField | None) -> Answered:
-        """What each file gives to an aggregate, as far as it is exact; a file without any value gives None."""
+        """Each file's part of an aggregate, as far as it is exact; None for a file without any value."""
         rows = self.planned.files["record_count"].to_pylist()
         if column is None:
             return self._answered(list(rows))
@@ -75,7 +75,7 @@ class FileMetrics:
         return self._answered(found)
 
     def bounds(self, column: NestedField | None) -> list[tuple[Any, Any]]:
-        """What all values of each file lie between, None where it is not known; for NaN there is no upper bound."""
+        """The bounds of all values of each file, None where they are not known; for NaN there is no upper bound."""
         assert column is not None, "a minimum or maximum is of a column"
         kind = column.primitive_type
         if isinstance(kind, UUIDType):
@@ -174,7 +174,7 @@ class FileMetrics:
 
 
 class _Unknown:
-    """Stands for an answer that metadata does not give."""
+    """The mark for an answer that metadata does not give."""
 
 
 _UNKNOWN = _Unknown()

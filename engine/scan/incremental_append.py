@@ -1,4 +1,4 @@
-"""Incremental append scans: the rows that appends brought between two snapshots.
+"""Incremental append scans: the rows that appends added between two snapshots.
 
 The rules are those of Java's IncrementalAppendScan and of PyIceberg's: only snapshots of the operation `append` count,
 their new files are read whole, and what other snapshots did before or after, deletes too, is not looked at.
@@ -49,7 +49,7 @@ class IncrementalAppendScan(DataScan):
         limit: int | None,
         parameters: Mapping[str, Any] | Sequence[Any] | None,
     ) -> IncrementalAppendScan:
-        """Raises ExpressionError, ValidationError."""
+        """The scan of a range of snapshots. Raises ExpressionError, ValidationError."""
         if limit is not None and limit < 0:
             raise ValidationError(f"limit must not be negative, found {limit}")
         schema = state.metadata.schema()
@@ -67,7 +67,7 @@ class IncrementalAppendScan(DataScan):
 def added_by(
     repository: Repository, state: TableState, snapshots: Iterable[Snapshot]
 ) -> tuple[tuple[ListedManifest, ...], str]:
-    """The data manifests that hold what the snapshots added, and the condition in SQL of these entries `e`."""
+    """The data manifests of files that the snapshots added, and a condition in SQL on these entries `e`."""
     wanted = {s.snapshot_id: s for s in snapshots}
     found: dict[str, ListedManifest] = {}
     for snapshot in wanted.values():

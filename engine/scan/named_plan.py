@@ -1,4 +1,4 @@
-"""Plans kept under a name: made ahead, handed out to any process, brought up to date by what commits changed."""
+"""Named plans: stored ahead, handed out to any process, brought up to date by the changes of commits."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @define(slots=False)
 class NamedPlan:
-    """A kept plan, up to date with the table that it was asked of.
+    """A stored plan, up to date with the table that it was asked of.
 
-    `scan` reads it as any scan. Of the manifests of the snapshot `manifests_evaluated` were looked into this time, the
-    others' results were kept.
+    `scan` reads it as any scan. `manifests_evaluated` manifests of the snapshot were evaluated this time,
+    of the others the results were stored.
     """
 
     name: str
@@ -47,6 +47,7 @@ class NamedPlan:
         return None if self.scan.snapshot is None else self.scan.snapshot.snapshot_id
 
     def plan(self) -> ScanPlan:
+        """The plan as Arrow, with splits, and with counts of skipped files by reason."""
         return self.scan.plan()
 
     def plan_files(self) -> list[FileScanTask]:
@@ -70,14 +71,14 @@ class NamedPlan:
 
 
 def store_of(planner: Planner, state: TableState) -> PlanStore:
-    """Where the plans of a table are kept."""
+    """The store of a table's plans."""
     return PlanStore.of(planner.cache, state.stream)
 
 
 def prefetch(
     planner: Planner, state: TableState, scan: DataScan, row_filter: Expression, name: str, ref: str | None
 ) -> NamedPlan:
-    """Plans the scan and keeps it. What is kept under the name already serves where it is of the same filter.
+    """Plans the scan and stores it. A stored plan of that name serves where it has the same filter.
 
     `row_filter` is the scan's filter before it was bound: it is bound again to the schema of each later scan, with its
     columns by id, whatever they are called by then.
@@ -122,7 +123,7 @@ def load(planner: Planner, state: TableState, name: str, make_scan: Callable[...
 
 
 def drop(planner: Planner, state: TableState, name: str) -> None:
-    """Raises NoSuchPlanError."""
+    """Drops the plan of a name. Raises NoSuchPlanError."""
     store = store_of(planner, state)
     if not store.drop(name):
         raise NoSuchPlanError(f"there is no plan {name!r}; there are: {store.names()}")

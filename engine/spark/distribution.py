@@ -1,4 +1,4 @@
-"""Rows moved and sorted so that a task writes few, full files."""
+"""The distribution and order of rows, so that a task writes few, full files."""
 
 from __future__ import annotations
 

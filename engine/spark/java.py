@@ -1,4 +1,4 @@
-"""Finding a Java runtime that Spark can start."""
+"""The search for a Java runtime that Spark can start."""
 
 from __future__ import annotations
 

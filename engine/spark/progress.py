@@ -1,4 +1,4 @@
-"""How far Spark's tasks are, while an action runs."""
+"""The progress of Spark's tasks while an action runs."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def session(app_name: str = "icecore", *, master: str = "local[2]", memory: str 
 
 
 def prepare(session: Any) -> None:
-    """Sets on any session, classic or Connect, what reading by field id needs for as long as its DataFrames live."""
+    """Sets the settings that reading by field id needs, on any session, for as long as its DataFrames live."""
     for key, value in _PINNED.items():
         if session.conf.get(key, None) != value:
             session.conf.set(key, value)

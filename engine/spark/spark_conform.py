@@ -1,4 +1,4 @@
-"""DataFrames made to fit a table's schema before they are written.
+"""DataFrames conformed to a table's schema before they are written.
 
 Names and types are checked on the driver, so that a mistake is found before any task starts. What Arrow can cast
 without loss (see `engine/data/write/conform.py`) is left to the tasks; the rest of Spark's store assignment is cast

@@ -23,7 +23,7 @@ def spark_path(storage: Storage, location: str) -> str:
 
 
 def shown_path(path: str) -> str:
-    """What `_metadata.file_path` says of a file that was read by a path of `spark_path`."""
+    """The `_metadata.file_path` of a file that was read by a path of `spark_path`."""
     scheme, _, rest = path.partition("://")
     authority, slash, inner = rest.partition("/")
     encoded = "".join(c if _is_kept(c) else _escaped(c) for c in slash + inner)

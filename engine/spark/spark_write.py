@@ -1,4 +1,4 @@
-"""Data files written by Spark tasks: the DataFrame is clustered by partition, each task writes with pyarrow.
+"""The writer of data files in Spark tasks: the DataFrame is clustered by partition, each task writes with pyarrow.
 
 Spark's own Parquet writer can't store the field ids of list elements, map keys and map values, nor uuid and fixed. Each
 task returns one row for each file; files of tasks that failed or ran twice are in no row, so they are never committed.
@@ -89,7 +89,7 @@ def _task(
     file_prefix: str,
     sort_order: SortOrder | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What each Spark task runs. Nothing of the driver's but the arguments goes along."""
+    """The function that each Spark task runs. Nothing of the driver's but the arguments goes along."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -116,7 +116,7 @@ def _task(
 
 @contextlib.contextmanager
 def translated_spark_errors() -> Iterator[None]:
-    """Raises the IcecoreError that a task raised, instead of Spark's exception with its trace in the text."""
+    """A context that raises the IcecoreError of a task, instead of Spark's exception with its trace."""
     try:
         yield
     except IcecoreError:

@@ -25,7 +25,7 @@ _CORES_IN_CONNECT = 8
 def mapped(
     session: SparkSession, chunks: Sequence[Sequence[Item]], read: Callable[[list[Item]], Batches], struct: T.StructType
 ) -> DataFrame:
-    """What `read` yields for each chunk of items, in a Spark task of its own. Batches have the columns of `struct`."""
+    """The batches that `read` yields for each chunk of items, in a Spark task of its own; `struct` is their type."""
 
     def task(batches: Batches) -> Batches:
         for batch in batches:

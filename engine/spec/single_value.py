@@ -191,7 +191,10 @@ _OFFSET = re.compile(r"(Z|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 
 
 def parse_date(text: str) -> int:
-    """Days since 1970-01-01 of an ISO date; years of more than four digits and negative years too."""
+    """Days since 1970-01-01 of an ISO date; years of more than four digits and negative years too.
+
+    Raises ValidationError.
+    """
     m = _DATE.fullmatch(text)
     if not m:
         raise ValidationError(f"{text!r} is not a date (YYYY-MM-DD)")
@@ -230,7 +233,10 @@ def _format_time(value: int, per_second: int) -> str:
 
 
 def parse_timestamp(text: str, *, with_zone: bool, per_second: int = US_PER_SECOND) -> int:
-    """Units since 1970-01-01T00:00 of an ISO timestamp; a zone is required or forbidden by `with_zone`."""
+    """Units since 1970-01-01T00:00 of an ISO timestamp; a zone is required or forbidden by `with_zone`.
+
+    Raises ValidationError.
+    """
     body = text.strip()
     day, sep, clock = body.replace(" ", "T", 1).partition("T")
     offset_seconds = 0

@@ -1,4 +1,4 @@
-"""Table statistics: how many distinct values each column of a snapshot has, in a Puffin file.
+"""Table statistics: the number of distinct values of each column of a snapshot, in a Puffin file.
 
 Spec: Table Statistics (MD4), Puffin. Statistics are informational. The files are made from rows and named at random,
 so unlike metadata files they can't be rebuilt from the log: a commit records where they are and what they say, and
@@ -28,7 +28,7 @@ _NOT_SKETCHED = (UnknownType, VariantType, GeometryType, GeographyType)
 
 
 def sketched_columns(schema: Schema, columns: Iterable[str] | None) -> tuple[str, ...]:
-    """The columns of a schema that statistics are computed of: the named ones, or all primitive top-level ones.
+    """The columns of a schema to compute statistics of: the named ones, or all primitive top-level ones.
 
     Raises ValidationError for an unknown column, and for one of a type or in a place that has no sketch.
     """

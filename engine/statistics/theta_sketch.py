@@ -30,7 +30,7 @@ _READ_ONLY, _COMPACT, _ORDERED = 2, 8, 16
 
 
 class ThetaSketch:
-    """Counts the distinct values of a column of one type, nulls and empty values left out as Java does.
+    """A sketch of the distinct values of a column of one type, nulls and empty values left out as in Java.
 
     Raises MissingDependencyError where the library is not installed.
     """
@@ -41,7 +41,7 @@ class ThetaSketch:
         self._union = self._library.theta_union(LG_NOMINAL_ENTRIES)
 
     def add(self, array: pa.Array) -> None:
-        """Takes in values, in the Arrow type that scans give."""
+        """Adds values, in the Arrow type that scans give."""
         hashes = hashes_of(single_values(self._type, array))
         if len(hashes):
             self._union.update(self._library.compact_theta_sketch.deserialize(self._exact(hashes)))

@@ -1,4 +1,4 @@
-"""Statistics files of snapshots, set and removed. Spec: Table Statistics, Partition Statistics (MD4)."""
+"""The update of statistics files of snapshots. Spec: Table Statistics, Partition Statistics (MD4)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Updates = list[TableUpdate]
 
 
 class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
-    """Gathers changes of statistics; `commit()`, or the end of a `with` block, makes them one commit.
+    """The update of statistics that people build; `commit()`, or the end of a `with` block, commits it.
 
     A snapshot has at most one file of each kind: setting another replaces it. No file is read, written or deleted.
     """
 
     def set_statistics(self, statistics_file: StatisticsFile) -> UpdateStatistics:
-        """Raises NoSuchSnapshotError at commit where the file's snapshot is not the table's."""
+        """Sets the statistics file of a snapshot. Raises NoSuchSnapshotError at commit."""
 
         def updates_for(metadata: TableMetadata) -> Updates:
             metadata.find_snapshot(statistics_file.snapshot_id)
@@ -37,7 +37,7 @@ class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
         return self._add(updates_for)
 
     def remove_statistics(self, snapshot_id: int) -> UpdateStatistics:
-        """Nothing happens where the snapshot has none."""
+        """Removes the statistics file of a snapshot, if it has one."""
 
         def updates_for(metadata: TableMetadata) -> Updates:
             if all(s.snapshot_id != snapshot_id for s in metadata.statistics):
@@ -47,7 +47,7 @@ class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
         return self._add(updates_for)
 
     def set_partition_statistics(self, partition_statistics_file: PartitionStatisticsFile) -> UpdateStatistics:
-        """Raises NoSuchSnapshotError at commit where the file's snapshot is not the table's."""
+        """Sets the partition statistics file of a snapshot. Raises NoSuchSnapshotError at commit."""
 
         def updates_for(metadata: TableMetadata) -> Updates:
             metadata.find_snapshot(partition_statistics_file.snapshot_id)
@@ -58,7 +58,7 @@ class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
         return self._add(updates_for)
 
     def remove_partition_statistics(self, snapshot_id: int) -> UpdateStatistics:
-        """Nothing happens where the snapshot has none."""
+        """Removes the partition statistics file of a snapshot, if it has one."""
 
         def updates_for(metadata: TableMetadata) -> Updates:
             if all(s.snapshot_id != snapshot_id for s in metadata.partition_statistics):

@@ -1,4 +1,4 @@
-"""A view: what it is now, its SQL for each engine, its rows, and how to change it."""
+"""Views: metadata, the SQL for each engine, rows, and changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """One view at one version of its stream. It stays as it was loaded until `refresh()` or a commit through it."""
+    """A view at one version of its stream. It stays as it was loaded until `refresh()` or a commit through it."""
 
     def __init__(self, views: ViewRepository, lookup: Lookup, state: ViewState, actor: str | None) -> None:
         self._views = views
@@ -57,22 +57,26 @@ class View:
 
     @property
     def metadata(self) -> ViewMetadata:
+        """The view's metadata."""
         return self._state.metadata
 
     @property
     def metadata_location(self) -> str:
-        """The latest metadata file."""
+        """The location of the latest metadata file."""
         return self._state.metadata_location
 
     @property
     def state(self) -> ViewState:
+        """The view's state, with its stream and name."""
         return self._state
 
     @property
     def properties(self) -> Mapping[str, str]:
+        """The view's properties."""
         return self.metadata.properties
 
     def location(self) -> str:
+        """The view's location."""
         return self.metadata.location
 
     def schema(self) -> Schema:
@@ -80,13 +84,15 @@ class View:
         return self.metadata.schema()
 
     def schemas(self) -> dict[int, Schema]:
+        """The schemas of all versions by id."""
         return {s.schema_id: s for s in self.metadata.schemas}
 
     def current_version(self) -> ViewVersion:
+        """The current version."""
         return self.metadata.current_version()
 
     def version(self, version_id: int) -> ViewVersion:
-        """Raises ValidationError where the view has no such version, or has it no more."""
+        """The version of that id. Raises ValidationError where the view doesn't have it, or not any more."""
         for version in self.metadata.versions:
             if version.version_id == version_id:
                 return version
@@ -98,23 +104,23 @@ class View:
         return list(self.metadata.versions)
 
     def history(self) -> list[ViewHistoryEntry]:
-        """Which version was the current one since when."""
+        """The version log: each version that became current, and when."""
         return list(self.metadata.version_log)
 
     def sql_for(self, dialect: str) -> ViewSql:
-        """The current version's SQL in a dialect: as stored, else transpiled, which the answer says.
+        """The current version's SQL in a dialect: as stored, else transpiled, which the result tells.
 
         Raises ValidationError where it can't be transpiled.
         """
         return sql_for(self.current_version(), dialect, dotted(self.name()))
 
     def scope(self) -> NameScope:
-        """What completes the names in the current version's SQL."""
+        """The namespace and catalog that complete the names in the current version's SQL."""
         version = self.current_version()
         return NameScope(version.default_namespace, version.default_catalog, f"view {dotted(self.name())}")
 
     def refresh(self) -> View:
-        """Takes in what was committed since. Raises NoSuchViewError where the view was dropped."""
+        """Brings the view up to date with later commits. Raises NoSuchViewError where it was dropped."""
         self._views.repository.foreign.adopt_or_warn(self._state.stream)
         self._state = self._views.live_state(self._state.stream)
         return self
@@ -138,7 +144,7 @@ class View:
         return queries.view_rows(self.name(), self.schema(), self.sql_for(DUCKDB).sql, self.scope())
 
     def to_pandas(self) -> pd.DataFrame:
-        """Raises MissingDependencyError where pandas is not installed."""
+        """The rows as a pandas DataFrame. Raises MissingDependencyError where pandas is not installed."""
         return to_pandas(self.to_arrow())
 
     def to_duckdb(
@@ -150,7 +156,7 @@ class View:
         return con
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """The rows of a DuckDB query that may name this view, and all that lies beside it in the catalog.
+        """The rows of a DuckDB query, which may name this view and everything in the catalog.
 
         A name without a namespace is looked for in the view's own. Raises ValidationError, NoSuchTableError.
         """
@@ -183,7 +189,7 @@ class View:
         dry_run: bool = False,
         **options: Unpack[ReplaceView],
     ) -> View | ViewDryRun:
-        """Gives the view another definition, as a new version; one that it had before becomes the current one again.
+        """Gives the view another definition, as a new version; an earlier one that is equal becomes current again.
 
         Namespace and catalog stay as they are unless given, properties are added. Raises ValidationError where the SQL
         can't be run while no schema is given, or a dialect would be lost (`replace.drop-dialect.allowed`).
@@ -204,7 +210,7 @@ class View:
 
     @takes_options(MetadataOptions)
     def set_current_version(self, version_id: int, **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
-        """Makes a kept version the current one again. Raises ValidationError for one that the view doesn't have."""
+        """Makes a kept version current again. Raises ValidationError for one that the view doesn't have."""
         with self.transaction(**options) as transaction:
             transaction.set_current_version(version_id)
         return transaction.outcome or self
@@ -221,6 +227,7 @@ class View:
 
     @takes_options(MetadataOptions)
     def set_properties(self, updates: Mapping[str, str], **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
+        """Sets properties. Raises ValidationError."""
         with self.transaction(**options) as transaction:
             transaction.set_properties(updates)
         return transaction.outcome or self
@@ -233,7 +240,7 @@ class View:
 
     @takes_options(MetadataOptions)
     def remove_properties(self, *keys: str, **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
-        """Takes properties away; those that are not there are left out of account."""
+        """Removes properties; missing ones are ignored."""
         with self.transaction(**options) as transaction:
             transaction.remove_properties(*keys)
         return transaction.outcome or self
@@ -246,7 +253,7 @@ class View:
 
     @takes_options(MetadataOptions)
     def set_location(self, location: str, **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
-        """Moves where the next metadata files go; those that there are stay where they are."""
+        """Sets the location of later metadata files; existing ones stay where they are."""
         with self.transaction(**options) as transaction:
             transaction.set_location(location)
         return transaction.outcome or self
@@ -294,5 +301,5 @@ class View:
         return lambda _: [SetCurrentViewVersion(version_id)]
 
     def take(self, state: ViewState) -> None:
-        """Takes in the state that a commit led to."""
+        """Replaces the state by the one after a commit."""
         self._state = state

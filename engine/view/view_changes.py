@@ -1,4 +1,4 @@
-"""Changes of one view that are made together, as one commit or as part of a larger one."""
+"""Changes of one view that are committed together, alone or as part of a larger commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from icecore.engine.view.view_definition import ViewDefinition, location_updates
 
 
 class ChangeableView(Protocol):
-    """A view as those see it who change it: its state, and the updates that a change needs."""
+    """The part of a view that its changes need: its state, and the updates of a definition."""
 
     @property
     def state(self) -> ViewState: ...
@@ -44,10 +44,10 @@ class ChangeableView(Protocol):
 
 
 class ViewChanges:
-    """Gathers changes of a view, in the vocabulary of `View`. Each call gives the same object back."""
+    """The changes of a view so far, with the methods of `View`. Each call returns the same object."""
 
     def __init__(self, view: ChangeableView, changes: list[UpdatesAt], check_open: Callable[[], None]) -> None:
-        """`check_open` raises where what the changes are part of was committed."""
+        """`check_open` raises once the commit that the changes belong to was made."""
         self._view = view
         self._check = check_open
         self._changes = changes
@@ -66,7 +66,7 @@ class ViewChanges:
         summary: Mapping[str, str] | None = None,
         location: str | None = None,
     ) -> ViewChanges:
-        """As `View.replace`. Raises ValidationError, NoSuchTableError."""
+        """Replaces the definition, as `View.replace`. Raises ValidationError, NoSuchTableError."""
         self._check()
         definition = self._view.definition_of(
             sql,
@@ -81,10 +81,11 @@ class ViewChanges:
         return self._add(lambda at: [*changes, *definition.updates(at)])
 
     def set_current_version(self, version_id: int) -> ViewChanges:
-        """As `View.set_current_version`."""
+        """Makes a version current, as `View.set_current_version`."""
         return self._add(self._view.current_version_updates(version_id))
 
     def set_properties(self, updates: Mapping[str, str]) -> ViewChanges:
+        """Sets properties. Raises ValidationError."""
         changes = property_updates(updates)
         return self._add(lambda _: changes)
 
@@ -93,7 +94,7 @@ class ViewChanges:
         return self._add(lambda _: [RemoveProperties(keys)])
 
     def set_location(self, location: str) -> ViewChanges:
-        """Moves where the next metadata files go."""
+        """Sets the location of later metadata files."""
         changes = location_updates(location)
         return self._add(lambda _: changes)
 
@@ -118,11 +119,11 @@ class ViewTransaction(ViewChanges, OnceInBlock):
 
     @property
     def outcome(self) -> ViewDryRun | None:
-        """What a dry run found, once it ended; None of a transaction that is none."""
+        """The outcome of a dry run, once it ended; None unless this is one."""
         return self._outcome
 
     def commit(self) -> None:
-        """Raises NoSuchViewError, ValidationError, CommitConflictError; nothing is stored then."""
+        """Commits the changes. Raises NoSuchViewError, ValidationError, CommitConflictError; nothing is stored then."""
         self._use_up()
         changes = tuple(self._changes)
 

@@ -1,4 +1,4 @@
-"""What a caller says a view is, as the updates that make it so."""
+"""The definition of a view by a caller, as the updates that make it so."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class ViewDefinition:
         name: Identifier,
         lookup: Lookup,
     ) -> ViewDefinition:
-        """Derives the schema where none is given. Raises ValidationError, and NoSuchTableError while deriving."""
+        """The definition, with a derived schema where none is given.
+
+        Raises ValidationError, and NoSuchTableError while deriving.
+        """
         version = ViewVersion(
             _FIRST_VERSION,
             LAST_ADDED,
@@ -100,7 +103,7 @@ def _schema(given: Schema | pa.Schema | None, version: ViewVersion, name: Identi
 
 
 def _summary(summary: Mapping[str, str] | None) -> dict[str, str]:
-    """The summary of a new version: the engine that makes it (V1), and what the caller says."""
+    """The summary of a new version: the engine that makes it (V1), and the caller's entries."""
     given = string_properties(summary, "a view's summary")
     name, _, version = engine_version().partition(" ")
     return {"engine-name": name, "engine-version": version} | given

@@ -1,4 +1,4 @@
-"""A view's SQL in the dialect that is asked for: the stored one, or one transpiled with sqlglot, and which it was."""
+"""A view's SQL in a dialect: the stored one, or one transpiled with sqlglot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a view's SQL in DuckDB over the tables and views that it names.
+"""The execution of a view's SQL in DuckDB, over the tables and views that it names.
 
 Each name is resolved as the view says, never as DuckDB would: what it means is read by icecore and registered as an
 Arrow table. A query reaches nothing else, no files and no variables of the Python program.
@@ -30,17 +30,18 @@ _ALL_TYPES = 3
 
 
 def all_rows(table: Table) -> pa.Table:
+    """The rows of a table."""
     return table.scan().to_arrow()
 
 
 def no_rows(table: Table) -> pa.Table:
-    """An empty table with the table's columns: enough to learn what a query gives."""
+    """An empty table with the table's columns: enough to learn the columns of a query."""
     return pa.Table.from_batches([], schema_to_arrow(table.schema(), with_ids=False))
 
 
 @define
 class DuckQueries:
-    """Runs queries over one catalog. What a table or view gives is read once, however often it is named."""
+    """The queries over one catalog. Each table or view is read once, however often it is named."""
 
     _lookup: Lookup
     _read: Callable[[Table], pa.Table] = all_rows
@@ -64,7 +65,7 @@ class DuckQueries:
         return self._known[name]
 
     def schema_of(self, name: Identifier, sql: str, scope: NameScope) -> Schema:
-        """The schema of what the query of a view to be gives."""
+        """The schema of a query's result, for a view to be. Raises ValidationError."""
         rows, _ = self._run(sql, scope, (name,))
         try:
             return arrow_to_schema(rows.schema, format_version=_ALL_TYPES)
@@ -104,5 +105,5 @@ class DuckQueries:
 
 
 def derived_schema(lookup: Lookup, name: Identifier, sql: str, scope: NameScope) -> Schema:
-    """The schema of what a query gives, learnt without reading a row. Raises ValidationError, NoSuchTableError."""
+    """The schema of a query's result, learnt without reading a row. Raises ValidationError, NoSuchTableError."""
     return DuckQueries(lookup, no_rows).schema_of(name, sql, scope)

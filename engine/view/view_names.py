@@ -1,4 +1,4 @@
-"""Which table or view a name in a view's SQL means: `default-catalog` and `default-namespace` of the View spec (V1)."""
+"""The resolution of names in a view's SQL: `default-catalog` and `default-namespace` of the View spec (V1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from icecore.engine.view.view_dialects import ViewSql
 
 
 class ViewQuery(Protocol):
-    """A view as those see it who run its query."""
+    """The part of a view that running its query needs."""
 
     def name(self) -> Identifier: ...
 
@@ -27,7 +27,7 @@ class ViewQuery(Protocol):
 
 
 class Lookup(Protocol):
-    """Where names are looked up: the catalog as it is, or as it was."""
+    """The look-up of names: in the catalog as it is, or as it was."""
 
     @property
     def name(self) -> str: ...
@@ -43,7 +43,7 @@ class Lookup(Protocol):
 
 @frozen
 class NameScope:
-    """What short names in a query are completed with, and for whom: `owner` is how errors call the query."""
+    """The namespace and catalog that complete short names in a query, which errors call `owner`."""
 
     default_namespace: Identifier
     default_catalog: str | None
@@ -52,11 +52,15 @@ class NameScope:
 
 @frozen
 class TableSource:
+    """A name that means a table."""
+
     table: Table
 
 
 @frozen
 class ViewSource:
+    """A name that means a view."""
+
     view: ViewQuery
 
 
@@ -64,7 +68,7 @@ Source: TypeAlias = "TableSource | ViewSource"
 
 
 def find_source(parts: Identifier, scope: NameScope, lookup: Lookup) -> Source:
-    """The table or view that a name of one or more parts means. Raises NoSuchTableError saying what was looked for."""
+    """The table or view that a name of one or more parts means. Raises NoSuchTableError naming all that were tried."""
     tried = list(dict.fromkeys(_candidates(parts, scope, lookup.name)))
     for identifier in tried:
         if lookup.table_exists(identifier):
@@ -91,7 +95,7 @@ def _candidates(parts: Identifier, scope: NameScope, catalog_name: str) -> Itera
 
 
 def check_no_cycle(path: tuple[Identifier, ...], identifier: Identifier) -> None:
-    """Raises ValidationError where a view is met again on the way down to what it reads."""
+    """Raises ValidationError where a view is met again on the way down its own query."""
     if identifier in path:
         way = " -> ".join(".".join(i) for i in (*path[path.index(identifier) :], identifier))
         raise ValidationError(f"the view {'.'.join(identifier)} reads itself: {way}")

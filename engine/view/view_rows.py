@@ -1,4 +1,4 @@
-"""What DuckDB gives for a view's query, as the view's schema says: names, types, and no value changed on the way."""
+"""DuckDB's result of a view's query in the view's schema: names, types, and no value changed on the way."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def _plain_field(f: pa.Field) -> pa.Field:
 
 
 def is_hugeint(t: pa.DataType) -> bool:
+    """Whether an Arrow type is DuckDB's HUGEINT."""
     return isinstance(t, pa.OpaqueType) and t.type_name == "hugeint"
 
 

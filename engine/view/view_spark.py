@@ -1,4 +1,4 @@
-"""A view in Spark: its SQL for Spark, over DataFrames of the tables and views that it names."""
+"""Views in Spark: their SQL for Spark, over DataFrames of the tables and views that it names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DIALECT = "spark"
 
 @define
 class SparkViews:
-    """Makes DataFrames of views. Spark knows the names in their SQL as temporary views for as long as it parses it."""
+    """The DataFrames of views. Spark knows the names in their SQL as temporary views while it parses it."""
 
     _session: SparkSession
     _lookup: Lookup

@@ -1,4 +1,4 @@
-"""The syntax tree of a view's SQL, as DuckDB's own parser gives it: which tables it names, and the same over others."""
+"""The syntax tree of a view's SQL, from DuckDB's own parser: the tables that it names, and the query over others."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _selected(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 @define
 class _Names:
-    """Gives the tables that a tree names internal names; the names of common table expressions are left alone."""
+    """The internal names of the tables in a tree; names of common table expressions are left alone."""
 
     owner: str
     internal: dict[Identifier, str] = field(factory=dict)
@@ -82,7 +82,7 @@ class _Names:
                 self.visit(value, ctes)
 
     def _common_tables(self, cte_map: dict[str, Any], ctes: frozenset[str]) -> frozenset[str]:
-        """Each sees those before it, a recursive one also itself; in any other its own name is that of a table."""
+        """The common table expressions that can be seen: each sees those before it, a recursive one also itself."""
         for entry in cte_map["map"]:
             name, body = entry["key"].lower(), entry["value"]
             recursive = (body.get("query_node") or {}).get("type") == "RECURSIVE_CTE_NODE"

@@ -1,4 +1,4 @@
-"""One statement of the SQL prompt: what may be asked, and what it is about."""
+"""One statement of the SQL prompt: whether it may be asked, and which tables it is about."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ _ALLOWED = "SQL changes nothing here, it can be SELECT, SHOW TABLES, SUMMARIZE o
 
 
 def _is_show(statement: exp.Expression) -> bool:
-    """SHOW of one table is a command that sqlglot does not take apart."""
+    """Whether it is a SHOW of one table, a command that sqlglot does not take apart."""
     return isinstance(statement, exp.Command) and str(statement.this).upper() == "SHOW"
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without sqlglot's remarks on what it does not take apart."""
+    """A context without sqlglot's warnings of statements that it does not take apart."""
     log = logging.getLogger("sqlglot")
     was = log.disabled
     log.disabled = True

@@ -1,4 +1,4 @@
-"""The tables of the SQL prompt: the columns of each, and what its rows are made from.
+"""The tables of the SQL prompt: the columns of each, and the maker of its rows.
 
     log           one row for each event: see `log_table.LOG_SCHEMA`
     namespaces    one row for each namespace, with its properties

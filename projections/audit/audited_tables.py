@@ -1,4 +1,4 @@
-"""The tables of a catalog as one query reads them: those that it needs, each loaded once, without those that fail."""
+"""The tables of a catalog for one query: those that it needs, each loaded once, without those that fail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AuditedCatalog(Protocol):
 
 @frozen(eq=False)
 class AuditedTable:
-    """A table by its name and stream; `load` has it read from the log."""
+    """A table by its name and stream; `load` reads it from the log."""
 
     identifier: Identifier
     stream: str
@@ -41,30 +41,33 @@ class AuditedTable:
 
     @property
     def namespace(self) -> str:
+        """The namespace as dotted text."""
         return ".".join(self.identifier[:-1])
 
     @property
     def name(self) -> str:
+        """The name without its namespace."""
         return self.identifier[-1]
 
     @property
     def table_uuid(self) -> str:
+        """The table's UUID."""
         return self.stream.partition(":")[2].partition("#")[0]
 
     @property
     def named(self) -> dict[str, str]:
-        """The columns that say in each audit table which table a row is of."""
+        """The columns of an audit table that name the table."""
         return {"namespace": self.namespace, "name": self.name}
 
     @property
     def keys(self) -> dict[str, str]:
-        """What a query can name it by: see `NeededTables`."""
+        """The texts by which a query can name it: see `NeededTables`."""
         return {**self.named, "table_uuid": self.table_uuid.lower()}
 
 
 @define(eq=False)
 class Deadline:
-    """The time at which a query has to have its answer; `seconds` is how long that is, None for ever."""
+    """The time at which a query must be answered; `seconds` is how long that is, None for ever."""
 
     seconds: float | None = None
     _end: float = field(init=False)
@@ -83,12 +86,13 @@ class Deadline:
             raise self.error()
 
     def error(self) -> QueryLimitError:
+        """The error of a query that took too long."""
         return QueryLimitError(f"the query was stopped: it took longer than its timeout of {self.seconds:g} s")
 
 
 @define(eq=False)
 class AuditedTables:
-    """The tables of a catalog for one query. What can't be read of them is in `problems`, by stream."""
+    """The tables of a catalog for one query. Errors of reading them are in `problems`, by stream."""
 
     listed: Callable[[], Sequence[AuditedTable]]
     deadline: Deadline = field(factory=Deadline)
@@ -97,13 +101,13 @@ class AuditedTables:
     _loaded: dict[str, Table] = field(factory=dict)
 
     def needed(self, needed: NeededTables) -> list[AuditedTable]:
-        """Those that a query can need, by name."""
+        """The tables that a query can need, by name."""
         if self._all is None:
             self._all = self.listed()
         return [t for t in self._all if needed.has(t.keys)]
 
     def read(self, needed: NeededTables, read: Callable[[Table], Read]) -> Iterator[tuple[AuditedTable, Read]]:
-        """What is read of each needed table; one that can't be read is a problem, and not among them.
+        """The result of reading each needed table; one that can't be read is a problem, and left out.
 
         Raises QueryLimitError.
         """
@@ -122,14 +126,14 @@ class AuditedTables:
 
 @frozen
 class AuditedRows:
-    """What the rows of one audit table are made of: the catalog, and the tables that a query can need of it."""
+    """The source of one audit table's rows: the catalog, and the tables that a query can need of it."""
 
     catalog: AuditedCatalog
     tables: AuditedTables
     needed: NeededTables
 
     def each(self, read: Callable[[Table], Read]) -> Iterator[tuple[AuditedTable, Read]]:
-        """See `AuditedTables.read`."""
+        """The result of reading each needed table: see `AuditedTables.read`."""
         return self.tables.read(self.needed, read)
 
     def of(self, schema: pa.Schema, rows: Callable[[Table], Iterator[dict[str, Any]]]) -> pa.Table:

@@ -15,6 +15,7 @@ _AT = pa.timestamp("ms", "UTC")
 
 
 def log(of: AuditedRows) -> pa.Table:
+    """The rows of `log`."""
     return of.catalog.log()
 
 
@@ -22,6 +23,7 @@ NAMESPACES = pa.schema([("name", pa.string()), ("properties", TEXT_MAP)])
 
 
 def namespaces(of: AuditedRows) -> pa.Table:
+    """The rows of `namespaces`."""
     rows = [
         {"name": ".".join(n), "properties": list(of.catalog.load_namespace_properties(n).items())}
         for n in of.catalog.all_namespaces()
@@ -51,6 +53,7 @@ TABLES = pa.schema(
 
 
 def tables(of: AuditedRows) -> pa.Table:
+    """The rows of `tables`."""
     return of.of(TABLES, _table_row)
 
 
@@ -98,6 +101,7 @@ VIEWS = pa.schema(
 
 
 def views(of: AuditedRows) -> pa.Table:
+    """The rows of `views`."""
     return pa.Table.from_pylist([_view_row(view) for view in of.catalog.views()], schema=VIEWS)
 
 

@@ -1,4 +1,4 @@
-"""What differs between two positions of the log: which things came and went, and what changed of each.
+"""The difference between two positions of the log: objects added, removed and renamed, and the changes of each.
 
 States are folded from the log and files are counted from the content beside its events, so no file is read.
 """
@@ -46,7 +46,7 @@ DIFF_SCHEMA = pa.schema(
 
 @frozen
 class Change:
-    """One fact that differs: what it is about, its name, and its text before and after; None where it was not there."""
+    """One fact that differs: its subject, its name, and its text before and after; None where it was not there."""
 
     what: str
     key: str
@@ -55,12 +55,13 @@ class Change:
 
     @property
     def action(self) -> str:
+        """`added`, `removed` or `changed`."""
         return action_of(self.before, self.after)
 
 
 @frozen
 class ObjectDiff:
-    """What became of one namespace, table or view: its names before and after, None where it had none.
+    """The changes of one namespace, table or view: its names before and after, None where it had none.
 
     A table that was dropped and made anew under its name is two objects, since its stream is another one.
     """
@@ -74,7 +75,7 @@ class ObjectDiff:
 
     @property
     def name(self) -> Identifier:
-        """The name after, or before where it went."""
+        """The name after, or before where it was removed."""
         return self.after or self.before or ()
 
     @property
@@ -86,7 +87,7 @@ class ObjectDiff:
 
 @frozen
 class CatalogDiff:
-    """Everything that differs between two positions, the first excluded: namespaces, then tables and views by name."""
+    """All differences between two positions, the first excluded: namespaces, then tables and views by name."""
 
     from_position: int
     to_position: int
@@ -94,37 +95,45 @@ class CatalogDiff:
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing differs."""
         return not self.objects
 
     @property
     def namespaces(self) -> tuple[ObjectDiff, ...]:
+        """The namespaces that differ."""
         return tuple(o for o in self.objects if o.kind == "namespace")
 
     @property
     def tables(self) -> tuple[ObjectDiff, ...]:
+        """The tables that differ."""
         return tuple(o for o in self.objects if o.kind == "table")
 
     @property
     def views(self) -> tuple[ObjectDiff, ...]:
+        """The views that differ."""
         return tuple(o for o in self.objects if o.kind == "view")
 
     def table(self, identifier: Identifier) -> ObjectDiff | None:
-        """What became of the table of that name; None where nothing did."""
+        """The changes of the table of that name; None for none."""
         return next((o for o in reversed(self.tables) if o.name == identifier), None)
 
     def to_arrow(self) -> pa.Table:
-        """One row of DIFF_SCHEMA for each thing that came, went or was renamed, each change, each count of files."""
+        """One row of DIFF_SCHEMA for each object added, removed or renamed, each change, each count of files."""
         return pa.Table.from_pylist([row for o in self.objects for row in _rows(o)], schema=DIFF_SCHEMA)
 
 
 def action_of(before: object, after: object) -> str:
+    """The action between two states of a fact: `added`, `removed` or `changed`."""
     return "added" if before is None else "removed" if after is None else "changed"
 
 
 def diff(
     store: EventStore, repository: Repository, views: ViewRepository, from_position: int, to_position: int
 ) -> CatalogDiff:
-    """Raises ValidationError where the positions are not in the log or in the wrong order, CorruptLogError."""
+    """The difference of two positions of the log.
+
+    Raises ValidationError where the positions are not in the log or in the wrong order, CorruptLogError.
+    """
     head = store.head()[0]
     if not 0 <= from_position <= to_position <= head:
         raise ValidationError(
@@ -205,7 +214,7 @@ def _name(state: TableState | ViewState | None) -> Identifier | None:
 
 
 def _changes(before: Facts, after: Facts) -> tuple[Change, ...]:
-    """What differs, in the order of the facts: those that were there first, then new ones."""
+    """The changes of facts, in their order: those that were there first, then new ones."""
     out = []
     for fact in [*before, *(f for f in after if f not in before)]:
         old, new = before.get(fact), after.get(fact)

@@ -1,4 +1,4 @@
-"""What a table or view is, as facts in words that can be compared: one for each column, property, ref and so on."""
+"""Facts about a table or view, as text that can be compared: one for each column, property, ref and so on."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Facts = Mapping[Fact, tuple[str, str]]
 
 
 def table_facts(metadata: TableMetadata | None) -> Facts:
-    """The facts of a table; none of one that is not there."""
+    """The facts of a table; empty for None."""
     return {} if metadata is None else dict(_of_table(metadata))
 
 
 def view_facts(metadata: ViewMetadata | None) -> Facts:
-    """The facts of a view; none of one that is not there."""
+    """The facts of a view; empty for None."""
     return {} if metadata is None else dict(_of_view(metadata))
 
 

@@ -59,7 +59,7 @@ class FileChanges:
 
 @define
 class _Seen:
-    """The first and last that was said of a file."""
+    """The first and last mention of a file."""
 
     first: int
     last: int
@@ -69,7 +69,7 @@ class _Seen:
 def file_changes(
     store: EventStore, events: Iterable[Event], before: TableMetadata | None, after: TableMetadata | None
 ) -> tuple[FileChanges, ...]:
-    """What the events did to the table's files, in the order of branches. Raises CorruptLogError."""
+    """The files that the events added and removed, in the order of branches. Raises CorruptLogError."""
     seen: dict[tuple[str | None, int], dict[tuple[str, int | None], _Seen]] = {}
     told: set[int] = set()
     for event in events:
@@ -87,7 +87,7 @@ def file_changes(
 
 
 def _rows(store: EventStore, event: Event) -> Iterator[tuple[int, str | None, list[dict[str, Any]]]]:
-    """For each snapshot that an event made: its id, its branch, and the files that it added or removed."""
+    """Each snapshot that an event made: its id, its branch, and the files that it added or removed."""
     payload = event.payload
     changes = changes_of(payload, event.position)
     if not changes:
@@ -126,7 +126,7 @@ def _count(branch: str | None, content: int, files: Mapping[tuple[str, int | Non
 
 
 def _from_summaries(snapshots: Iterable[Snapshot]) -> Iterator[FileChanges]:
-    """Snapshots whose files the log does not hold, as other engines make them: by what their summaries say."""
+    """The changes of snapshots whose files the log does not hold, as other engines make them, by their summaries."""
     totals: dict[str, list[int]] = {}
     for snapshot in snapshots:
         summary = snapshot.summary or {}

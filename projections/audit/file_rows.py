@@ -31,6 +31,8 @@ MANIFESTS = pa.schema(
 
 
 def manifests(of: AuditedRows) -> pa.Table:
+    """The rows of `manifests`."""
+
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         for listed in table.manifests():
             m = listed.manifest
@@ -48,6 +50,7 @@ FILES = pa.schema([*_NAMED, *LIVE_FILES])
 
 
 def files(of: AuditedRows) -> pa.Table:
+    """The rows of `files`."""
     found = [FILES.empty_table()]
     for audited, files in of.each(lambda table: table.files()):
         names = (pa.repeat(pa.scalar(text, pa.string()), files.num_rows) for text in (audited.namespace, audited.name))
@@ -59,7 +62,7 @@ PROBLEMS = pa.schema([*_NAMED, ("table_uuid", pa.string()), ("kind", pa.string()
 
 
 def problems(of: AuditedRows) -> pa.Table:
-    """What keeps tables from being read, found by reading the manifests and files of each."""
+    """The rows of `problems`: the errors of reading the manifests and files of each table."""
     for _ in of.each(lambda table: (table.manifests(), table.files())):
         pass
     failed = [(t, of.tables.problems.get(t.stream)) for t in of.tables.needed(of.needed)]

@@ -27,6 +27,8 @@ COLUMNS = pa.schema(
 
 
 def columns(of: AuditedRows) -> pa.Table:
+    """The rows of `columns`."""
+
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         schema = table.schema()
         for field_id in sorted(schema.field_ids):
@@ -48,6 +50,8 @@ PROPERTIES = pa.schema(
 
 
 def properties(of: AuditedRows) -> pa.Table:
+    """The rows of `properties`."""
+
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         for key, value in sorted(table.properties.items()):
             yield {"key": key, "value": value}
@@ -73,6 +77,8 @@ SNAPSHOTS = pa.schema(
 
 
 def snapshots(of: AuditedRows) -> pa.Table:
+    """The rows of `snapshots`."""
+
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         m = table.metadata
         current = {s.snapshot_id for s in m.ancestors(m.current_snapshot_id)}
@@ -107,6 +113,8 @@ REFS = pa.schema(
 
 
 def refs(of: AuditedRows) -> pa.Table:
+    """The rows of `refs`."""
+
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         for name, ref in table.refs().items():
             yield {

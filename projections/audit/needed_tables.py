@@ -1,4 +1,4 @@
-"""Which tables a query can need, by the names in its conditions.
+"""The tables that a query can need, by the names in its conditions.
 
 A table of the catalog is left out of an audit table only where each mention of that audit table is filtered to other
 names: by `=` or `IN` with texts, under AND and OR, in the WHERE of the SELECT that it stands in, or in the ON of a join
@@ -41,7 +41,7 @@ ALL = NeededTables()
 def needed_tables(
     statement: exp.Expression, schemas: Mapping[str, pa.Schema], parameters: Mapping[str, Any] | None = None
 ) -> dict[str, NeededTables]:
-    """For each audit table that a statement names, the tables that it can need of it."""
+    """The tables that a statement can need of each audit table that it names."""
     mentions = [t for t in statement.find_all(exp.Table) if _name(t) in schemas]
     unsure = _is_unsure(statement)
     values = _Values.of(statement, parameters or {})
@@ -65,7 +65,7 @@ class _Values:
         return cls(parameters, len(unnamed) == 1 and len(parameters) == 1)
 
     def text(self, value: exp.Expression) -> str | None:
-        """None where it is no text, or may be another one in DuckDB."""
+        """The text of a constant or parameter; None where it is no text, or may be another one in DuckDB."""
         if isinstance(value, exp.Literal) and value.is_string:
             return str(value.this) if "\\" not in value.this else None
         if isinstance(value, exp.Placeholder):
@@ -80,13 +80,13 @@ def _name(table: exp.Table) -> str:
 
 
 def _is_plain(join: exp.Join) -> bool:
-    """Whether a row of one side has no say in which rows of the other side meet."""
+    """Whether the rows of one side don't decide which rows of the other side are joined."""
     method, kind, side = ((join.args.get(part) or "").upper() for part in ("method", "kind", "side"))
     return not method and (kind, side) in _PLAIN
 
 
 def _is_unsure(statement: exp.Expression) -> bool:
-    """Whether it takes samples, turns columns into rows, or may mention tables that can't be seen to be any."""
+    """Whether it takes samples, turns columns into rows, or may mention tables in a way that can't be seen."""
     if statement.find(exp.TableSample, exp.Pivot) is not None:
         return True
     return any(not isinstance(t.this, exp.Identifier) for t in statement.find_all(exp.Table))
@@ -97,7 +97,7 @@ def _alias(table: exp.Table) -> str:
 
 
 def _limit(mention: exp.Table, schemas: Mapping[str, pa.Schema], values: _Values) -> Names:
-    """What the SELECT that a mention stands in limits it to; empty where nothing does for sure."""
+    """The names that a mention is limited to by its SELECT; empty where that is not certain."""
     holder = mention.parent
     select = holder.parent if isinstance(holder, exp.From | exp.Join) else None
     if not isinstance(select, exp.Select):
@@ -123,7 +123,7 @@ def _is_renamed(mention: exp.Table) -> bool:
 
 
 def _conditions(select: exp.Select, joins: Sequence[exp.Join], mention: exp.Table) -> Iterator[exp.Expression]:
-    """What a row of the mention has to satisfy to have a say in the result.
+    """The conditions that a row of the mention has to satisfy to matter in the result.
 
     That is the WHERE, the ON of each inner join, and the ON of the left join that it is the right side of.
     """
@@ -138,7 +138,7 @@ def _conditions(select: exp.Select, joins: Sequence[exp.Join], mention: exp.Tabl
 
 @frozen
 class _Sources:
-    """The tables that the FROM and the joins of a SELECT bring, whether these are all, and how they are joined."""
+    """The tables of a SELECT's FROM and joins, whether these are all, and how they are joined."""
 
     tables: tuple[exp.Table, ...]
     only_tables: bool
@@ -146,7 +146,10 @@ class _Sources:
 
     @classmethod
     def of(cls, select: exp.Select, joins: Sequence[exp.Join]) -> _Sources | None:
-        """None where what is joined how is not plain to see. `shared` are columns that all inner joins are by."""
+        """The sources of a SELECT; None where the joins are not plain.
+
+        `shared` are columns that all inner joins are by.
+        """
         first = select.args.get("from_") or select.args.get("from")
         if first is None:
             return None
@@ -159,7 +162,7 @@ class _Sources:
         return cls(tables, only_tables, frozenset(set.intersection(*by) if by else ()))
 
     def means(self, column: exp.Column, key: str, mention: exp.Table, schemas: Mapping[str, pa.Schema]) -> bool:
-        """Whether a column is that key of the mention for sure."""
+        """Whether a column is certainly that key of the mention."""
         if column.name.lower() != key or column.args.get("db") or not isinstance(column.this, exp.Identifier):
             return False
         if column.table:

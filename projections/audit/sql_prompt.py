@@ -1,4 +1,4 @@
-"""SQL over the log and the metadata of all tables, in one DuckDB prompt: see `audit_tables` for what there is.
+"""SQL over the log and the metadata of all tables, in one DuckDB prompt; `audit_tables` lists the tables.
 
 Only the audit tables that a query names are made, and only of the tables that it can need: see `needed_tables`.
 """
@@ -74,7 +74,7 @@ def run_sql(
 
 
 def _by_name(parameters: Mapping[str, Any] | Sequence[Any] | None) -> Mapping[str, Any] | None:
-    """DuckDB calls what is given by position `1`, `2` and so on."""
+    """The parameters by name: `1`, `2` and so on for those given by position, as DuckDB has it."""
     if parameters is None or isinstance(parameters, Mapping):
         return parameters
     if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Sequence):
@@ -107,7 +107,7 @@ def _register(
     statement: exp.Expression,
     values: Mapping[str, Any] | None,
 ) -> set[str]:
-    """Makes what a statement is about known to DuckDB; gives the names of the audit tables that it is about.
+    """Registers the audit tables that a statement is about with DuckDB; returns their names.
 
     `problems` comes last: what others find is not looked for again.
     """
@@ -132,7 +132,7 @@ def _answer(
     deadline: Deadline,
     memory_limit: str | None,
 ) -> pa.Table:
-    """Raises QueryLimitError, and duckdb.Error where the query is wrong."""
+    """The rows of the query. Raises QueryLimitError, and duckdb.Error where the query is wrong."""
     deadline.check()
     try:
         with _interrupted(con, deadline):
@@ -148,7 +148,7 @@ def _answer(
 
 @contextmanager
 def _interrupted(con: duckdb.DuckDBPyConnection, deadline: Deadline) -> Iterator[None]:
-    """Interrupts what runs in the block when the time is over."""
+    """A context whose queries are interrupted when the time is over."""
     if deadline.seconds is None:
         yield
         return
@@ -165,7 +165,7 @@ def _interrupted(con: duckdb.DuckDBPyConnection, deadline: Deadline) -> Iterator
 def _reason(
     con: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, Any] | None, error: duckdb.Error
 ) -> duckdb.Error:
-    """What DuckDB says of a query where it knows all audit tables: then it suggests the names of these."""
+    """DuckDB's error for a query where all audit tables are known, which suggests their names."""
     if isinstance(error, duckdb.CatalogException):
         try:
             _register_empty(con)
@@ -176,7 +176,7 @@ def _reason(
 
 
 def _left_out(tables: AuditedTables) -> str:
-    """The one line that says which tables an answer is without."""
+    """The warning that names the tables which an answer is without."""
     found = sorted(".".join(t.identifier) for t, _ in tables.problems.values())
     named = ", ".join(found[:TABLES_NAMED])
     rest = f" and {len(found) - TABLES_NAMED} more" if len(found) > TABLES_NAMED else ""

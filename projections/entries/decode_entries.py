@@ -1,4 +1,4 @@
-"""From the bytes of a manifest to canonical entries, fast.
+"""The fast decoder of manifests to canonical entries.
 
 The blocks of manifests that were written alike become one Avro file of one block, which polars decodes by columns:
 
@@ -80,7 +80,7 @@ def decode_manifest(
 def decode_manifests(
     files: Iterable[tuple[str, bytes, int]], left_out: frozenset[str] = frozenset()
 ) -> Iterator[pa.Table]:
-    """As `decode_manifest`, for many manifests: `where`, bytes, and spec id of each.
+    """The canonical entries of many manifests, as `decode_manifest`: `where`, bytes, and spec id of each.
 
     Small ones that were written alike and follow each other are decoded at once: that costs much less.
     """
@@ -105,7 +105,7 @@ class _Manifest:
 
     @property
     def layout(self) -> tuple[bytes | None, bytes | None, int]:
-        """What says how its records are to be read."""
+        """The parts of the header by which records are read."""
         metadata = self.header.metadata
         return metadata.get("avro.schema"), metadata.get("partition-spec"), self.spec_id
 
@@ -372,7 +372,7 @@ def _decimals(values: pa.Array, size: int, valid: Any) -> pa.Array:
 
 
 def _each(values: pa.Array, convert: Callable[[Any], bytes]) -> pa.Array:
-    """For the rare types that have no columnar way: converts each distinct value once."""
+    """The values converted one by one, each distinct one once, for the rare types without a columnar way."""
     encoded = values.dictionary_encode()
     distinct = pa.array([convert(v) for v in encoded.dictionary.to_pylist()], pa.binary())
     return distinct.take(encoded.indices)

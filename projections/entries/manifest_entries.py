@@ -23,7 +23,7 @@ CACHED_BYTES = 64 * 2**20
 
 
 class ManifestEntries:
-    """Finds canonical entries. A manifest of ours is put together by its recipe, from the log and foreign manifests."""
+    """The entries of manifests. One of ours is put together by its recipe, from the log and foreign manifests."""
 
     def __init__(self, store: EventStore, models: ReadModels) -> None:
         self._store = store
@@ -61,7 +61,7 @@ class ManifestEntries:
     def canonical_all(
         self, stream: str, manifests: Iterable[ListedManifest], storage: Storage, left_out: frozenset[str] = frozenset()
     ) -> Iterator[pa.Table]:
-        """As `canonical`, for many manifests, one after another, at much less cost where they are small."""
+        """The entries of many manifests, as `canonical`, at much less cost where they are small."""
 
         from icecore.projections.entries.decode_entries import decode_manifests
 
@@ -111,7 +111,7 @@ class ManifestEntries:
         return out
 
     def sources(self, stream: str, listed: ListedManifest) -> list[ListedManifest]:
-        """The manifests that one is made of, as they were listed when it was made. Raises CorruptLogError."""
+        """The manifests that one was made of, as they were listed then. Raises CorruptLogError."""
         out = []
         for number, path in enumerate(listed.sources):
             found = self._models.manifest(stream, path)
@@ -142,7 +142,7 @@ class ManifestEntries:
 
 
 def file_keys(entries: pa.Table) -> pa.ChunkedArray:
-    """What tells files apart: the path, and for deletion vectors the offset in their Puffin file too."""
+    """Keys that tell files apart: the path, and for deletion vectors the offset in their Puffin file too."""
     offsets = pc.fill_null(pc.cast(entries["content_offset"], pa.string()), "")
     return pc.binary_join_element_wise(entries["file_path"], offsets, "\x00")
 

@@ -24,12 +24,12 @@ _WIDE = 8
 
 
 def spec_piece(spec_id: int, count: int) -> pa.BinaryArray:
-    """What so many keys of one spec begin with."""
+    """The beginning of keys of one spec, so many times."""
     return from_matrix(np.tile(np.frombuffer(spec_id.to_bytes(_SPEC_BYTES, "big"), np.uint8), (count, 1)))
 
 
 def value_pieces(typed: pa.Array, raw: pa.Array) -> list[pa.Array]:
-    """What the values of a field add to keys. Those that can't be read as their type count as they are."""
+    """The parts of keys for the values of a field. Those that can't be read as their type stay as they are."""
     wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}.get(typed.type)
     typed = typed if wider is None else typed.cast(wider)
     data = pc.coalesce(identity_bytes(typed), raw).fill_null(b"")
@@ -45,11 +45,12 @@ def partition_of_key(key: bytes, types: Iterable[PrimitiveType]) -> tuple[Any, .
 
 
 def spec_id_of_key(key: bytes) -> int:
+    """The spec id of a key."""
     return int.from_bytes(key[:_SPEC_BYTES], "big")
 
 
 def values_of_key(key: bytes) -> tuple[bytes | None, ...]:
-    """What a key has for each field of its spec: the bytes of the value, None for a null."""
+    """The values in a key, one for each field of its spec: the bytes, None for a null."""
     out = []
     position = _SPEC_BYTES
     while position < len(key):

@@ -46,7 +46,7 @@ _FIELDS = {
 
 @frozen
 class WideEntries:
-    """Wide entries, and what it takes to tell whether they still fit when schemas and specs have changed.
+    """Wide entries, with the types that tell whether they still fit when schemas and specs have changed.
 
     `types` are the Iceberg types of the bounds and partition columns; `unreadable` are those among them with a value
     that does not fit its type, and `unknown` field ids with metrics that the schema did not have.
@@ -172,7 +172,7 @@ def _check_sequence_numbers(
 
 @frozen
 class _Entries:
-    """The entries of a map column: its values, and where those of each key are."""
+    """The entries of a map column: its values, and the places of each key."""
 
     items: pa.Array
     by_key: Mapping[int, Places]
@@ -192,7 +192,7 @@ def _entries(column: pa.MapArray) -> _Entries:
 
 
 def _known_counts(entries: _Entries) -> _Entries:
-    """Some writers have -1 for a count that they don't know; it must not be reckoned with (SP1)."""
+    """The counts without -1, by which some writers say that they don't know one (SP1)."""
     smallest = pc.min(entries.items).as_py()
     if smallest is None or smallest >= 0:
         return entries

@@ -1,4 +1,4 @@
-"""Why each data file of a scan is in its plan, or is not. The plan's own conditions are asked one by one."""
+"""Explanations: the reason why each data file of a scan is in its plan, or is not, by the plan's own conditions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _WORDS = {
 
 @define(slots=False)
 class Explanation:
-    """Why each live data file is planned or not.
+    """The reason why each live data file is planned or not.
 
     `files` has a row for each (see EXPLAIN_SCHEMA). `reason` is `planned`, or what left the file out: `manifest` (the
     summaries of its manifest), `partition` or `metrics`. `predicate` is the part of the filter that no row of the file
@@ -80,11 +80,13 @@ class Explanation:
 
     @lazy_property
     def files(self) -> pa.Table:
+        """A row for each live data file (see EXPLAIN_SCHEMA)."""
         if self._explained is None:
             return EXPLAIN_SCHEMA.empty_table()
         return self._explained.to_arrow().select(EXPLAIN_SCHEMA.names).cast(EXPLAIN_SCHEMA)
 
     def to_arrow(self) -> pa.Table:
+        """A row for each live data file, as in `files`."""
         return self.files
 
     @lazy_property
@@ -133,7 +135,7 @@ def explain(
     schema: Schema,
     entries: str = "TRUE",
 ) -> Explanation:
-    """Plans over the manifests, and says of every file why it is planned or not. The arguments are `plan_manifests`'.
+    """Plans over the manifests, and explains why every file is planned or not. The arguments are `plan_manifests`'.
 
     Entries of manifests that the plan does not look into are loaded too, so this costs more than a plan.
     """

@@ -1,4 +1,4 @@
-"""What metadata knows of a file or a manifest, in words."""
+"""Text on the metadata of a file or a manifest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def known_metrics(row: Mapping[str, Any], field_ids: Iterable[int], schema: Sche
 
 
 def forgotten_bounds(row: Mapping[str, Any], schema: Schema, position: str) -> str | None:
-    """Which columns of a file have values and no bounds: `bounds of email: forgotten at position 9`."""
+    """The columns of a file with values and no bounds: `bounds of email: forgotten at position 9`."""
     ids = sorted({int(n.removeprefix("values_")) for n in row if n.startswith("values_")})
     names = [
         schema.name_of(i)

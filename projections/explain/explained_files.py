@@ -1,4 +1,4 @@
-"""The reason of each data file for being in a plan or not, as columns: what files have in common is worked out once."""
+"""The data files of a plan with their reasons, as columns: what files have in common is worked out once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Codes = npt.NDArray[np.int64]
 
 @frozen
 class Reason:
-    """Why some files are planned or not; `ids` are the columns that say so, none where it is that there are no rows."""
+    """A reason why files are planned or not; `ids` are its columns, none where the files have no rows."""
 
     reason: str
     predicate: str | None = None
@@ -91,12 +91,12 @@ class ExplainedFiles:
         return [(groups[g], *rest) for g, *rest in zip(*(found[n].to_pylist() for n in names), strict=True)]
 
     def left_to_filter(self) -> int:
-        """How many planned files have rows that the filter has still to be applied to."""
+        """The number of planned files to whose rows the filter has still to be applied."""
         is_left = [r.reason == PLANNED and r.residual != "TRUE" for r in self.reasons]
         return int(np.array(is_left, np.bool_)[self.codes].sum())
 
     def to_arrow(self) -> pa.Table:
-        """A row for each file, with what is known of it in words."""
+        """A row for each file, with its metadata in words."""
         rows, places = self.rows, arrays.numbers(self.codes)
         paths = pa.array([m.manifest.manifest_path for m in self.manifests], pa.string())
         columns = {n: rows[n] for n in ("file_path", "spec_id", "partition", "record_count", "file_size_in_bytes")}
@@ -108,7 +108,7 @@ class ExplainedFiles:
         return pa.table(columns)
 
     def _known(self) -> pa.Array:
-        """What metadata knows of a file, where that says why: it is worked out here as it may differ for each."""
+        """The metadata of each file that is its reason, in words."""
         out = np.full(len(self.codes), None, object)
         for code, reason in enumerate(self.reasons):
             places = np.flatnonzero(self.codes == code)
@@ -204,7 +204,7 @@ def _codes(columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Codes, Codes]
 
 @define
 class _Finder:
-    """Finds the reason of what files have in common."""
+    """The search for the reasons that files have in common."""
 
     bound: Expression
     leaves: tuple[Predicate, ...]
@@ -298,7 +298,7 @@ def _rows(
 
 
 def _delete_counts(planned: PlannedFiles, paths: pa.ChunkedArray, is_planned: pa.BooleanArray) -> pa.Array:
-    """How many delete files each planned file has."""
+    """The number of delete files of each planned file."""
     found = pa.repeat(pa.scalar(0, pa.int64()), len(paths))
     if len(planned.pairs):
         each = arrays.numbers(planned.pairs.counts(planned.files.num_rows))

@@ -1,4 +1,4 @@
-"""Writes the files of one event: manifests, manifest lists and the metadata file.
+"""The files of one event: manifests, manifest lists and the metadata file.
 
 Their names and bytes are determined by the event, so that writing them again is harmless.
 """
@@ -53,7 +53,7 @@ class Expiring:
 
     @classmethod
     def of(cls, events: Sequence[Event], models: ReadModels) -> Expiring:
-        """Those of the events of one stream, in order."""
+        """The snapshots that the events of one stream expire, in order."""
         relocated = {
             int(i): e.position for e in events if e.kind == TABLE_RELOCATED for i in e.payload["manifest-lists"]
         }
@@ -82,7 +82,7 @@ class Expiring:
 
 @define
 class EventFiles:
-    """Writes the files of the events of one log, and knows how long they are."""
+    """The writer of the files of one log's events, which knows how long they are."""
 
     _store: EventStore
     _models: ReadModels
@@ -159,7 +159,7 @@ class EventFiles:
         return encoded_manifest(entries, listed.manifest, metadata, marker, event.position)
 
     def unwritable(self, event: Event, metadata: TableMetadata, storage: Storage) -> dict[str, UnwritableCommitError]:
-        """The manifests of one event that can't be written, by path, with the reason."""
+        """The manifests of one event that can't be written, by path, with the error."""
         found = {}
         for changes in changes_of(event.payload, event.position).values():
             for listed in changes.added:
@@ -248,7 +248,7 @@ def sync_marker(event: Event, location: str) -> bytes:
 
 
 def create_same(storage: Storage, location: str, data: bytes, relocations: Relocations) -> None:
-    """Creates a metadata file that must be new, or was made before: with the very same bytes, or in a former folder.
+    """Creates a metadata file that is new, or there already with the very same bytes, or those of a former folder.
 
     Raises ForeignCommitError where another writer made it.
     """
@@ -267,7 +267,7 @@ def create_same(storage: Storage, location: str, data: bytes, relocations: Reloc
 
 
 def _is_of_former_folder(found: bytes, data: bytes, relocations: Relocations) -> bool:
-    """Whether a metadata file differs from what is to be written by the locations of a former folder only."""
+    """Whether a metadata file differs from the bytes to be written by a former folder's locations only."""
     if not relocations or found == data:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Lets the files of tables follow their streams. A commit stands whatever happens to its files."""
+"""The follower of tables' streams that writes their files. A commit stands whatever happens to its files."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from icecore.projections.files.pointers import take_to_be_there
 
 
 class MaterializationWarning(UserWarning):
-    """A commit is in the log, but its files could not all be written yet; the next open or commit goes on."""
+    """A warning of a commit whose files could not all be written yet; the next open or commit goes on."""
 
 
 @define
 class FileFollower:
-    """Materializes tables; remembers the state whose files are written."""
+    """The follower of all tables; remembers the states whose files are written."""
 
     store: EventStore
     states: TableStates
@@ -43,7 +43,7 @@ class FileFollower:
     _materialized: dict[str, TableState] = field(factory=dict)
 
     def follow(self, state: TableState) -> None:
-        """Lets files and checkpoints follow a commit. The commit stands whatever happens here."""
+        """Writes the files and checkpoints after a commit. The commit stands whatever happens here."""
         try:
             if not state.pending:
                 self.materialize(state.stream)
@@ -59,7 +59,7 @@ class FileFollower:
             )
 
     def publish(self, state: TableState, event: Event, before: TableState | None) -> None:
-        """Writes the files of an event that is about to be committed and moves the pointer in the same transaction.
+        """Writes the files of an event before its COMMIT and moves the pointer in the same transaction.
 
         So no other engine can commit between the two. Where storage refuses a file the event stands without: the
         pointer stays, and `follow` says so. A file system table's version is its commit, so there the error is raised:
@@ -94,7 +94,7 @@ class FileFollower:
         self.materializer.move(advance, storage)
 
     def _refusal(self, state: TableState, error: UnwritableCommitError) -> ValidationError:
-        """Why a commit is not made: because of itself, or of one before it that keeps all others from being read."""
+        """The error of a commit that can't be made, because of itself or of an unreadable one before it."""
         name = dotted(state.identifier)
         if not self.store.is_committed(error.position):
             return ValidationError(f"{name}: the commit can't be written to manifests: {error.reason}")
@@ -107,7 +107,7 @@ class FileFollower:
         )
 
     def unwritable_snapshots(self, state: TableState) -> frozenset[int]:
-        """The snapshots whose files can't be written, so that no other engine can ever read them; mostly none.
+        """The snapshots that no other engine can read, for their files can't be written; mostly none.
 
         They are looked for only where files are behind the log.
         """
@@ -126,7 +126,7 @@ class FileFollower:
         )
 
     def advance(self, state: TableState) -> None:
-        """Writes the files up to a state whose events are about to be committed and moves the pointer with them.
+        """Writes the files up to a state before its COMMIT, and moves the pointer with its events.
 
         Raises StorageError, ForeignCommitError.
         """
@@ -173,7 +173,7 @@ class FileFollower:
         return advance.state
 
     def finish_again(self, state: TableState) -> None:
-        """What follows once a table's files were written again. Raises StorageError."""
+        """Finishes the rewriting of a table's files, after COMMIT. Raises StorageError."""
         self.materializer.finish(state, self.storage_of(state))
 
     def _head(self, stream: str) -> sqlite3.Row:
@@ -190,7 +190,7 @@ class FileFollower:
         return base
 
     def finish(self, state: TableState) -> None:
-        """What follows a commit that was published with its event. Raises StorageError."""
+        """Finishes a commit that was published with its event. Raises StorageError."""
         known = self._materialized.get(state.stream)
         if known is None or known.stream_version < state.stream_version:
             # It was published with its event.
@@ -198,9 +198,9 @@ class FileFollower:
             self.materializer.finish(state, self.storage_of(state))
 
     def heal(self) -> None:
-        """Writes what commits before a crash left unwritten; warns of tables that can't be written.
+        """Writes files of commits that a crash left unwritten; warns of tables whose files can't be.
 
-        What can't be tidied up now, as on a full disk, is so at another open: there are still rows to read.
+        Tidying that fails, as on a full disk, is left to another open: there are still rows to read.
         """
         for tidy in (self.materializer.settle_claims, self._hint_again, self._sweep_forgotten):
             with contextlib.suppress(StorageError, WarehouseLockedError):
@@ -222,7 +222,7 @@ class FileFollower:
         self.materializer.sweep_forgotten(lambda stream: self.storage_of(self.states.state(stream)))
 
     def _hint_again(self) -> None:
-        """Brings up the version hints that a crash after a commit may have left behind.
+        """Writes the version hints that a crash after a commit may have left behind.
 
         A commit notes its table with the pointer, the first open after it looks after the hint: so neither of them
         costs a commit another transaction.
@@ -237,5 +237,5 @@ class FileFollower:
             self.store.execute(MODELS, "forget_hints")
 
     def forget(self) -> None:
-        """Drops what is remembered."""
+        """Drops the remembered states."""
         self._materialized.clear()

@@ -1,4 +1,4 @@
-"""Writes the files that other engines read: manifests, manifest lists, metadata files, version hints.
+"""Materialization: the files that other engines read, from manifests to version hints.
 
 Everything here follows from the log: names and bytes are determined by the event, so a crash between append and write
 heals at the next open, processes that catch up together write the same bytes, and a rebuild gives the same files.
@@ -30,7 +30,7 @@ CLAIMS_FOLDER = ".icecore/claims"
 
 @frozen
 class Advance:
-    """What was written of a stream: from the state whose files were there to the one whose files are there now."""
+    """The files written of a stream, and the states before and after them."""
 
     stream: str
     base: TableState | None
@@ -47,7 +47,7 @@ class Advance:
 
 @define
 class Materializer:
-    """Brings the files of tables up to their streams."""
+    """The writer of tables' files, up to the ends of their streams."""
 
     is_dry: ClassVar[bool] = False
     """Whether nothing is to be written, as in a dry run."""
@@ -64,7 +64,7 @@ class Materializer:
         self._claims = VersionClaims(self._store, self._store.path.absolute().parent / CLAIMS_FOLDER, self._storage)
 
     def catch_up(self, stream: str, base: TableState | None, storage: Storage) -> TableState | None:
-        """Writes what the events after `base` amount to, then moves the pointers; returns the state that was written.
+        """Writes the files of the events after `base`, then moves the pointers; returns the state that was written.
 
         Commits at the end that are to be written out by hand are left. Raises StorageError where a file can't be
         written; what was written stays and the next call goes on.
@@ -137,7 +137,7 @@ class Materializer:
                     storage.write_atomic(location, original_bytes(event.payload))
 
     def sweep_forgotten(self, storage_of: Callable[[str], Storage]) -> None:
-        """Deletes metadata files that a crash left, though the metadata log let them go."""
+        """Deletes metadata files that a crash left, though the metadata log no longer has them."""
         for row in self._store.rows(MODELS, "streams_that_forgot"):
             sweep(self._store, row["stream"], storage_of(row["stream"]))
 
@@ -156,13 +156,13 @@ class Materializer:
         self._claims.settle(stream)
 
     def settle_claims(self) -> None:
-        """Takes back versions of file system tables that a crash left without their event."""
+        """Deletes versions of file system tables that a crash left without their event."""
         if self._claims.any:
             with self._store.write():
                 self._claims.settle_all()
 
     def finish(self, state: TableState, storage: Storage) -> None:
-        """What follows a commit whose files are written and whose pointer has moved: claim and version hint.
+        """Finishes a commit whose files are written and whose pointer has moved: claim and version hint.
 
         Of processes that finish together the last writes the hint of the latest version. Raises StorageError.
         """
@@ -190,7 +190,7 @@ class Materializer:
         return self._claims.has(stream)
 
     def settle_all_claims(self) -> None:
-        """As `settle_claims`, inside of a write transaction that the caller holds."""
+        """Settles as `settle_claims`, inside of a write transaction that the caller holds."""
         self._claims.settle_all()
 
     def _move_pointers(self, advance: Advance, storage: Storage) -> None:

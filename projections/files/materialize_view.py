@@ -1,4 +1,4 @@
-"""Writes the metadata files of views, and moves the pointers that other engines read; all follows from the log."""
+"""Materialization of views: their metadata files, and the pointers that other engines read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from icecore.projections.files.pointers import WrittenFile, move_pointers
 def catch_up_view(
     store: EventStore, models: ReadModels, storage: Storage, stream: str, base: ViewState | None
 ) -> ViewState | None:
-    """Writes what the events after `base` amount to, then moves the pointers; returns the state after them.
+    """Writes the files of the events after `base`, then moves the pointers; returns the state after them.
 
     Raises StorageError where a file can't be written; what was written stays and the next call goes on.
     """

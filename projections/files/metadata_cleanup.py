@@ -1,6 +1,6 @@
-"""Metadata files that fell out of the metadata log and are deleted after a commit, where the table asks for it (MD2).
+"""Deletion of metadata files that fell out of the metadata log, where the table asks for it (MD2).
 
-Which ones the commit says, so a rebuild doesn't write them again and `verify` doesn't miss them; of another engine's
+The commit names them, so a rebuild doesn't write them again and `verify` doesn't miss them; of another engine's
 commit, which deletes them itself, and of events of schema version 1 it follows from the metadata log. A note in
 `written_file` comes with the pointer that no longer leads to the file; the file is deleted after that, at once or,
 after a crash, at the next open or commit. Only files that this log wrote are ever deleted.
@@ -39,7 +39,7 @@ class DroppedMetadata:
 
     @classmethod
     def of(cls, store: EventStore, base: TableState | None, events: Sequence[Event]) -> DroppedMetadata:
-        """Nothing where another table is at the same location: it may have been registered from one of them."""
+        """The metadata files that the events drop; none where another table is at the same location."""
         asked = base is not None and DELETE_AFTER_COMMIT.name in base.metadata.properties
         if not asked and not any(DELETE_AFTER_COMMIT.name in e.payload_text for e in events):
             return cls()
@@ -66,7 +66,7 @@ class DroppedMetadata:
 def let_go(store: EventStore, state: TableState, updates: Iterable[TableUpdate] = ()) -> dict[str, list[str]]:
     """What a commit's payload says of the metadata files that it takes out of the metadata log and that go after it.
 
-    Empty where none does, as where the table does not ask for it, or the file is not one that this log wrote.
+    Empty for none, as where the table does not ask for it, or the file is not one that this log wrote.
     """
     properties, location = dict(state.metadata.properties), state.metadata.location
     for update in updates:
@@ -95,7 +95,7 @@ def _is_shared(store: EventStore, stream: str, location: str) -> bool:
 
 
 def note_forgotten(store: EventStore, stream: str, position: int, forgotten: DroppedMetadata, storage: Storage) -> None:
-    """Notes what is to be deleted, and what is gone by now; in the transaction that moves the pointer."""
+    """Notes the files to delete, and those deleted by now, in the transaction that moves the pointer."""
     for row in store.rows(MODELS, "files_of_kind", stream=stream, kind=FORGOTTEN):
         if not storage.exists(row["location"]):
             store.execute(MODELS, "put_kind", location=row["location"], stream=stream, kind=DELETED)
@@ -116,7 +116,7 @@ def note_forgotten(store: EventStore, stream: str, position: int, forgotten: Dro
 
 
 def sweep(store: EventStore, stream: str, storage: Storage) -> None:
-    """Deletes what is noted; what can't be deleted now is tried again later."""
+    """Deletes the noted files; those that can't be deleted now are tried again later."""
     for row in store.rows(MODELS, "files_of_kind", stream=stream, kind=FORGOTTEN):
         with contextlib.suppress(IcecoreError):
             storage.delete(row["location"])

@@ -1,4 +1,4 @@
-"""Moves the pointers to files once these are written: what the log has published, and the row that others read."""
+"""The pointers to files, moved once these are written: the log's own, and the row that other engines read."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _share(
 
 
 def take_to_be_there(store: EventStore, models: ReadModels, state: TableState | ViewState) -> None:
-    """Points at the files that somebody else wrote of a state, in the SQLite transaction that is open."""
+    """Publishes the files that somebody else wrote of a state, in the SQLite transaction that is open."""
     if state.pending or state.metadata_location is None:
         return
     move_pointers(store, models, state, ())

@@ -1,4 +1,4 @@
-"""Claims on the next version of file system tables: what tells an unfinished commit of ours from another writer's.
+"""Claims on the next version of file system tables, which tell an unfinished commit of ours from another writer's.
 
 The file `v<V+1>.metadata.json` of such a table is made inside of the log's write lock, before COMMIT, because other
 writers see only the file. A process that dies in between leaves a version that the log doesn't have. A claim, noted
@@ -32,12 +32,13 @@ class Claim:
     sha256: str
 
     def to_bytes(self) -> bytes:
+        """The claim's file."""
         body = orjson.dumps(astuple(self))
         return orjson.dumps({"claim": body.decode(), "sha256": hashlib.sha256(body).hexdigest()})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Claim | None:
-        """None where the bytes are not as they were written: a version must not go because of a damaged note."""
+        """The claim of a file; None where the bytes are damaged: a version must not be deleted for such a note."""
         try:
             note = orjson.loads(data)
             body = note["claim"].encode()
@@ -49,7 +50,7 @@ class Claim:
 
 
 def relocate_claims(folder: Path, mapping: LocationMapping) -> None:
-    """Lets claims that came along with a copied or moved warehouse be of the files in its new folder."""
+    """Points the claims of a copied or moved warehouse at the files in its new folder."""
     storage = Storage()
     for name in storage.list(str(folder)):
         if name.endswith(".json"):
@@ -62,7 +63,7 @@ def relocate_claims(folder: Path, mapping: LocationMapping) -> None:
 
 @define
 class VersionClaims:
-    """At most one claim for each table, as a file in `folder`. To be used inside of the log's write lock only."""
+    """At most one claim for each table, as a file in `folder`. Used inside of the log's write lock only."""
 
     _store: EventStore
     _folder: Path
@@ -74,7 +75,7 @@ class VersionClaims:
         self._storage.write_atomic(self._path(event.stream), claim.to_bytes())
 
     def settle(self, stream: str) -> None:
-        """Ends the table's claim: a version whose event never got into the log is taken back.
+        """Ends the table's claim: a version whose event never got into the log is deleted.
 
         It stays where its bytes are not ours, or where another engine has built the version after it already.
         """

@@ -1,4 +1,4 @@
-"""The version hint beside a table's metadata files: which of them is the newest (MD7)."""
+"""The version hint beside a table's metadata files, which names the newest of them (MD7)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write_hint(state: TableState, location: str, storage: Storage) -> None:
 
 
 def hint_of(state: TableState) -> str:
-    """What the version hint of a state with a metadata file says."""
+    """The version hint of a state with a metadata file."""
     assert state.metadata_location is not None, "the caller checked"
     name = state.metadata_location.rsplit("/", 1)[-1]
     return str(state.metadata_version) if is_file_system(state) else name.removesuffix(".metadata.json")

@@ -1,4 +1,4 @@
-"""What commits since a base snapshot did to a table's files, asked in SQL over the entries that they made.
+"""The changes of a table's files by commits since a base snapshot, found in SQL over the commits' entries.
 
 One answer is a data or delete file with the snapshot that added or removed it. What may matter to a filter is decided
 as in a plan: by partition values and column metrics, so that too much is found rather than too little (C5).
@@ -35,7 +35,7 @@ CONFLICTS = "plan/conflicts.sql"
 
 @frozen
 class ChangedFile:
-    """A file that a snapshot since the base added or removed; `spec_id` and `partition` say where it is."""
+    """A file that a snapshot since the base added or removed; `spec_id` and `partition` are its place."""
 
     file_path: str
     snapshot_id: int
@@ -64,7 +64,7 @@ def snapshots_since(state: TableState, base_snapshot_id: int | None, head: Snaps
 
 @define
 class ChangesSince:
-    """The changes of a branch between a base and its head, to be asked about."""
+    """The changes of a branch between a base and its head."""
 
     planner: Planner
     state: TableState
@@ -76,19 +76,19 @@ class ChangesSince:
     def of(
         cls, planner: Planner, state: TableState, base_snapshot_id: int | None, head: Snapshot | None
     ) -> ChangesSince:
-        """Raises CommitConflictError as `snapshots_since` does."""
+        """The changes since a base. Raises CommitConflictError as `snapshots_since` does."""
         return cls(planner, state, head, snapshots_since(state, base_snapshot_id, head))
 
     def added_data(self, bound: Expression, schema: Schema) -> list[ChangedFile]:
-        """Data files that came and may have rows of the filter; those of rewrites have only rows that were there."""
+        """Added data files that may have rows of the filter, but for rewritten ones: their rows were there."""
         return self._by_filter("added_data", bound, schema)
 
     def removed_data(self, bound: Expression, schema: Schema) -> list[ChangedFile]:
-        """Data files that went and may have had rows of the filter, but for those that were rewritten."""
+        """Removed data files that may have had rows of the filter, but for those that were rewritten."""
         return self._by_filter("removed_data", bound, schema)
 
     def changed_deletes(self, bound: Expression, schema: Schema, base: Collection[str]) -> list[ChangedFile]:
-        """Delete files that came or went and may concern rows of the filter.
+        """Added or removed delete files that may concern rows of the filter.
 
         `base` are the data files that may have rows of it at the base: a delete of one other file is of no concern.
         """
@@ -107,15 +107,15 @@ class ChangesSince:
         return [self._file(r) for r in rows if r["referenced_data_file"] is None or r["referenced_data_file"] in known]
 
     def missing_data(self, paths: Collection[str]) -> list[ChangedFile]:
-        """Those of the data files that were removed, by rewrites too."""
+        """The changes that removed one of the data files, rewrites too."""
         return self._of_files("missing_data", paths, ManifestContent.DATA)
 
     def concurrent_vectors(self, paths: Collection[str]) -> list[ChangedFile]:
-        """Those of the data files that got a deletion vector, by rewrites too."""
+        """The changes that gave one of the data files a deletion vector, rewrites too."""
         return self._of_files("concurrent_vectors", paths, ManifestContent.DELETES)
 
     def deletes_for(self, paths: Collection[str], *, ignore_equality_deletes: bool = False) -> list[ChangedFile]:
-        """Those of the data files that a delete file came for, or went from, by the rules of scan planning."""
+        """The data files among these whose delete files changed, by the rules of scan planning."""
         if not paths or not self._manifests_of(ManifestContent.DELETES):
             return []
         assert self.head is not None, "there are manifests"

@@ -66,7 +66,7 @@ def _read(planner: Planner, state: TableState, snapshot: Snapshot) -> pa.Table:
 
 
 def of_manifests(planner: Planner, state: TableState, listed: Sequence[ListedManifest]) -> pa.Table:
-    """The live files of manifests, from their entries as they are read; for few, as each is looked at in Python."""
+    """The live files of a few manifests, from their entries as they are read, each looked at in Python."""
     manifests = [m for m in listed if m.manifest.has_live_files]
     if not manifests:
         return LIVE_FILES.empty_table()

@@ -1,4 +1,4 @@
-"""The log as a table: one row for each event, with what it did to which table in words and numbers."""
+"""The log as a table: one row for each event, with its table and its changes in words and numbers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def log_table(store: EventStore, events: Iterable[Event], limit: int | None = No
 
 
 class _Names:
-    """What each table was called at a position."""
+    """The name of each table at a position."""
 
     def __init__(self, store: EventStore) -> None:
         self._names: dict[str, list[tuple[int, str]]] = {}
@@ -90,7 +90,7 @@ def _rows(events: Iterable[Event], names: _Names) -> Iterator[dict[str, Any]]:
 
 
 def _named(kind: str, payload: Mapping[str, Any]) -> str | None:
-    """What an event of the catalog itself is about."""
+    """The subject of an event of the catalog itself."""
     name = payload.get("identifier" if kind == ev.LOG_FORGOTTEN else "namespace")
     return ".".join(name or ()) or None
 
@@ -104,7 +104,7 @@ def _signed(value: int | None) -> int | None:
 
 
 def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
-    """What an event did, one phrase for each update."""
+    """The changes of an event, one phrase for each update."""
     match kind:
         case ev.TABLE_CREATED:
             yield f"create {'.'.join(payload['identifier'])}"
@@ -147,7 +147,7 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _view_changes(payload: Mapping[str, Any]) -> Iterator[str]:
-    """What was done to a view; that a version becomes the current one is said of those made before."""
+    """The changes of a view; a version that becomes current is told only where it was made before."""
     added = {u["view-version"]["version-id"] for u in payload["updates"] if _is_update(u, "add-view-version")}
     for update in payload["updates"]:
         if not _is_update(update, "set-current-view-version") or update["view-version-id"] not in added:

@@ -1,4 +1,4 @@
-"""Partition statistics: what each partition of a snapshot holds, computed in SQL over its entries.
+"""Partition statistics: the files and rows of each partition of a snapshot, computed in SQL over its entries.
 
 Spec: Partition Statistics, Partition Statistics File (MD4, MD5). As Java does, a partition is listed once for each spec
 it has files of, and entries of deleted files count for the time of its last update. The number of rows after deletes
@@ -149,8 +149,8 @@ def computed_partition_stats(
 def read_partition_stats(file: PartitionStatisticsFile, metadata: TableMetadata, storage: Storage) -> pa.Table:
     """The rows of a partition statistics file of any writer and format version, columns matched by field id.
 
-    Names count where the file has no ids. What an older file does not have is null. Raises MissingFileError, or
-    CorruptFileError naming the file.
+    Names count where the file has no ids. Columns that an older file does not have are null. Raises MissingFileError,
+    CorruptFileError naming the file, and ValidationError for a file of another format than Parquet, ORC or Avro.
     """
     partition = NestedField(PARTITION_ID, "partition", unified_partition_type(metadata))
     schema = Schema((partition, *(evolve(f, required=False) for f in (*_AFTER_PARTITION, _DV_COUNT))))
@@ -175,7 +175,7 @@ def read_partition_stats(file: PartitionStatisticsFile, metadata: TableMetadata,
 def counted_partitions(
     connection: duckdb.DuckDBPyConnection, table: ScannedEntries, metadata: TableMetadata
 ) -> pa.Table:
-    """What is counted of each partition (see `sql/projections/partition_stats.sql`); nothing where nothing is."""
+    """The counts of each partition (see `sql/projections/partition_stats.sql`); empty without entries."""
     if not table.columns:
         return pa.table({})
     ids = [f.field_id for f in unified_partition_type(metadata).fields]

@@ -1,4 +1,4 @@
-"""Which partitions a snapshot has, and what is in them. The columns are those of PyIceberg's `inspect.partitions`."""
+"""The partitions of a snapshot with their counts. The columns are those of PyIceberg's `inspect.partitions`."""
 
 from __future__ import annotations
 

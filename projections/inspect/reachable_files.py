@@ -1,4 +1,4 @@
-"""Files that snapshots need, and those that only expired snapshots needed. Spec: Snapshot Retention Policy (R2)."""
+"""The files that snapshots need, and those that only expired snapshots needed. Spec: Snapshot Retention Policy (R2)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def files_of_expired(repository: Repository, state: TableState, before: TableMet
 
 
 def _sized(repository: Repository, file: DeletedFile) -> DeletedFile:
-    """A manifest or a list of ours with its size, which is noted since it was written."""
+    """A manifest or a list of ours with its size, which was noted when it was written."""
     row = repository.store.row(MODELS, "get_file", location=file.location)
     return file if row is None else evolve(file, size_in_bytes=row["length"])
 
@@ -85,7 +85,7 @@ def needed_files(repository: Repository, state: TableState, seen: set[tuple[str,
 
 
 def shares_location(repository: Repository, state: TableState) -> bool:
-    """Whether another table of the warehouse was made or registered at the table's location."""
+    """Whether another table of the warehouse was created or registered at the table's location."""
     location, stream = state.metadata.location, state.stream
     return repository.store.row(MODELS, "other_head_at", location=location, stream=stream) is not None
 

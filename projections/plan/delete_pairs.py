@@ -1,4 +1,4 @@
-"""Which delete files apply to which data files, by their rows in two tables."""
+"""Pairs of delete files and the data files that they apply to, by their rows in two tables."""
 
 from __future__ import annotations
 
@@ -24,35 +24,38 @@ class DeletePairs:
 
     @classmethod
     def none(cls) -> DeletePairs:
+        """No pairs."""
         return cls(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> DeletePairs:
-        """Of the columns `file` and `delete`."""
+        """The pairs in the columns `file` and `delete`."""
         return cls(arrays.to_numbers(table["file"]), arrays.to_numbers(table["delete"]))
 
     @classmethod
     def concatenated(cls, parts: Sequence[DeletePairs]) -> DeletePairs:
+        """The pairs of all parts, one after another."""
         parts = [cls.none(), *parts]
         return cls(np.concatenate([p.files for p in parts]), np.concatenate([p.deletes for p in parts]))
 
     def to_arrow(self) -> pa.Table:
+        """The pairs as columns `file` and `delete`."""
         return pa.table({"file": arrays.numbers(self.files), "delete": arrays.numbers(self.deletes)})
 
     def __len__(self) -> int:
         return len(self.files)
 
     def of_files(self, rows: Rows) -> DeletePairs:
-        """Those of some of the data files, which are different ones: the first of these is row 0."""
+        """The pairs of some of the data files, each given once: the first of these is row 0."""
         return DeletePairs(*_renumbered(self.files, rows, self.deletes))
 
     def of_deletes(self, rows: Rows) -> DeletePairs:
-        """Those of some of the delete files, which are different ones: the first of these is row 0."""
+        """The pairs of some of the delete files, each given once: the first of these is row 0."""
         deletes, files = _renumbered(self.deletes, rows, self.files)
         return DeletePairs(files, deletes)
 
     def shifted(self, files: int, deletes: int) -> DeletePairs:
-        """The same where so many other files come before."""
+        """The pairs with so many other files before theirs."""
         return DeletePairs(self.files + files, self.deletes + deletes)
 
     def used_deletes(self) -> Rows:
@@ -60,11 +63,11 @@ class DeletePairs:
         return np.unique(self.deletes)
 
     def counts(self, files: int) -> Rows:
-        """How many delete files each of so many data files has."""
+        """The number of delete files of each of so many data files."""
         return np.bincount(self.files, minlength=files)
 
     def by_file(self, files: int) -> tuple[Rows, Rows]:
-        """For each of so many data files its delete files, ascending: offsets into the second array."""
+        """The delete files of each of so many data files, ascending: offsets into the second array."""
         offsets = np.zeros(files + 1, np.int64)
         np.cumsum(self.counts(files), out=offsets[1:])
         # Sorted as one number, which is much faster than sorting places by two.

@@ -1,4 +1,4 @@
-"""Partitions whose values another engine may have left out.
+"""Partitions whose values another engine may have lost.
 
 Once a partition's source column is dropped, Java and PyIceberg read the partition's values as nulls, and manifests that
 they write again have nulls there. A delete file and its data file that are listed by manifests of different ages are
@@ -26,7 +26,7 @@ Losable = Mapping[int, tuple[bool, ...]]
 
 
 def losable_fields(metadata: TableMetadata) -> Losable:
-    """By the id of the spec."""
+    """The fields of each spec that may have lost values, by the spec's id."""
     found = {s.spec_id: tuple(_is_losable(f, metadata) for f in s.fields) for s in metadata.partition_specs}
     return {spec_id: fields for spec_id, fields in found.items() if any(fields)}
 
@@ -69,7 +69,7 @@ def may_be_same(one: Sequence[object], other: Sequence[object], losable: Sequenc
 def alike_partitions(
     connection: duckdb.DuckDBPyConnection, data: str, deletes: str, metadata: TableMetadata
 ) -> pa.Table | None:
-    """Which partitions of data files those of delete files may be: `data_key` and `delete_key`, each pair once.
+    """The partitions of data files that those of delete files may be: `data_key` and `delete_key`, each pair once.
 
     `data` and `deletes` are names or queries in brackets with a `partition_key`. None where keys just have to be equal.
     """

@@ -1,4 +1,4 @@
-"""Which manifests a scan has to look into, by the summaries in the manifest list (Spec: SP1)."""
+"""Manifest pruning: the manifests that a scan has to open, by the summaries in the manifest list (Spec: SP1)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def leaves_in_manifests(
     schema: Schema,
     all_fields: Schema,
 ) -> list[tuple[bool, ...]]:
-    """For each manifest, which of the leaves of a filter some of its files may satisfy, by its summaries."""
+    """Flags of each manifest: which leaves of a filter some of its files may satisfy, by its summaries."""
     found: list[list[bool]] = [[True] * len(leaves) for _ in manifests]
     for position, leaf in enumerate(leaves):
         kept = {id(m) for m in matching_manifests(connection, manifests, leaf, specs, schema, all_fields)}

@@ -1,8 +1,8 @@
-"""What bounds and counts say of a predicate, as SQL.
+"""A predicate over a column as SQL over the column's bounds and counts.
 
 A condition may be built for a data file from its column metrics, or for a manifest from a partition field's summary.
 Bounds hold all values but nulls and NaNs between them and may be wider than the values, as truncated strings are; NaN
-is greater than every number. What is not known is never a reason to leave a file out.
+is greater than every number. An unknown is never a reason to leave a file out.
 
 `x <= v OR x IS NULL` rather than `IS NOT FALSE`: DuckDB pushes the former into the scan and its zone maps.
 """
@@ -41,7 +41,7 @@ _Op = PredicateOperator
 
 
 def stored_as(columns: Mapping[str, str], name: str, iceberg_type: Type) -> bool:
-    """Whether there is a column of that name with values that compare with raw values of the type."""
+    """Whether a column of that name has values that compare with raw values of the type."""
     found, wanted = columns.get(name, "").upper().replace(" ", ""), raw_type(iceberg_type)
     if not found or wanted is None:
         return False
@@ -77,7 +77,7 @@ def _raw(value: Any) -> Any:
 
 @frozen
 class Bounds:
-    """What is known of a column in one row of a table: SQL over that row.
+    """The bounds and counts of a column, as SQL over one row of a table.
 
     `lower` and `upper` are columns, or None. The `may_` conditions are never NULL and true where it is not known; the
     others are true or NULL where they may be and false or NULL elsewhere.
@@ -97,6 +97,7 @@ class Bounds:
 
     @property
     def is_floating(self) -> bool:
+        """Whether the column is of floating-point numbers."""
         return isinstance(self.type, FLOATING_TYPES)
 
 

@@ -64,7 +64,7 @@ _PATH_BOUNDS = ((f"lower_{PATH_FIELD_ID}", "above_path_bound"), (f"upper_{PATH_F
 
 @frozen
 class DeleteKinds:
-    """What kinds of delete files there are: `equality_ids` are what equality deletes compare."""
+    """The kinds of delete files among some: `equality_ids` are the columns that equality deletes compare."""
 
     vectors: bool
     named: bool
@@ -74,7 +74,7 @@ class DeleteKinds:
 
     @classmethod
     def of_query(cls, connection: duckdb.DuckDBPyConnection, deletes: str) -> DeleteKinds:
-        """Those among the entries of a query in brackets."""
+        """The kinds among the entries of a query in brackets."""
         sql = query(DELETES, "kinds", deletes=deletes)
         ((vectors, named, positions, equality, ids),) = duck.rows(connection, sql)
         return cls(vectors, named, positions, equality, tuple(sorted(ids or ())))
@@ -84,7 +84,7 @@ class DeleteKinds:
 class DeleteEntries:
     """The live delete files of a scope, for plans of any filter.
 
-    `files` has what a plan says of them, `entries` what pairing looks at, with a `number` that is the row. `columns`
+    `files` has their columns in a plan, `entries` those for pairing, with a `number` that is the row. `columns`
     are the columns of bounds and counts, with their DuckDB types: those that data files need too, and path bounds.
     """
 
@@ -97,7 +97,7 @@ class DeleteEntries:
     def of(
         cls, connection: duckdb.DuckDBPyConnection, deletes: ManifestSelection, data: ManifestSelection
     ) -> DeleteEntries:
-        """Those of `deletes`, in the order of its manifests, for the data files of another scope."""
+        """The delete files of `deletes`, in the order of its manifests, for the data files of another scope."""
         kinds = DeleteKinds.of_query(connection, deletes.relation(_OF_DELETES))
         known = {**deletes.columns(), **data.columns()}
         columns = {c: known[c] for c in _equality_columns(kinds) if c in known}
@@ -109,11 +109,11 @@ class DeleteEntries:
         return cls(kinds, found.select(_OF_FILES), entries, {**columns, **paths})
 
     def metrics(self) -> list[str]:
-        """The columns of metrics that `pairs` wants of data files."""
+        """The columns of metrics that `pairs` needs of data files."""
         return [c for c in self.columns if c in _equality_columns(self.kinds)]
 
     def pairs(self, connection: duckdb.DuckDBPyConnection, files: pa.Table, metadata: TableMetadata) -> DeletePairs:
-        """Which rows of `files`, the rows of planned data files, which rows of these delete files apply to.
+        """The pairs of rows of `files`, planned data files, and rows of the delete files that apply to them.
 
         Raises CorruptFileError where a delete file names a data file of another partition (SP7).
         """
@@ -198,7 +198,7 @@ def _plain(path: str) -> str:
 
 
 def path_bounds(columns: Mapping[str, str]) -> str:
-    """Whether the path of `data` may lie in the bounds of the position delete file `d`, which has `plain_bounds`.
+    """A condition that the path of `data` may lie in the bounds of the position delete file `d`, with `plain_bounds`.
 
     Writers don't always agree on scheme and authority of one path, so it may lie there with or without them. Where they
     do agree, both ways to compare say the same, and the slow one is left out.
@@ -212,7 +212,7 @@ def path_bounds(columns: Mapping[str, str]) -> str:
 
 
 def equality_bounds(columns: Mapping[str, str], ids: Iterable[int]) -> str:
-    """Whether the equality delete file `d` may delete a row of `data`, by nulls and bounds of its columns."""
+    """A condition that the equality delete file `d` may delete a row of `data`, by nulls and bounds of its columns."""
     conditions = [
         f"(NOT list_contains(d.equality_ids, {i}) OR {_may_overlap(columns, i)})"
         for i in ids
@@ -222,7 +222,7 @@ def equality_bounds(columns: Mapping[str, str], ids: Iterable[int]) -> str:
 
 
 def _may_overlap(columns: Mapping[str, str], field_id: int) -> str:
-    """One column: a null in both may match; otherwise both need values, and ranges that touch.
+    """The condition for one column: a null in both may match; otherwise both need values, and ranges that touch.
 
     What is unknown may match, so every test is for a known reason against it.
     """
@@ -245,7 +245,7 @@ def _may_overlap(columns: Mapping[str, str], field_id: int) -> str:
 
 
 def _ranges_apart(columns: Mapping[str, str], field_id: int) -> str:
-    """Whether the bounds leave no common value.
+    """A condition that the bounds leave no common value.
 
     Bytes may be UUIDs, which Java orders as two signed longs and the spec as unsigned bytes: see
     `metrics_predicate`. Both agree on the first eight bytes of bounds that are not the wrong way round.
@@ -266,7 +266,7 @@ def _ranges_apart(columns: Mapping[str, str], field_id: int) -> str:
 
 
 def _no_nans(columns: Mapping[str, str], field_id: int) -> str:
-    """NaN lies in no bounds, and a NaN deletes a NaN: bounds only tell where one side has none."""
+    """A condition that one side has no NaN: NaN lies in no bounds, and deletes a NaN."""
     name = f"nans_{field_id}"
     kind = columns.get(f"lower_{field_id}", "")
     if kind not in ("FLOAT", "DOUBLE"):

@@ -59,7 +59,7 @@ Codes = npt.NDArray[np.int64]
 
 @frozen
 class PlanCounts:
-    """How a plan came down to its files. Files and records are live data files of the snapshot and their rows."""
+    """The counts of a plan on its way to its files. Files and records are live data files and their rows."""
 
     manifests_total: int
     manifests_scanned: int
@@ -93,17 +93,17 @@ class PlannedFiles:
 
     @lazy_property
     def counts(self) -> PlanCounts:
-        """What the plan left out, and why. Counted when it is asked for: a plan needs none of it."""
+        """The counts of files left out, by reason. Counted when first asked for: a plan needs none of them."""
         return self._count(self)
 
     def residuals(self) -> list[Expression]:
-        """What is left of the filter for each file, in the order of `files`."""
+        """The residual of each file, in the order of `files`."""
         codes, distinct = self.coded_residuals
         return [distinct[c] for c in codes.tolist()]
 
     @lazy_property
     def coded_residuals(self) -> tuple[Codes, list[Expression]]:
-        """What is left of the filter for each file, as a place among the different ones."""
+        """The residual of each file, as a place among the distinct ones."""
         count = self.files.num_rows
         if isinstance(self.bound, AlwaysTrue) or count == 0:
             return np.zeros(count, np.int64), [self.bound]
@@ -123,18 +123,18 @@ class PlannedFiles:
 
     @property
     def are_wholly_wanted(self) -> npt.NDArray[np.bool_]:
-        """Of each file, whether no delete and nothing of the filter is left to apply to its rows."""
+        """A mask of the files with neither deletes nor a residual to apply to their rows."""
         codes, distinct = self.coded_residuals
         is_true = np.array([isinstance(r, AlwaysTrue) for r in distinct], np.bool_)
         wanted: npt.NDArray[np.bool_] = is_true[codes] & (self.pairs.counts(self.files.num_rows) == 0)
         return wanted
 
     def of_rows(self, rows: Rows) -> PlannedFiles:
-        """The plan of some of its files, which are different ones, alone."""
+        """The plan of some of its files alone, each given once."""
         return evolve(self, files=self.files.take(arrays.numbers(rows)), pairs=self.pairs.of_files(rows))
 
     def deletes_by_file(self) -> tuple[pa.Array, pa.Array]:
-        """For each file its delete files: offsets into the second array, which has rows of `deletes`, in order."""
+        """The delete files of each file: offsets into the second array, which has rows of `deletes`, in order."""
         offsets, rows = self.pairs.by_file(self.files.num_rows)
         return arrays.numbers(offsets, np.int32), arrays.numbers(rows)
 

@@ -1,4 +1,4 @@
-"""The manifests that a plan looks into, data and deletes apart."""
+"""The manifests of a plan, data and deletes apart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from icecore.projections.segments.manifest_selection import ManifestSelection
 
 @define
 class PlannedManifests:
-    """The manifests of a plan, and where they were last found in what was loaded of a table."""
+    """The manifests of a plan, and the places where their loaded entries were last found."""
 
     listed: Sequence[ListedManifest]
     data: tuple[ListedManifest, ...]
@@ -23,13 +23,13 @@ class PlannedManifests:
 
     @classmethod
     def of(cls, listed: Sequence[ListedManifest]) -> PlannedManifests:
-        """Those of a list that have live files."""
+        """The manifests of a list that have live files."""
         live = [m for m in listed if m.manifest.has_live_files]
         data = tuple(m for m in live if m.manifest.content is ManifestContent.DATA)
         return cls(listed, data, tuple(m for m in live if m.manifest.content is ManifestContent.DELETES))
 
     def scopes_in(self, table: EntryTable) -> tuple[ManifestSelection, ManifestSelection]:
-        """Where the entries of both kinds are in a table, as far as they are loaded."""
+        """The loaded entries of both kinds of manifests in a table."""
         known = self.scopes
         if known is None or known[0] is not table.loaded:
             known = (table.loaded, table.scope(self.data), table.scope(self.deletes))

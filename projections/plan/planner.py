@@ -1,4 +1,4 @@
-"""Plans scans in SQL: from a snapshot and a filter to the files, their deletes and what is left of the filter.
+"""The planner of scans, in SQL: from a snapshot and a filter to the files, their deletes and residuals.
 
 Spec: Scan Planning (SP1 to SP8). A plan never leaves a file out that may hold a row of the filter.
 """
@@ -94,13 +94,13 @@ class Planner:
         return self.repository.store.warehouse_value(f"{FORGOTTEN}{stream}") or ""
 
     def remove_stale(self, stream: str) -> None:
-        """Removes what is cached of a table from before bounds of its files were forgotten."""
+        """Removes cached entries of a table from before bounds of its files were forgotten."""
         with self._tables.lock:
             self.clear()
             self._tables.remove_stale(stream)
 
     def remove(self, stream: str) -> None:
-        """Removes all that is cached of a table; a plan of its past makes it again."""
+        """Removes all cached entries of a table; a plan of its past makes them again."""
         with self._tables.lock:
             self.clear()
             self._tables.remove(stream)
@@ -127,7 +127,7 @@ class Planner:
         return planned.tasks()
 
     def list_manifests(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
-        """The manifests of a snapshot. The same tuple each time, while it is among the last that were asked for."""
+        """The manifests of a snapshot. The same tuple each time, while the snapshot is among the last ones."""
         key = (state.stream, snapshot.snapshot_id)
         with self._tables.lock:
             known = self._lists.get(key)
@@ -147,7 +147,7 @@ class Planner:
         return self._files.get(key, lambda _: (metadata, read()))[1]
 
     def plan(self, state: TableState, snapshot: Snapshot | None, bound: Expression, schema: Schema) -> PlannedFiles:
-        """Plans a snapshot by a filter bound to `schema`. No snapshot gives an empty plan.
+        """The plan of a snapshot by a filter bound to `schema`; an empty one for no snapshot.
 
         Raises CorruptFileError or StorageError where a manifest can't be read, and CorruptFileError where a delete file
         names a data file of another partition (SP7).
@@ -163,7 +163,7 @@ class Planner:
         schema: Schema,
         entries: str = "TRUE",
     ) -> PlannedFiles:
-        """Plans over any manifests of the table, as `plan` does over those of a snapshot.
+        """The plan over any manifests of the table, as `plan` does over those of a snapshot.
 
         `entries` is a condition in SQL over the entries `e`, without parameters, that a data file has to satisfy too.
         """
@@ -172,7 +172,7 @@ class Planner:
     def plan_with_manifests(
         self, state: TableState, listed: Sequence[ListedManifest], bound: Expression, schema: Schema
     ) -> tuple[PlannedFiles, Sequence[ListedManifest]]:
-        """As `plan_manifests`, with the data manifests that `m` of the files has the places of."""
+        """The plan as of `plan_manifests`, with the data manifests whose places `m` of the files has."""
         planned, scope = self._trusting(state, listed, lambda: self._plan(state, listed, bound, schema))
         return planned, scope.manifests
 
@@ -185,7 +185,7 @@ class Planner:
         columns: Sequence[str],
         entries: str = "TRUE",
     ) -> tuple[PlannedFiles, pa.Table]:
-        """As `plan_manifests`, with those of the named columns that the wide entries have, in the order of `files`."""
+        """The plan as of `plan_manifests`, with the named wide columns that there are, in the order of `files`."""
 
         def look() -> tuple[PlannedFiles, pa.Table]:
             planned, scope = self._plan(state, listed, bound, schema, entries)
@@ -202,7 +202,7 @@ class Planner:
         snapshot: Snapshot,
         run: Callable[[duckdb.DuckDBPyConnection, ScannedEntries], Found],
     ) -> Found:
-        """What `run` finds in all entries of a snapshot, deleted ones too: `scan_manifests` has its manifests.
+        """The result of `run` over all entries of a snapshot, deleted ones too; `scan_manifests` has its manifests.
 
         Raises CorruptFileError or StorageError where a manifest can't be read.
         """
@@ -214,7 +214,7 @@ class Planner:
         listed: Sequence[ListedManifest],
         run: Callable[[duckdb.DuckDBPyConnection, ScannedEntries], Found],
     ) -> Found:
-        """As `over_entries`, for any manifests of the table."""
+        """The result of `run` over all entries of any manifests of the table, as in `over_entries`."""
 
         def look() -> Found:
             table = self._table(state)
@@ -235,7 +235,7 @@ class Planner:
         return self._trusting(state, listed, look)
 
     def _trusting(self, state: TableState, listed: Sequence[ListedManifest], action: Callable[[], Found]) -> Found:
-        """Runs what needs loaded entries. Where they don't make sense they are loaded again, from the manifests.
+        """The result of an action on loaded entries, which are loaded again where they don't make sense.
 
         Raises StorageError where they don't then either.
         """
@@ -302,9 +302,9 @@ class Planner:
     def _scopes(
         self, state: TableState, table: EntryTable, manifests: PlannedManifests, bound: Expression, schema: Schema
     ) -> tuple[ManifestSelection, ManifestSelection]:
-        """Where to look for data files and for delete files: in all manifests that are loaded, else in the wanted ones.
+        """The scopes of data files and of delete files: all loaded manifests, else the wanted ones.
 
-        What is loaded is not left out by the summaries of manifests: the entries themselves say as much at less cost.
+        Loaded manifests are not left out by their summaries: the entries themselves say as much at less cost.
         """
         data, deletes = manifests.scopes_in(table)
         if data.complete and deletes.complete:
@@ -365,6 +365,7 @@ class Planner:
         return count_files(self._tables.connection, scope, by_partition, entries)
 
     def clear(self) -> None:
+        """Drops all cached entries and lists; segments on disk stay."""
         with self._tables.lock:
             self._lists.clear()
             self._manifests.clear()
@@ -373,6 +374,7 @@ class Planner:
             self._tables.clear()
 
     def close(self) -> None:
+        """Drops all cached entries and lists, and closes DuckDB."""
         with self._tables.lock:
             self._lists.clear()
             self._manifests.clear()
@@ -382,12 +384,12 @@ class Planner:
 
 
 def _is_fault(e: Exception) -> bool:
-    """Errors of ours say what they are of; some are of Python's own kinds too."""
+    """Whether an error is a fault of the loaded entries, and none of ours that names its file."""
     return isinstance(e, StrayEntriesError) or not isinstance(e, IcecoreError)
 
 
 def _unplannable(state: TableState, listed: Sequence[ListedManifest], fault: Exception) -> str:
-    """Says of which table, and among which manifests, entries can't be read."""
+    """The error that names the table and the manifests whose entries can't be read."""
     paths = [m.manifest.manifest_path for m in listed]
     named = ", ".join(paths[:MANIFESTS_NAMED]) or "no manifest"
     rest = f" and {len(paths) - MANIFESTS_NAMED} more" if len(paths) > MANIFESTS_NAMED else ""

@@ -1,4 +1,4 @@
-"""What is left of a filter for a file, from what is known of its leaves there."""
+"""Residuals: the part of a filter that is still to be applied to a file's rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from icecore.engine.expression.walk import predicates, rewrite
 
 
 def residual(bound: Expression, might_bits: int, all_bits: int) -> Expression:
-    """What is left of a filter for a file, simplified.
+    """The residual of a filter for a file, simplified.
 
     Bit i of the numbers says what `leaf_might[i]` and `leaf_all[i]` of the filter's plan are for the file.
     """
@@ -21,7 +21,7 @@ def residual(bound: Expression, might_bits: int, all_bits: int) -> Expression:
 
 @frozen
 class Residuals:
-    """A filter, made ready to be asked for its residuals of many files: a long one has many parts, few of which matter.
+    """A filter prepared for the residuals of many files: a long one has many parts, few of which matter.
 
     `bits` has the bit of each leaf; `parts` are the operands of its AND or OR, or itself, with their leaves' bits.
     """
@@ -32,10 +32,12 @@ class Residuals:
 
     @property
     def all_bits(self) -> int:
+        """The bits of all leaves."""
         return (1 << len(self.bits)) - 1
 
     @classmethod
     def of(cls, bound: Expression) -> Residuals:
+        """The prepared form of a bound filter."""
         bits = {p: 1 << i for i, p in enumerate(predicates(bound))}
         operands = bound.children if isinstance(bound, (And, Or)) else (bound,)
         return cls(bound, bits, tuple((e, sum(bits[p] for p in predicates(e))) for e in operands))
@@ -76,7 +78,7 @@ class Residuals:
 
 
 def _is_and(e: Expression) -> bool:
-    """A leaf alone, or an AND of leaves: false where one leaf is."""
+    """Whether it is a leaf alone, or an AND of leaves: false where one leaf is."""
     return isinstance(e, Predicate) or (isinstance(e, And) and all(isinstance(c, Predicate) for c in e.children))
 
 

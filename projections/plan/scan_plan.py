@@ -1,4 +1,4 @@
-"""A plan as a value to look at: Arrow, splits, counts."""
+"""The plan of a scan as a value: Arrow, splits, counts."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ PLAN_SCHEMA = pa.schema(
 
 @define(slots=False)
 class ScanPlan:
-    """The result of planning a scan."""
+    """The plan of a scan."""
 
     planned: PlannedFiles
     _properties: Mapping[str, str]
 
     @property
     def counts(self) -> PlanCounts:
-        """How many files there are, were left out by what, and are planned."""
+        """The number of files in all, of those left out by each test, and of planned ones."""
         return self.planned.counts
 
     @lazy_property

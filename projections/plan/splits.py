@@ -19,7 +19,7 @@ from icecore.engine.spec.content_file import ContentFile, FileFormat
 
 @frozen
 class Splitting:
-    """How to split: sizes in bytes, `lookback` is how many bins are kept open."""
+    """The options of splitting: sizes in bytes, and `lookback`, the number of bins kept open."""
 
     target_size: int = SPLIT_SIZE.of({})
     open_file_cost: int = OPEN_FILE_COST.of({})
@@ -34,6 +34,7 @@ class CombinedTask:
 
     @property
     def size_in_bytes(self) -> int:
+        """The bytes of the tasks' ranges."""
         return sum(t.length for t in self.tasks)
 
 
@@ -85,9 +86,9 @@ def _evenly(task: FileScanTask, splitting: Splitting) -> Iterator[FileScanTask]:
 
 
 def weight(task: FileScanTask, splitting: Splitting) -> int:
-    """What a task counts in a bin: its bytes and those of its deletes, at least the cost of opening these files.
+    """The weight of a task in a bin: its bytes and those of its deletes, at least the cost of opening these files.
 
-    What is before the first split offset, as the magic bytes of Parquet are, does not count, nor does it in Java.
+    Bytes before the first split offset, such as the magic bytes of Parquet, don't count, nor do they in Java.
     """
     offsets = () if task.start else _sound_offsets(task.file)
     counted = task.length - min(offsets[0], task.length) if offsets else task.length
@@ -123,7 +124,7 @@ def combine(tasks: Iterable[FileScanTask], splitting: Splitting) -> list[Combine
 
 
 def _merged(tasks: Sequence[FileScanTask]) -> tuple[FileScanTask, ...]:
-    """The tasks of a bin, with ranges of one file that follow each other made one."""
+    """The tasks of a bin, with consecutive ranges of one file made one."""
     out: list[FileScanTask] = []
     for task in tasks:
         last = out[-1] if out else None

@@ -1,4 +1,4 @@
-"""Expands manifests into the wide entries of a segment."""
+"""Expansion of manifests into the wide entries of a segment."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def expand(growing: Growing, typing: EntryTyping, manifests: Iterable[tuple[List
 
 
 def expected_cells(typing: EntryTyping, manifests: Iterable[ListedManifest]) -> int:
-    """About how many values the wide entries of manifests have: writers keep metrics of the first hundred fields."""
+    """The approximate number of values in the wide entries of manifests: metrics are of the first hundred fields."""
     return sum(map(expected_rows, manifests)) * (25 + 5 * min(len(typing.schema.fields), 100))
 
 
 def expected_rows(listed: ListedManifest) -> int:
-    """How many entries a manifest has by its counts, or about how many where it has none."""
+    """The number of a manifest's entries by its counts, or an estimate where it has none."""
     m = listed.manifest
     counts = (m.added_files_count, m.existing_files_count, m.deleted_files_count)
     return ROWS_OF_A_MANIFEST if None in counts else sum(c or 0 for c in counts)

@@ -1,4 +1,4 @@
-"""The entries of one table in DuckDB: its segments, and which manifest is in which of them."""
+"""The entries of one table in DuckDB: its segments, and the segment that has each manifest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from icecore.projections.segments.segment_files import NUMBER_BITS, Segment, Seg
 
 
 def manifest_key(listed: ListedManifest) -> str:
-    """What tells manifests apart, together with all that entries inherit.
+    """A key that tells manifests apart, together with all that entries inherit.
 
     Ours have no length before they are written out; their paths are unique as they are.
     """
@@ -25,7 +25,7 @@ def manifest_key(listed: ListedManifest) -> str:
 
 @frozen(eq=False)
 class Loaded:
-    """The segments of a table, and what follows from them; whatever changes is another one, put in place whole.
+    """The segments of a table and lookups over them, immutable: a change puts another value in its place.
 
     `where` maps the key of each manifest to its number, `columns` the names of the columns that any segment has to
     their DuckDB types.
@@ -56,7 +56,7 @@ class Loaded:
 
 @define(eq=False)
 class EntryTable:
-    """The entries of one table: its segments, and which manifest is where.
+    """The entries of one table: its segments, and the segment that has each manifest.
 
     `name` is that of a view over what a scan looks into, while there is one. `kept` are manifests that no merge may
     leave behind now. `passed_over` are files, and their manifests, that have nothing that others lack. `forgotten` is
@@ -73,30 +73,34 @@ class EntryTable:
 
     @property
     def typing(self) -> EntryTyping:
+        """The types of the entries."""
         return self.loaded.typing
 
     @property
     def segments(self) -> tuple[Segment, ...]:
+        """The segments."""
         return self.loaded.segments
 
     @property
     def schema(self) -> Schema:
+        """All fields that the entries are typed by."""
         return self.typing.schema
 
     def in_memory(self) -> Segment | None:
+        """The segment in memory; None where there is none."""
         return next((s for s in self.segments if s.path is None), None)
 
     def grown(self, segment: Segment, info: SegmentInfo) -> None:
-        """Takes in what came to the segment in memory, which is the first of all."""
+        """Replaces the segment in memory, the first of all, by one with more entries."""
         self.loaded = self.loaded.changed(gone=[segment], first=[evolve(segment, info=info)])
 
     def missing(self, manifests: Iterable[ListedManifest]) -> list[ListedManifest]:
-        """Those that are in no segment, each once."""
+        """The manifests that are in no segment, each once."""
         found = {key: m for m in manifests if (key := manifest_key(m)) not in self.loaded.where}
         return list(found.values())
 
     def scope(self, manifests: Sequence[ListedManifest]) -> ManifestSelection:
-        """Where these manifests are; those that are not loaded are not in it. Raises StrayEntriesError."""
+        """The selection of these manifests, without those that are not loaded. Raises StrayEntriesError."""
         where = self.loaded.where
         scope = ManifestSelection.of(
             self.segments, self.typing, manifests, [where.get(manifest_key(m)) for m in manifests]

@@ -1,4 +1,4 @@
-"""The wide entries of tables, in DuckDB: what plans are made from.
+"""The wide entries of tables, in DuckDB, from which plans are made.
 
 A manifest is immutable, so it is expanded once, into a segment on disk, and never again, whatever the schema becomes. A
 few new manifests at a time stay in memory until they are worth a file, and small files are merged into larger ones.
@@ -49,7 +49,7 @@ AFTER = ".after-"
 
 @define(eq=False)
 class EntryTables:
-    """Loads entries, through segment files where there is a folder for them. A forked process loads them anew.
+    """The loaded entries of all tables, through segment files where there is a folder. A forked process has its own.
 
     `forgotten` says at which position bounds of a table's files were forgotten last, empty if never: what was loaded or
     written before that holds them still, here and in every other process, and is not used or merged any more.
@@ -113,7 +113,7 @@ class EntryTables:
         storage: Storage,
         looked_for: Iterable[ListedManifest] = (),
     ) -> None:
-        """Makes sure that the manifests are loaded; those in `looked_for` are not loaded, but kept where they are."""
+        """Loads the manifests that are missing; those in `looked_for` are only kept. Raises StorageError."""
         missing = table.missing(manifests)
         if missing and table.folder is not None:
             self._attach_new(table, table.folder)
@@ -133,7 +133,7 @@ class EntryTables:
         return self._made
 
     def _attach_new(self, table: EntryTable, folder: SegmentFolder) -> None:
-        """Takes up the files that are there, of earlier processes or others, and have what is not known yet.
+        """Attaches the files of earlier processes, or others, that have manifests not known yet.
 
         A file is removed where larger ones have all that it has. Which ones these are is the same for every process.
         """
@@ -167,7 +167,7 @@ class EntryTables:
         info: SegmentInfo | None = None,
         instead_of: Sequence[Segment] = (),
     ) -> bool:
-        """Makes a file part of the table; False where it is gone, or where its types do not fit: then it goes."""
+        """Makes a file part of the table; False where it is gone, or is removed since its types do not fit."""
         info = info or folder.attach(self.connection, name, _alias(number))
         if info is None:
             return False
@@ -181,7 +181,7 @@ class EntryTables:
         return True
 
     def _retype(self, table: EntryTable, typing: EntryTyping) -> None:
-        """After a change of schema or specs: what does not fit any more is let go, and expanded again when needed."""
+        """Adapts the table to a change of schema or specs: entries that don't fit are dropped, to be expanded again."""
         table.passed_over.clear()
         kept, gone = [], []
         for segment in table.segments:
@@ -199,7 +199,7 @@ class EntryTables:
     def _retyped(
         self, table: EntryTable, segment: Segment, typing: EntryTyping, conversions: Mapping[str, str]
     ) -> Segment:
-        """What is in memory, in other types."""
+        """The segment in memory, in other types."""
         growing = Growing(self.connection, segment.entries, segment.info)
         with self._whole_or_gone(table, segment):
             growing.retype(typing, conversions)
@@ -207,7 +207,7 @@ class EntryTables:
 
     @contextlib.contextmanager
     def _whole_or_gone(self, table: EntryTable, segment: Segment) -> Iterator[None]:
-        """Where a change of what is in memory is broken off, by a signal too, all of it is let go.
+        """A context that drops the segment in memory where its change is broken off, by a signal too.
 
         Rows might be left that nothing says the manifest of, and the next manifest would get their number.
         """
@@ -223,7 +223,7 @@ class EntryTables:
             raise
 
     def _release(self, table: EntryTable, segment: Segment, *, from_disk: bool = True) -> None:
-        """Lets go of what the table has no more of."""
+        """Drops the segments that the table no longer has."""
         if segment.path is None:
             duck.rows(self.connection, query(FILE, "drop_entries", entries=segment.entries))
             return
@@ -282,7 +282,7 @@ class EntryTables:
             self._merge(table, table.folder, files)
 
     def _merge(self, table: EntryTable, folder: SegmentFolder, segments: Sequence[Segment]) -> None:
-        """Puts segments into one new file, which takes their place."""
+        """Merges segments into one new file, which replaces them."""
         try:
             with folder.writing(self.connection, _alias(self._next())) as growing:
                 copy_all(growing, table, segments)
@@ -331,7 +331,7 @@ class EntryTables:
                 shutil.rmtree(path, ignore_errors=True)
 
     def distrust(self, stream: str) -> None:
-        """After DuckDB failed on what is loaded: drops everything, and the files of one table from disk as well."""
+        """Drops everything, and one table's files from disk too, after DuckDB failed on the loaded entries."""
         with self.lock:
             table = self._tables.get(stream)
             if table is not None and table.folder is not None:
@@ -339,6 +339,7 @@ class EntryTables:
             self.close()
 
     def close(self) -> None:
+        """Drops everything loaded, and closes DuckDB."""
         with self.lock:
             self._tables.clear()
             self._typings.clear()

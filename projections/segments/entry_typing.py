@@ -1,4 +1,4 @@
-"""How the entries of a table are typed, and whether entries that were typed earlier still fit."""
+"""The types of a table's entries, and whether entries that were typed earlier still fit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class EntryTyping:
 
     @classmethod
     def of(cls, metadata: TableMetadata, latest: TableMetadata) -> EntryTyping:
-        """`metadata` may be of an earlier time: typing by the latest serves both without loading anything twice."""
+        """The types of a table. `metadata` may be of an earlier time: typing by the latest serves both."""
         schema, specs = planning_schema(metadata, latest), {**metadata.specs, **latest.specs}
         found: dict[str, set[str]] = {}
         for spec in specs.values():
@@ -69,7 +69,7 @@ class EntryTyping:
         return str(found.field_type) if found is not None and found.field_type.is_primitive else None
 
     def fields_of(self, spec_id: int) -> str | None:
-        """What partition values of a spec mean, as text to compare; None where there is no such spec."""
+        """The fields and transforms of a spec, as text to compare; None where there is no such spec."""
         spec = self.specs.get(spec_id)
         return None if spec is None else ", ".join(f"{f.field_id}: {f.transform}" for f in spec.fields)
 
@@ -88,7 +88,7 @@ def planning_schema(metadata: TableMetadata, latest: TableMetadata) -> Schema:
 
 @frozen
 class StoredTypes:
-    """How stored entries were typed. `specs` has what `EntryTyping.fields_of` said; see `WideEntries` for the rest."""
+    """The types of stored entries. `specs` has the texts of `EntryTyping.fields_of`; see `WideEntries` for the rest."""
 
     types: Mapping[str, str]
     unreadable: frozenset[str]

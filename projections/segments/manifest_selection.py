@@ -1,4 +1,4 @@
-"""Which loaded entries a scan looks into, as SQL, and which manifest each of them is of."""
+"""The selection of loaded entries that a scan looks into, as SQL, and the manifest of each of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class StrayEntriesError(StorageError):
-    """Loaded entries are not those of the manifests that a scan looks into; to load them anew mends it."""
+    """Loaded entries that are of none of a scan's manifests; loading them anew mends it."""
 
 
 @frozen(eq=False)
@@ -82,7 +82,7 @@ class ManifestSelection:
 
     @cached_property
     def first_row_ids(self) -> pa.Array:
-        """Those that the list gives the manifests, in the order of `numbers`, null where none is given."""
+        """The first row ids that the list gives the manifests, in the order of `numbers`, null for none."""
         return arrays.optional_numbers([self.manifests[i].manifest.first_row_id for i in self.places.tolist()])
 
     @property
@@ -108,7 +108,7 @@ class ManifestSelection:
         return f"({duck.union_all(selects)})"
 
     def found(self, numbers: pa.ChunkedArray) -> Numbers:
-        """Where what `m` is in some entries is among `numbers`.
+        """The places among `numbers` of the values of `m` in some entries.
 
         Raises StrayEntriesError, which names the manifest where it is known, where entries are of none of these.
         """
@@ -128,11 +128,11 @@ class ManifestSelection:
         return keys[0][place] if keys and place < len(keys[0]) else f"a manifest that is not known, number {number}"
 
     def places_of(self, numbers: pa.ChunkedArray) -> Numbers:
-        """The places among `manifests` that what `m` is in some entries stands for. Raises StrayEntriesError."""
+        """The places among `manifests` of the values of `m` in some entries. Raises StrayEntriesError."""
         return self.places[self.found(numbers)]
 
     def numbers_at(self, places: pa.ChunkedArray) -> pa.Array:
-        """What `m` is in the entries of the manifests at some places, which are loaded."""
+        """The values of `m` in the entries of the manifests at some places, which are loaded."""
         by_place = np.zeros(len(self.manifests), np.int64)
         by_place[self.places] = self.numbers
         return arrays.numbers(by_place[arrays.to_numbers(places)])
@@ -172,7 +172,7 @@ def used_columns(sql: Iterable[str], known: Mapping[str, str]) -> list[str]:
 
 
 def _condition(inside: Numbers, count: int | None) -> str:
-    """Which of so many manifests of a segment: whichever list is shorter says it."""
+    """The condition on `m` for so many manifests of a segment, by the shorter list."""
     if len(inside) == count:
         return "TRUE"
     if inside[-1] - inside[0] + 1 == len(inside):

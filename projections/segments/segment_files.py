@@ -38,7 +38,7 @@ NUMBER_BITS = 32
 
 @frozen
 class SegmentInfo:
-    """What a segment holds.
+    """The content of a segment.
 
     `columns` are the DuckDB types of its columns. `manifests` has the key of each, in the order of their numbers, and
     `idle` how many merges in a row nobody had looked for it.
@@ -51,6 +51,7 @@ class SegmentInfo:
     rows: int
 
     def to_json(self) -> str:
+        """The JSON text that the segment's file holds."""
         typed = self.typed
         return orjson.dumps(
             {
@@ -67,7 +68,7 @@ class SegmentInfo:
 
     @classmethod
     def from_json(cls, text: str, where: str) -> SegmentInfo:
-        """Raises CorruptFileError."""
+        """The content told by a segment's file. Raises CorruptFileError."""
         try:
             found = orjson.loads(text)
             typed = StoredTypes(
@@ -101,7 +102,7 @@ class Segment:
 
     @property
     def offset(self) -> int:
-        """What makes the numbers of its manifests unique among segments."""
+        """The number that makes the numbers of its manifests unique among segments."""
         return self.number << NUMBER_BITS
 
     def rows(self, names: Iterable[str], condition: str, typing: EntryTyping) -> str:
@@ -121,7 +122,7 @@ class Segment:
         return f"CAST(NULL AS {duckdb_type(wanted) if wanted else 'BIGINT'}) AS {quote(name)}"
 
     def usable_columns(self, typing: EntryTyping) -> dict[str, str]:
-        """The columns that have a meaning now, with their DuckDB types."""
+        """The columns that still have a meaning, with their DuckDB types."""
         typed = self.info.typed.types
         out = {}
         for name, kind in self.info.columns.items():
@@ -160,7 +161,7 @@ class Growing:
         del incoming
 
     def add_query(self, source: str, typed: StoredTypes, manifests: Sequence[str], idle: Sequence[int]) -> None:
-        """As `add`, for the rows of a query."""
+        """Appends the rows of a query, as `add`."""
         described = duck.rows(self.connection, query(FILE, "describe", source=source))
         ((count,),) = duck.rows(self.connection, self._insert(source, {name: kind for name, kind, *_ in described}))
         self._added(typed, manifests, idle, count)
@@ -211,7 +212,7 @@ class Growing:
         )
 
     def retype(self, typing: EntryTyping, conversions: Mapping[str, str]) -> None:
-        """Brings a table in memory to the types of now, which `conversions` lead to."""
+        """Converts a table in memory to the present types, by `conversions`."""
         types, columns = dict(self.info.typed.types), dict(self.info.columns)
         for name in self.info.typed.types:
             wanted = typing.type_of(name)
@@ -242,7 +243,7 @@ class SegmentFolder:
         return sorted(found, reverse=True)
 
     def attach(self, connection: duckdb.DuckDBPyConnection, name: str, alias: str) -> SegmentInfo | None:
-        """What a file holds, attached under a name; None where it is gone, and where it is damaged: then it goes."""
+        """Attaches a file under a name; None where it is gone, or is removed since it is damaged."""
         path = self.path / name
         try:
             sql = query(FILE, "attach", path=duck.literal(os.fspath(path)), name=alias)
@@ -260,6 +261,7 @@ class SegmentFolder:
 
     @staticmethod
     def detach(connection: duckdb.DuckDBPyConnection, alias: str) -> None:
+        """Detaches a file."""
         duck.rows(connection, query(FILE, "detach", name=alias))
 
     @contextlib.contextmanager
@@ -297,7 +299,7 @@ class SegmentFolder:
                 (self.path / name).unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Removes what writers left that did not live to finish, and what is of other releases and old."""
+        """Removes files of writers that died unfinished, and old files of other releases."""
         now = time.time()
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.path):

@@ -1,4 +1,4 @@
-"""Keeps a table's segments few: when entries are worth a file, which files become one, what is left behind."""
+"""The merging of a table's segments: when entries are worth a file, which files become one, what is left behind."""
 
 from __future__ import annotations
 

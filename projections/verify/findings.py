@@ -1,4 +1,4 @@
-"""What `verify` found: findings summed up by cause, and the text that says them. Nothing here looks at a file."""
+"""The findings of `verify`, summed up by cause, and their text. Nothing here looks at a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH = 80
 
 
 class Cause(StrEnum):
-    """What is wrong with files or, from `UNREACHABLE` on, why nothing can be said of them."""
+    """The fault of files or, from `UNREACHABLE` on, the reason why they can't be checked."""
 
     LOG = "log"
     GONE = "gone"
@@ -50,7 +50,7 @@ _PLAIN = frozenset({Cause.GONE, Cause.CHANGED, Cause.UNKNOWN_SIZE, Cause.ENCRYPT
 
 @frozen
 class Finding:
-    """Files of one kind, of one table or view, with the same thing wrong, or that can't be checked for one reason.
+    """Files of one kind, of one table or view, with the same fault, or that can't be checked for one reason.
 
     `table` is its dotted name, and None for what is wrong with the log. `examples` are the locations of the first few
     of `count` files, `details` a clause for each. `folder` holds all of them, as they are written; `missing_folder` is
@@ -82,7 +82,7 @@ class Finding:
         return f"{self.table} (dropped)" if self.dropped else f"{self.table}"
 
     def _shortened(self) -> list[str]:
-        """The examples with what is wrong with each, without the folder that they share."""
+        """The examples with the fault of each, without the folder that they share."""
         texts = self.examples if self.cause in _PLAIN else self.details
         if self.cause is Cause.UNREACHABLE:
             # The store's reason is the same for all.
@@ -92,7 +92,7 @@ class Finding:
 
 @frozen
 class Verification:
-    """What `verify` looked at and what it found. `files` counts the files that it looked for.
+    """The result of `verify`. `files` is the number of files that it looked for.
 
     `findings` is empty where all is well; `notes` says what could not be checked, which is neither right nor wrong, and
     which earlier metadata files are gone that nothing needs.
@@ -113,12 +113,12 @@ class Verification:
 
     @cached_property
     def problems(self) -> tuple[str, ...]:
-        """One sentence for each thing that is wrong, with the first few files; empty where all is well."""
+        """One sentence for each fault, with the first few files; empty where all is well."""
         return _sentences(self.findings)
 
     @property
     def unchecked(self) -> int:
-        """How many files could not be checked."""
+        """The number of files that could not be checked."""
         return sum(n.count for n in self.notes if n.cause is not Cause.NOT_NEEDED)
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ class Verification:
 
 
 def of_log(problems: Iterable[str]) -> list[Finding]:
-    """What is wrong with the log and its read models, a finding for each sentence."""
+    """The faults of the log and its read models, a finding for each sentence."""
     return [Finding(Cause.LOG, None, "log", 1, (), (p,)) for p in problems]
 
 
@@ -153,7 +153,7 @@ def _sentences(findings: Sequence[Finding]) -> tuple[str, ...]:
 
 
 def _idle_text(group: Sequence[Finding]) -> str:
-    """Earlier metadata files that are gone: of tables from elsewhere they nearly always are."""
+    """The sentence on earlier metadata files that are gone: of tables from elsewhere they nearly always are."""
     files = _counted(sum(f.count for f in group), group[0].kind)
     return f"{files} of {len(group):,} tables {_PHRASES[Cause.NOT_NEEDED]}: first {group[0].examples[0]}"
 

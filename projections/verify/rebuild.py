@@ -1,4 +1,4 @@
-"""Makes everything that follows from the log again: the read models, and the files for other engines."""
+"""The rebuild of everything that follows from the log: the read models, and the files for other engines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from icecore.engine.repository.view_repository import ViewRepository
 
 
 def rebuild(store: EventStore, repository: Repository, views: ViewRepository) -> None:
-    """Makes the read models and all files anew, with the same bytes, and moves the pointers, in one write transaction.
+    """Rebuilds the read models and all files, with the same bytes, and moves the pointers, in one transaction.
 
     So others see what was there until all is done, and a process that dies over it leaves that. What `iceberg_tables`
     holds of other catalogs is not ours, and stays. Raises CorruptLogError where the log itself can't be trusted, and
@@ -81,7 +81,7 @@ class _Rebuilding:
     _damaged: frozenset[str] = frozenset()
 
     def replay(self) -> list[str]:
-        """Makes the read models from the events; returns the streams of tables and views, in the order of the log."""
+        """Rebuilds the read models; returns the streams of tables and views, in the order of the log."""
         self._damaged = _damaged(self.repository)
         self.repository.forget()
         self.views.forget()
@@ -126,7 +126,7 @@ class _Rebuilding:
             )
 
     def finish(self) -> None:
-        """What follows the commit: hints, and files that were forgotten. Raises RebuildError."""
+        """Writes hints and removes forgotten files after the commit. Raises RebuildError."""
         for stream, state in self.states.items():
             try:
                 self.repository.files.finish_again(state)

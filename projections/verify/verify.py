@@ -1,4 +1,4 @@
-"""Checks that a warehouse is what its log says: the log itself, what follows from it, and every file on disk."""
+"""The check of a warehouse against its log: the log itself, the read models, and every file on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def verify(
     deep: bool = False,
     progress: Progress | None = None,
 ) -> Verification:
-    """Reads the whole log and looks for every file of the streams, or of all, and changes nothing. Raises StorageError.
+    """Checks the whole log, and every file of the streams, or of all; changes nothing. Raises StorageError.
 
     All that is in the database is read as of one moment. Where something is wrong and others commit meanwhile, it is
     looked at again, because their files move on. With `deep` content files, manifests and statistics are opened too.

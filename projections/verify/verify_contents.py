@@ -1,4 +1,4 @@
-"""Looks into files: that they open, that they hold as many rows as was noted, and that checksums fit.
+"""The check of files inside: that they open, that they hold as many rows as was noted, and that checksums fit.
 
 Of data files only the footers are read, of Avro, which has none, the blocks' counts; of deletion vectors all.
 """
@@ -44,7 +44,7 @@ _FORMATS = frozenset(map(str, _ENDINGS.values()))
 
 
 def content_faults(storage: Storage, contents: pa.Table) -> Iterator[tuple[int, list[Fault]]]:
-    """What is wrong inside of content files that are there, in parts: how many files were looked at, and their faults.
+    """The faults inside of existing content files, in parts: the number of files looked at, and their faults.
 
     Deletion vectors that lie in one Puffin file are looked at together.
     """
@@ -64,7 +64,7 @@ def content_faults(storage: Storage, contents: pa.Table) -> Iterator[tuple[int, 
 
 
 def metadata_faults(storage: Storage, files: Sequence[NeededFile]) -> Iterator[tuple[int, list[Fault]]]:
-    """As `content_faults`, for manifests and statistics files that are there."""
+    """The faults inside of existing manifests and statistics files, in parts as of `content_faults`."""
     for at in range(0, len(files), _AT_ONCE):
         part = files[at : at + _AT_ONCE]
         yield len(part), _in_threads(lambda f: _of_metadata(storage, f), part)
@@ -82,7 +82,7 @@ def _by_path(vectors: pa.Table) -> Iterator[list[Row]]:
 
 
 def _guarded(storage: Storage, kind: str, location: str, check: Callable[[], str | None]) -> list[Fault]:
-    """The faults of a check that says what is wrong, or raises where the file can't be read."""
+    """The faults of a check that describes one, or raises where the file can't be read."""
     try:
         with decoding(location):
             text = check()
@@ -115,7 +115,7 @@ def _of_file(storage: Storage, row: Row) -> list[Fault]:
 
 
 def _rows_in(storage: Storage, location: str, file_format: FileFormat) -> int:
-    """How many rows a file has. Raises MissingFileError, CorruptFileError, StorageError."""
+    """The number of rows in a file. Raises MissingFileError, CorruptFileError, StorageError."""
     if file_format is FileFormat.AVRO:
         data = storage.read_bytes(location)
         return sum(block.count for block in read_blocks(data, read_header(data, location), location))
@@ -132,7 +132,7 @@ def _encrypted(kind: str, location: str) -> Fault:
 
 
 def _of_vectors(storage: Storage, rows: Sequence[Row]) -> list[Fault]:
-    """What is wrong with a Puffin file, or with the deletion vectors in it, the first of them."""
+    """The first fault of a Puffin file, or of the deletion vectors in it."""
     kind, location = KINDS[VECTOR], rows[0]["file_path"]
     if rows[0]["is_encrypted"]:
         return [_encrypted(kind, location)]
@@ -188,7 +188,7 @@ def _statistics_text(storage: Storage, f: NeededFile) -> str | None:
 
 
 def _manifest_text(storage: Storage, listed: ListedManifest) -> str | None:
-    """What differs between a manifest's entries and its row in the list (Spec: L1)."""
+    """The difference between a manifest's entries and its row in the list (Spec: L1)."""
     m = listed.manifest
     entries = decode_manifest(storage.read_bytes(m.manifest_path), where=m.manifest_path, spec_id=m.partition_spec_id)
     is_data = pc.equal(entries["content"], int(DataFileContent.DATA))

@@ -16,7 +16,7 @@ _AT_ONCE = 65_536
 
 @define
 class DistinctFiles:
-    """Takes in tables with a column `file_path`, and gives their distinct rows."""
+    """The distinct rows of tables with a column `file_path`."""
 
     _schema: pa.Schema
     _parts: list[pa.Table] = field(factory=list)
@@ -24,7 +24,7 @@ class DistinctFiles:
     _limit: int = field(factory=lambda: LEAST_ROWS)
 
     def add(self, table: pa.Table) -> None:
-        """Takes rows in. Manifests of a long history hold the same files, so what came twice goes in between."""
+        """Adds rows. Manifests of a long history hold the same files, so doubles are dropped in between."""
         self._parts.append(distinct(table))
         self._rows += self._parts[-1].num_rows
         if self._rows > self._limit:

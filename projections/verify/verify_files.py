@@ -1,4 +1,4 @@
-"""Whether the files beside a table's metadata, by which other engines find its version, are as the log says."""
+"""The check of the files beside a table's metadata, by which other engines find its version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the log, and what follows from it in the database: chain, read models, names, heads, checkpoints, hints."""
+"""The check of the log and of the database: chain, read models, names, heads, checkpoints, hints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ State: TypeAlias = "TableState | ViewState"
 
 @frozen
 class CheckedLog:
-    """The log as of one moment: its last position and hash, the states of tables and views, and what is wrong."""
+    """The log as of one moment: its last position and hash, the states of tables and views, and its faults."""
 
     position: int
     head: str
@@ -35,7 +35,7 @@ class CheckedLog:
 
 
 def check_log(store: EventStore, repository: Repository, streams: frozenset[str] | None) -> CheckedLog:
-    """Reads the whole log, and replays the streams, or all of them. Raises StorageError."""
+    """Checks the whole log, and replays the streams, or all of them. Raises StorageError."""
     broken = list(chain_problems(store))
     problems = [*database_problems(store), *broken]
     position, head, _ = store.head()

@@ -1,4 +1,4 @@
-"""Whether the read models, and the database file that holds them and the log, are as the log says."""
+"""The check of the read models, and of the database file that holds them and the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODELS = ("stream_head", "catalog_name", "manifest", "snapshot_manifests", "iceb
 
 
 def database_problems(store: EventStore) -> Iterator[str]:
-    """What SQLite itself finds wrong with the file: pages, and indexes that don't fit their tables."""
+    """The faults that SQLite itself finds in the file: pages, and indexes that don't fit their tables."""
     try:
         found = [str(row[0]) for row in store.rows(VERIFY, "integrity")]
     except CorruptLogError as e:
@@ -46,7 +46,7 @@ def model_problems(store: EventStore) -> Iterator[str]:
 
 
 def _folder_problems(store: EventStore, replayed: EventStore) -> Iterator[str]:
-    """Folders that a table has files in and that are not known of it: what lies there could be deleted as nobody's."""
+    """Folders of a table's files that the read model lacks: a deletion could take files there for nobody's."""
     folders = TableFolders(store)
     if folders.known_up_to < store.head()[0]:
         # What is missing is added before it is used.

@@ -1,4 +1,4 @@
-"""What must be there of one table or view as of one moment: found out from the log, and from lists of other engines.
+"""The files that one table or view needs as of one moment, by the log and by lists of other engines.
 
 Each manifest that some snapshot lists is opened once, whatever number of snapshots lists it; content files are columns.
 """
@@ -52,7 +52,7 @@ ENTRIES_AT_ONCE = 65_536
 
 
 def _schema(columns: Sequence[str]) -> pa.Schema:
-    """That of content files with these columns of their entries."""
+    """The schema of content files with these columns of their entries."""
     own = [("kind", pa.int32()), ("is_encrypted", pa.bool_())]
     return pa.schema([*own, *((name, ENTRY_SCHEMA.field(name).type) for name in columns)])
 
@@ -80,7 +80,7 @@ class NeededFile:
 
 @frozen(eq=False)
 class Needed:
-    """Files of metadata; content files, each once, with `kind` (see KINDS) and `is_encrypted`; and what can't be read.
+    """Files of metadata; content files, each once, with `kind` (see KINDS) and `is_encrypted`; and faults on the way.
 
     Of each content file there are path and size and, where contents are to be checked, what is said of them.
     """
@@ -97,11 +97,11 @@ class Needed:
 
     @property
     def count(self) -> int:
-        """How many files those are."""
+        """The number of files."""
         return len(self.files) + len(self.places)
 
     def only(self, locations: pa.Array) -> Needed:
-        """What of this is about files at those locations."""
+        """The part of this that is about files at those locations."""
         wanted = set(locations.to_pylist())
         return Needed(
             tuple(f for f in self.files if f.location in wanted),
@@ -124,7 +124,7 @@ def needed_of_view(repository: Repository, state: ViewState) -> Needed:
 def needed_of_table(
     repository: Repository, state: TableState, unreachable: Callable[[str], str | None], *, deep: bool
 ) -> Needed:
-    """All that the table's snapshots lead to, and what the log wrote of it; of a purged table nothing.
+    """All files of the table's snapshots, and those that the log wrote of it; none of a purged table.
 
     `unreachable` tells why the store of a location can't be reached. Raises StorageError, CorruptLogError.
     """
@@ -155,7 +155,7 @@ def _registered(repository: Repository, state: TableState | ViewState, location:
 
 
 class _Gathering:
-    """Finds out what a table needs. What can't be read on the way is among `faults`; what is gone is found later."""
+    """The search for the files of a table. Errors on the way are among `faults`; missing files are found later."""
 
     def __init__(
         self, repository: Repository, state: TableState, storage: Storage, unreachable: Callable[[str], str | None]
@@ -233,7 +233,7 @@ class _Gathering:
         return list(out.values())
 
     def _unwritten(self, manifests: dict[str, ListedManifest]) -> Iterator[NeededFile]:
-        """What the table names that the log has no note of writing."""
+        """The files that the table names and that the log has no note of writing."""
         state, metadata = self._state, self._state.metadata
         head = self._repository.store.row(MODELS, "get_head", stream=state.stream)
         # Where not all commits are written out, the pointer leads to the last that is.
@@ -336,7 +336,7 @@ def _parts(manifests: Sequence[ListedManifest]) -> Iterator[list[ListedManifest]
 
 
 def _reduced(entries: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The live ones, with their kinds and the columns asked for."""
+    """The live entries, with their kinds and the columns asked for."""
     live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
     is_vector = pc.and_(
         pc.equal(live["content"], int(DataFileContent.POSITION_DELETES)),

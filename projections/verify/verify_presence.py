@@ -1,4 +1,4 @@
-"""Looks for files: whether they are there, and how long they are. The only part of this that does I/O is `Looker`."""
+"""The look for files: their presence and size. The only I/O here is `Looker`'s."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Looked:
 
 @define(eq=False)
 class Looker:
-    """Looks files up in one storage, the remote ones many at once.
+    """The look-up of files in one storage, of remote ones many at once.
 
     `stores` are those asked before: None for one that answered, the reason for one that did not, which is asked once
     only. Local files are asked for one by one: a listing of a folder tells no sizes, so it saves nothing.
@@ -49,7 +49,7 @@ class Looker:
     stores: dict[str, str | None] = field(factory=dict)
 
     def look(self, locations: Sequence[str]) -> Looked:
-        """How long each file is."""
+        """The size of each file."""
         sizes = np.full(len(locations), GONE, np.int64)
         reasons: dict[int, str] = {}
         remote: dict[str, list[int]] = {}
@@ -82,7 +82,7 @@ class Looker:
                 sizes[i], reasons[i] = UNREADABLE, "it is not a file"
 
     def unreachable(self, location: str) -> str | None:
-        """Why the store of a location can't be reached; None where it can, or is local."""
+        """The reason why the store of a location can't be reached; None where it can, or is local."""
         target = self.storage.resolve(location)
         if local_path(target) is not None:
             return None
@@ -92,7 +92,7 @@ class Looker:
         return self.stores[store]
 
     def _ask(self, store: str, targets: Sequence[str]) -> Sequence[pyarrow.fs.FileInfo] | str:
-        """What a store says of files, or why it says nothing."""
+        """The store's answer about files, or the reason why there is none."""
         known = self.stores.get(store)
         if known is not None:
             return known
@@ -136,7 +136,7 @@ def _local_size(path: str) -> tuple[int, str | None]:
 def judge(
     tally: Tally, kind: str, locations: pa.Array, expected: Sizes, looked: Looked, encrypted: npt.NDArray[np.bool_]
 ) -> None:
-    """Takes into the tally what is wrong with files of one kind.
+    """Notes the faults of files of one kind in the tally.
 
     `expected` is 0 where no size is to be noted, below 0 where one should be and is not. Of encrypted files the size is
     that of what is inside with some writers, so it shows nothing.

@@ -1,4 +1,4 @@
-"""Checks the files of one table or view: what must be there is found out, looked for, and judged.
+"""The check of the files of one table or view: those that it needs are found out, looked for, and judged.
 
 Others may commit meanwhile: an expiry deletes files after its event is in the log. So what looks wrong is asked for
 again as of a later moment, and counts only where it is still needed then.
@@ -44,7 +44,7 @@ BATCH = 16_384
 
 @frozen
 class Checked:
-    """What came of the files of a table or view, and how many were looked at."""
+    """The result for the files of a table or view, and the number of files looked at."""
 
     findings: tuple[Finding, ...]
     files: int
@@ -53,7 +53,7 @@ class Checked:
 def check_files(
     repository: Repository, state: State, stores: dict[str, str | None], *, deep: bool, progress: Progress | None
 ) -> Checked:
-    """Looks for all files that a table or view needs; with `deep` into them too. For `stores` see `Looker`."""
+    """Checks all files that a table or view needs; with `deep` inside too. For `stores` see `Looker`."""
     name = dotted(state.identifier)
     tell = progress or (lambda *_: None)
     storage = repository.storage_of(state) if isinstance(state, TableState) else repository.storage
@@ -71,7 +71,7 @@ def check_files(
 
 
 def _moment(repository: Repository, stream: str) -> tuple[object, ...]:
-    """What changes with each commit, and with each publication of one."""
+    """A value that changes with each commit, and with each publication of one."""
     head = repository.store.row(MODELS, "get_head", stream=stream)
     return (repository.store.head()[0], *(() if head is None else tuple(head)))
 
@@ -79,7 +79,7 @@ def _moment(repository: Repository, stream: str) -> tuple[object, ...]:
 def _needed(
     repository: Repository, state: State, looker: Looker, deep: bool, suspects: pa.Array | None
 ) -> tuple[tuple[object, ...], State, Needed]:
-    """What is needed now, of suspects only where there are such, with the state and the moment it is needed at."""
+    """The present needs, of suspects only where there are any, with the state and the moment of them."""
     now: TableState | ViewState | None
     with repository.store.reading():
         moment = _moment(repository, state.stream)
@@ -98,7 +98,7 @@ def _needed(
 
 @define
 class _Checking:
-    """One look at what a table or view needs."""
+    """One check of the files that a table or view needs."""
 
     _looker: Looker
     _needed: Needed
@@ -107,7 +107,7 @@ class _Checking:
     _done: int = 0
 
     def run(self, deep: bool) -> Tally:
-        """Everything that is wrong with the files."""
+        """The tally of all faults."""
         self._say(0)
         files = self._needed.files
         for at in range(0, len(files), BATCH):
@@ -121,7 +121,7 @@ class _Checking:
         return self._tally
 
     def _of_tally(self, locations: Sequence[str]) -> set[str]:
-        """Those of the locations that something is noted of. There may be a million more."""
+        """The locations among these with a note in the tally, which may have a million more."""
         asked = pa.array(locations, pa.string())
         return set(asked.filter(pc.is_in(asked, self._tally.locations())).to_pylist())
 
@@ -130,7 +130,7 @@ class _Checking:
         self._tell(self._done, self._needed.count * looks)
 
     def _look_at(self, files: Sequence[NeededFile]) -> None:
-        """Whether files of metadata are there, have their size and, where it was noted, their checksum."""
+        """Checks that files of metadata are there and have their size and, where it was noted, their checksum."""
         looked = self._looker.look([f.location for f in files])
         by_kind: dict[str, list[int]] = {}
         for i, f in enumerate(files):
@@ -166,7 +166,7 @@ class _Checking:
                 self._tally.add(Fault(Cause.CHANGED, f.kind, f.location, detail))
 
     def _look_at_contents(self) -> None:
-        """Whether content files are there and have their size."""
+        """Checks that content files are there and have their size."""
         for batch in self._needed.places.to_batches(max_chunksize=BATCH):
             looked = self._looker.look(batch["file_path"].to_pylist())
             kinds = batch["kind"].to_numpy()

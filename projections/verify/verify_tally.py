@@ -1,4 +1,4 @@
-"""Sums up by cause what is wrong with files while they are looked at, so that a million of them make a few findings."""
+"""The tally of faults by cause while files are looked at, so that a million of them make a few findings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from icecore.projections.verify.findings import SHOWN_EXAMPLES, UNCHECKED, Cause
 
 @frozen
 class Fault:
-    """What is wrong with one file, or why it can't be checked: `detail` is a clause that names it."""
+    """The fault of one file, or the reason why it can't be checked: `detail` is a clause that names it."""
 
     cause: Cause
     kind: str
@@ -23,7 +23,7 @@ class Fault:
 
 @define
 class _Group:
-    """The files of one kind with the same thing wrong: all their locations, and details of the first."""
+    """The files of one kind with the same fault: all their locations, and details of the first."""
 
     locations: list[pa.Array] = field(factory=list)
     single: list[str] = field(factory=list)
@@ -35,19 +35,19 @@ class _Group:
 
 @define
 class Tally:
-    """What is wrong with the files of one table or view. Locations are kept as columns."""
+    """The faults of the files of one table or view. Locations are kept as columns."""
 
     _groups: dict[tuple[Cause, str], _Group] = field(factory=dict)
 
     def add(self, fault: Fault) -> None:
-        """Takes one fault in."""
+        """Adds one fault."""
         group = self._groups.setdefault((fault.cause, fault.kind), _Group())
         group.single.append(fault.location)
         if len(group.details) < SHOWN_EXAMPLES:
             group.details.append((fault.location, fault.detail))
 
     def add_many(self, cause: Cause, kind: str, locations: pa.Array, detail: Callable[[int], str]) -> None:
-        """Takes in files with the same thing wrong; `detail` gives the clause of the i-th of them."""
+        """Adds files with the same fault; `detail` gives the clause of the i-th of them."""
         if not len(locations):
             return
         group = self._groups.setdefault((cause, kind), _Group())
@@ -56,22 +56,22 @@ class Tally:
         group.details += [(locations[i].as_py(), detail(i)) for i in range(wanted)]
 
     def extend(self, faults: Iterable[Fault]) -> None:
-        """Takes many faults in, one by one."""
+        """Adds many faults, one by one."""
         for fault in faults:
             self.add(fault)
 
     @property
     def has_problems(self) -> bool:
-        """Whether something is wrong, not only unchecked."""
+        """Whether a file is faulty, and not only unchecked."""
         return any(cause not in UNCHECKED for cause, _ in self._groups)
 
     def locations(self) -> pa.Array:
-        """The files that something is wrong with, or that can't be checked, each once."""
+        """The files with a fault, or that can't be checked, each once."""
         chunks = [c for group in self._groups.values() for c in group.all().chunks]
         return pc.unique(pa.chunked_array(chunks, pa.string()))
 
     def findings(self, table: str, dropped: bool, missing_folder: Callable[[str], str | None]) -> Iterator[Finding]:
-        """One for each cause and kind, by cause. `missing_folder` is asked for the folder of lost files."""
+        """One finding for each cause and kind, by cause. `missing_folder` is asked for the folder of lost files."""
         order = list(Cause)
         for (cause, kind), group in sorted(self._groups.items(), key=lambda g: (order.index(g[0][0]), g[0][1])):
             locations = group.all()

@@ -56,7 +56,10 @@ class Source(Protocol):
 
 
 def open_source(storage: Storage, location: str, file_format: FileFormat) -> Source:
-    """An open data or delete file. Raises MissingFileError, CorruptFileError or StorageError naming it."""
+    """An open data or delete file.
+
+    Raises MissingFileError, CorruptFileError or StorageError naming it, ValidationError for a Puffin file.
+    """
     with decoding(location):
         match file_format:
             case FileFormat.PARQUET:
@@ -82,7 +85,10 @@ def _open_parquet(storage: Storage, location: str) -> Source:
 
 @contextlib.contextmanager
 def decoding(location: str) -> Iterator[None]:
-    """A context in which a decoder's errors about bad bytes become a CorruptFileError that names the file."""
+    """A context in which a decoder's errors about bad bytes become a CorruptFileError that names the file.
+
+    Errors of reading become a StorageError.
+    """
     try:
         yield
     except IcecoreError:

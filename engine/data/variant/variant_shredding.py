@@ -65,7 +65,7 @@ def read_variants(array: pa.Array, where: str) -> pa.StructArray:
     """The Arrow form of variants, of a column as it lies in a file.
 
     Its type must have passed `check_variant`. A value that is missing is a variant null. Raises CorruptFileError
-    naming `where` what the file holds is no variant.
+    naming `where` the values are no variants, ValidationError where they are more than fit into memory at once.
     """
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     parts = _parts(storage)

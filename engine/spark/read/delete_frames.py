@@ -32,7 +32,7 @@ _DELETES_PER_TASK = 16
 
 @frozen
 class PositionDeletes:
-    """The position delete files and deletion vectors of the data file of a number."""
+    """The position delete files and deletion vectors of one data file, given by its number."""
 
     number: int
     location: str
@@ -110,5 +110,5 @@ def _distinct_rows(deletes: Sequence[ContentFile]) -> int:
 
 
 def _small(frame: DataFrame, rows: int) -> DataFrame:
-    """Broadcast where it fits: Spark can't know how many rows come out of a Python task."""
+    """The frame, broadcast where it fits: Spark can't know how many rows come out of a Python task."""
     return F.broadcast(frame) if rows <= MAX_BROADCAST_ROWS else frame

@@ -1,4 +1,4 @@
-"""Columns as Spark reads them from files, and SQL that makes of them what a DataFrame shows.
+"""Columns as Spark reads them from files, and the SQL that turns them into a DataFrame's.
 
 Spec: Column Projection (P1), Default Values (T9).
 """
@@ -52,6 +52,7 @@ class ReadColumn:
 
     @property
     def is_read(self) -> bool:
+        """Whether the file has it, so that it is read."""
         return self.name is not None and not isinstance(self.field.field_type, UnknownType)
 
     @property
@@ -84,6 +85,7 @@ class ReadColumn:
         return T.StructField(self.name, read_type, True, metadata)
 
     def part(self, field_id: int) -> ReadColumn:
+        """The part with that field id."""
         return next(p for p in self.parts if p.field.field_id == field_id)
 
 
@@ -138,7 +140,7 @@ def stored_sql(column: ReadColumn, value: str, *, default: bool = False) -> str:
 
 
 def shown_sql(column: ReadColumn, value: str, wanted: NestedField) -> str:
-    """SQL that turns a read value into what a DataFrame shows of a field, which has the same id or fewer parts."""
+    """SQL that turns a read value into a DataFrame's value of a field, which has the same id or fewer parts."""
     t = wanted.field_type
     if not column.is_read:
         return missing_sql(wanted)
@@ -180,7 +182,7 @@ def shown_primitive_sql(t: Type, value: str) -> str:
 
 
 def missing_sql(field: NestedField) -> str:
-    """What a field is in files that lack it: its initial default, else null."""
+    """SQL of a field in files that lack it: its initial default, else null."""
     target = ddl(shown_type(field.field_type))
     if field.initial_default is None or not field.field_type.is_primitive:
         return "NULL" if target == "VOID" else f"CAST(NULL AS {target})"
@@ -188,7 +190,7 @@ def missing_sql(field: NestedField) -> str:
 
 
 def missing_stored_sql(field: NestedField) -> str:
-    """`missing_sql` in the stored form."""
+    """SQL of a field in files that lack it, as `missing_sql`, in the stored form."""
     if field.initial_default is not None and field.field_type.is_primitive:
         return literal(field.field_type, field.initial_default)
     return f"CAST(NULL AS {ddl(stored_type(field.field_type))})"

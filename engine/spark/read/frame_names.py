@@ -21,7 +21,7 @@ UNSAFE_TO_PUSH = (FloatType, DoubleType, DecimalType)
 
 
 class ReadNames:
-    """Which columns of a table keep their names when they are read.
+    """The names that columns of a table are read under: their own, or ones that no file has.
 
     A column keeps its name if in all schemas of the table its id had only this name and type, and no other id had the
     name, upper and lower case taken as one. Otherwise a filter may be tested against another column, or against

@@ -111,7 +111,7 @@ class _NativeRead:
         return [spark_path(self.context.storage, t.file.file_path) for t in self.group.tasks]
 
     def scanned(self) -> DataFrame:
-        """The files with their columns, and with what tells rows where that is needed."""
+        """The files with their columns, and with row identities where these are needed."""
         group = self.group
         fields = [c.spark_field(with_ids=group.by_id, default=self.has_default(c)) for c in group.columns if c.is_read]
         if group.by_id:

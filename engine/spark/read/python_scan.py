@@ -1,4 +1,4 @@
-"""Files that Spark can't read itself, or not rightly, read by the engine's reader in Spark's tasks."""
+"""Files that Spark can't read, or not rightly, read by the engine's reader in Spark's tasks."""
 
 from __future__ import annotations
 

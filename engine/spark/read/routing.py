@@ -1,4 +1,4 @@
-"""Which reader reads which file: Spark's own where it gives the right rows, else Python.
+"""The choice of a reader for each file: Spark's own where it gives the right rows, else Python.
 
 Spec: Column Projection (P1, P2), Default Values (T9).
 """

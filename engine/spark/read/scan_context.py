@@ -1,4 +1,4 @@
-"""What the branches of one read have in common."""
+"""The context that the branches of one read share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from icecore.engine.storage.file_io import Storage
 
 @define(frozen=True, slots=False)
 class ScanContext:
-    """The table, what is wanted of it, and which columns must be read for that."""
+    """The table, the columns and rows wanted of it, and the columns that must be read for them."""
 
     session: SparkSession
     metadata: TableMetadata
@@ -43,10 +43,12 @@ class ScanContext:
 
     @cached_property
     def names(self) -> ReadNames:
+        """The names to read columns under."""
         return ReadNames(self.metadata)
 
     @cached_property
     def identification(self) -> Identification:
+        """The rules by which columns of files without ids get them."""
         return Identification(self.schema, table_name_mapping(self.metadata), self.metadata.schemas)
 
     @cached_property
@@ -79,7 +81,7 @@ class ScanContext:
         return tuple(path)
 
     def key_reader(self, field_id: int) -> ColumnReader | None:
-        """How to read a key column of equality deletes, dropped ones too (D4); None where no schema has it."""
+        """The reader of a key column of equality deletes, dropped ones too (D4); None where no schema has it."""
         schema = schema_with(self.metadata, self.schema, field_id)
         return None if schema is None else column_reader(schema, field_id)
 
@@ -98,7 +100,7 @@ class ScanContext:
 class Branch:
     """A DataFrame of read columns.
 
-    `columns` are the read top-level columns by field id, `sql` what gives each of them, the metadata columns too, in
+    `columns` are the read top-level columns by field id, `sql` has the expression of each, of metadata columns too, in
     its stored form.
     """
 

@@ -1,4 +1,4 @@
-"""Scan tasks put together to what one reader reads: whole files where they are covered, else their ranges."""
+"""Scan tasks merged for one reader: whole files where they are covered, else their ranges."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def _merged(ranges: list[FileScanTask]) -> list[FileTask]:
 
 
 def delete_keys(task: FileScanTask) -> frozenset[tuple[str, int | None]]:
-    """What tells the delete files of a task: two deletion vectors may lie in one file."""
+    """Keys of the delete files of a task: two deletion vectors may lie in one file."""
     return frozenset((d.file_path, d.content_offset) for d in task.delete_files)
