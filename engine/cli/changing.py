@@ -96,15 +96,15 @@ def register(
     with settings.write() as catalog:
         if create_namespace:
             make_namespace(catalog, table)
-        found = catalog.register_table(
+        registered = catalog.register_table(
             table, metadata_location, location_mapping=mapping or None, message=message, author=author
         )
-        text = TableText(found)
+        text = TableText(registered)
         if settings.as_json:
             print_json(text.as_dict())
         else:
             files = counted(text.total("data-files") or 0, "data file")
-            print_text(f"registered {text.name}: {counted(len(found.snapshots()), 'snapshot')}, {files}")
+            print_text(f"registered {text.name}: {counted(len(registered.snapshots()), 'snapshot')}, {files}")
 
 
 @click.command()

@@ -81,24 +81,24 @@ def purge(
     """
     with settings.write() as catalog:
         if not dry_run and not yes:
-            found = catalog.purge_table(table, position=position, dry_run=True)
-            click.confirm(f"delete {counted(len(found.files), 'file')} of {table} for good?", abort=True, err=True)
+            purged = catalog.purge_table(table, position=position, dry_run=True)
+            click.confirm(f"delete {counted(len(purged.files), 'file')} of {table} for good?", abort=True, err=True)
         with waiting(f"purging {table}"):
-            found = catalog.purge_table(table, position=position, message=message, author=author, dry_run=dry_run)
+            purged = catalog.purge_table(table, position=position, message=message, author=author, dry_run=dry_run)
     if settings.as_json:
         print_json(
             {
                 "table": table,
-                "position": found.position,
-                "files": found.files,
-                "deleted": len(found.deleted_files),
-                "bytes": found.total_bytes,
-                "kept": found.kept_files,
-                "left": found.left_files,
+                "position": purged.position,
+                "files": purged.files,
+                "deleted": len(purged.deleted_files),
+                "bytes": purged.total_bytes,
+                "kept": purged.kept_files,
+                "left": purged.left_files,
             }
         )
     else:
-        for line in _lines(table, found, dry_run):
+        for line in _lines(table, purged, dry_run):
             print_text(line)
 
 

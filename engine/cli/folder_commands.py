@@ -65,7 +65,7 @@ def clone(
     again.
     """
     with _progress() as progress:
-        found = icecore.clone_warehouse(
+        cloned = icecore.clone_warehouse(
             settings.path,
             to,
             metadata_only=metadata_only,
@@ -74,7 +74,7 @@ def clone(
             dry_run=dry_run,
             progress=progress,
         )
-    _print(settings, "cloned", found, dry_run)
+    _print(settings, "cloned", cloned, dry_run)
 
 
 @contextlib.contextmanager

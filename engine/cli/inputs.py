@@ -65,8 +65,8 @@ def _batches(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iter
         elif _has(path, _JSON):
             yield from _json(path, target)
         else:
-            known = " ".join((*_PARQUET, *_CSV, *_JSON))
-            raise ValidationError(f"{path}: what is in it? Its name should end in one of {known}")
+            formats = " ".join((*_PARQUET, *_CSV, *_JSON))
+            raise ValidationError(f"{path}: what is in it? Its name should end in one of {formats}")
     except (pa.ArrowException, OSError, orjson.JSONDecodeError) as e:
         raise CorruptFileError(f"{path} can't be read: {e}") from e
 

@@ -53,14 +53,14 @@ def archive(settings: Settings, before: int, file: Path | None) -> None:
     The log reads them from there, so keep the file. Without it all works but the history before POSITION.
     """
     with settings.write() as catalog, waiting("writing the archive"):
-        found = catalog.archive(before, path=file)
+        archived = catalog.archive(before, path=file)
     if settings.as_json:
-        done = {"events": found.events, "file": str(found.path)} if found else {"events": 0, "file": None}
+        done = {"events": archived.events, "file": str(archived.path)} if archived else {"events": 0, "file": None}
         print_json(done)
-    elif found is None:
+    elif archived is None:
         print_text("nothing to archive")
     else:
-        print_text(f"moved {counted(found.events, 'event')} to {found.path}")
+        print_text(f"moved {counted(archived.events, 'event')} to {archived.path}")
 
 
 @click.command()
@@ -100,20 +100,20 @@ def forget(
             chosen, gone = columns or None, files or None
             return catalog.forget(table, columns=chosen, files=gone, message=message, author=author, dry_run=dry)
 
-        found = run(True)
-        if found.events and not dry_run:
+        forgotten = run(True)
+        if forgotten.events and not dry_run:
             if not yes:
-                click.confirm(f"Forget {_what(found, table)} for good?", abort=True, err=True)
-            found = run(False)
+                click.confirm(f"Forget {_what(forgotten, table)} for good?", abort=True, err=True)
+            forgotten = run(False)
     if settings.as_json:
-        print_json({**asdict(found), "held": {str(i): n for i, n in found.held.items()}})
+        print_json({**asdict(forgotten), "held": {str(i): n for i, n in forgotten.held.items()}})
         return
-    print_text(f"{'would forget' if found.position is None else 'forgot'} {_what(found, table)}")
-    for snapshot_id, count in found.held.items():
+    print_text(f"{'would forget' if forgotten.position is None else 'forgot'} {_what(forgotten, table)}")
+    for snapshot_id, count in forgotten.held.items():
         print_text(
             f"snapshot {snapshot_id} holds {counted(count, 'deleted file')}: rewrite its manifests and expire it"
         )
-    for location in found.left_files:
+    for location in forgotten.left_files:
         print_text(f"still there: {location}")
 
 
@@ -146,7 +146,7 @@ def import_(settings: Settings, file: Path, name: str | None, no_files: bool, ma
     cloned.
     """
     with waiting("reading the log"):
-        found = icecore.import_log(
+        imported = icecore.import_log(
             file,
             settings.path,
             name=name or DEFAULT_CATALOG_NAME,
@@ -154,7 +154,7 @@ def import_(settings: Settings, file: Path, name: str | None, no_files: bool, ma
             location_mapping=mapping or None,
         )
     if settings.as_json:
-        told = {"events": found.events, "head": found.head, "belongs_to": found.origin.root}
+        told = {"events": imported.events, "head": imported.head, "belongs_to": imported.origin.root}
         print_json({"warehouse": settings.path, **told})
     else:
-        print_text(f"imported {counted(found.events, 'event')} into {settings.path}, head {found.head[:12]}")
+        print_text(f"imported {counted(imported.events, 'event')} into {settings.path}, head {imported.head[:12]}")

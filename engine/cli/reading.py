@@ -146,16 +146,14 @@ def plan(
 
 def _print_named(settings: Settings, table: Table, name: str, where: str | None, ref: str | None) -> None:
     is_kept = where is None and ref is None
-    found = table.named_plan(name) if is_kept else table.prefetch(where, name=name, ref=ref)
+    plan = table.named_plan(name) if is_kept else table.prefetch(where, name=name, ref=ref)
     if settings.as_json:
-        counts = {"manifests_evaluated": found.manifests_evaluated, "manifests_reused": found.manifests_reused}
-        print_json(
-            {"name": name, "snapshot_id": found.snapshot_id, **counts, "files": plan_dict(found.plan())["files"]}
-        )
+        counts = {"manifests_evaluated": plan.manifests_evaluated, "manifests_reused": plan.manifests_reused}
+        print_json({"name": name, "snapshot_id": plan.snapshot_id, **counts, "files": plan_dict(plan.plan())["files"]})
         return
-    evaluated, reused = counted(found.manifests_evaluated, "manifest"), found.manifests_reused
+    evaluated, reused = counted(plan.manifests_evaluated, "manifest"), plan.manifests_reused
     print_text(f"{name}: looked into {evaluated}, kept {reused}\n")
-    print_rows(("rows", "bytes", "deletes", "file"), plan_files_rows(found.plan(), table.location()))
+    print_rows(("rows", "bytes", "deletes", "file"), plan_files_rows(plan.plan(), table.location()))
 
 
 @click.command()

@@ -54,14 +54,14 @@ def verify(context: click.Context, settings: Settings, tables: tuple[str, ...], 
             if isinstance(status, Status):
                 status.update(Text(f"{printable(table)}: {done:,} of {files:,} files"))
 
-        found = catalog.verify(*tables, deep=deep, progress=tell)
+        result = catalog.verify(*tables, deep=deep, progress=tell)
     if settings.as_json:
-        counts = {name: getattr(found, name) for name in ("events", "tables", "views", "files", "head")}
-        parts = {name: [attrs.asdict(f) for f in getattr(found, name)] for name in ("findings", "notes")}
-        print_json({"ok": found.ok, **counts, "problems": found.problems, **parts})
+        counts = {name: getattr(result, name) for name in ("events", "tables", "views", "files", "head")}
+        parts = {name: [attrs.asdict(f) for f in getattr(result, name)] for name in ("findings", "notes")}
+        print_json({"ok": result.ok, **counts, "problems": result.problems, **parts})
     else:
-        print_text(str(found))
-    context.exit(0 if found.ok else 1)
+        print_text(str(result))
+    context.exit(0 if result.ok else 1)
 
 
 @click.command()

@@ -69,11 +69,11 @@ def added_entries(files: Iterable[ContentFile], metadata: TableMetadata) -> pa.T
     files may come from mean nothing here (RL3). Raises ValidationError, naming the file and what was found, where one
     can't be in the table's manifests or would mislead those who read them.
     """
-    found = list(files)
-    for f in found:
+    added = list(files)
+    for f in added:
         _check_file(f, metadata)
     try:
-        entries = files_to_arrow(found, metadata.specs, metadata.all_fields, status=ManifestEntryStatus.ADDED)
+        entries = files_to_arrow(added, metadata.specs, metadata.all_fields, status=ManifestEntryStatus.ADDED)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as e:
         if isinstance(e, ValidationError):
             raise
@@ -237,17 +237,17 @@ def _check_bounds(entries: pa.Table, schema: Schema) -> None:
         keys = np.asarray(select(column.keys, where))
         items, rows = select(column.items, where), np.repeat(np.arange(len(entries)), counts)
         for field_id in np.unique(keys):
-            found = schema.get_field(int(field_id))
-            if found is None or not found.field_type.is_primitive:
+            field = schema.get_field(int(field_id))
+            if field is None or not field.field_type.is_primitive:
                 continue
-            kind = found.primitive_type
+            kind = field.primitive_type
             chosen = np.flatnonzero(keys == field_id)
             values = items.take(pa.array(chosen))
             wrong = np.flatnonzero(np.asarray(pc.is_null(typed_values(kind, values))))
             if len(wrong) and not isinstance(kind, UnknownType):
                 path, value = entries["file_path"][int(rows[chosen[wrong[0]]])], values[int(wrong[0])]
                 raise ValidationError(
-                    f"{path.as_py()!r}: in {name} {value.as_py()!r:.100} is no binary value of column {found.name!r}, "
+                    f"{path.as_py()!r}: in {name} {value.as_py()!r:.100} is no binary value of column {field.name!r}, "
                     f"of type {kind}"
                 )
 

@@ -80,17 +80,17 @@ def _changes(update: TableUpdate, requirement: TableRequirement) -> bool:
 
 def commits_of(events: Iterable[Event], snapshot_ids: Iterable[int]) -> dict[int, str]:
     """The commits that made snapshots: their position, time, author, reason and changes."""
-    found = {i: f"snapshot {i}, which another engine made" for i in snapshot_ids}
+    texts = {i: f"snapshot {i}, which another engine made" for i in snapshot_ids}
     for event in events:
-        made = found.keys() & _snapshots(event)
+        made = texts.keys() & _snapshots(event)
         if made:
             who = event.provenance
             at = datetime.fromtimestamp(event.recorded_at_ms / 1000, UTC).isoformat(" ", "milliseconds")
             at = at.replace("+00:00", "Z")
             reason = f" ({who.message!r})" if who.message else ""
             text = f"position {event.position} at {at} by {who.actor or 'unknown'}{reason}: {_operation(event)}"
-            found |= dict.fromkeys(made, text)
-    return found
+            texts |= dict.fromkeys(made, text)
+    return texts
 
 
 def names(paths: Sequence[str]) -> str:

@@ -84,7 +84,7 @@ def _without_null_metrics(entries: pa.Table) -> pa.Table:
 
 def _without_lost(entries: pa.Table, write: Callable[[pa.Table], bytes]) -> pa.Table:
     """The entries without deleted ones that can't be written."""
-    kept = []
+    writable = []
     for row, status in enumerate(entries["status"].to_pylist()):
         if status == ManifestEntryStatus.DELETED:
             try:
@@ -92,8 +92,8 @@ def _without_lost(entries: pa.Table, write: Callable[[pa.Table], bytes]) -> pa.T
             except Exception:
                 # As above: the entry itself is what can't be written.
                 continue
-        kept.append(row)
-    return entries.take(pa.array(kept, pa.int64()))
+        writable.append(row)
+    return entries.take(pa.array(writable, pa.int64()))
 
 
 def _with(entries: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:

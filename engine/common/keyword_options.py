@@ -17,12 +17,12 @@ def takes_options(declared: type) -> Callable[[F], F]:
     The TypeError is the one that Python raises for a function whose keywords are written out, and so is the signature
     that `help` and `inspect` show; `...` stands for the default that the function itself has.
     """
-    known = declared.__annotations__
+    keys = declared.__annotations__
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
         named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        accepted = frozenset([*known, *(p.name for p in named if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))])
+        accepted = frozenset([*keys, *(p.name for p in named if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))])
 
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
@@ -33,7 +33,7 @@ def takes_options(declared: type) -> Callable[[F], F]:
 
         options = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=_text(annotation))
-            for name, annotation in known.items()
+            for name, annotation in keys.items()
         ]
         checked.__signature__ = signature.replace(parameters=[*named, *options])  # type: ignore[attr-defined]
         return cast(F, checked)

@@ -93,7 +93,7 @@ class _Left:
 
     @classmethod
     def of(cls, text: str) -> _Left:
-        """What a note says; all of it where the note can't be read: what is gone is not deleted twice."""
+        """The files that a note names as left; all where it can't be read: deleting a file twice does no harm."""
         try:
             following, failed = stored_json(text, list, "the note of a deletion")
             return cls(int(following), [int(i) for i in failed])

@@ -51,7 +51,7 @@ class Expired:
 
     @classmethod
     def of(cls, updates: Sequence[TableUpdate], files: tuple[str, ...]) -> Expired:
-        """What the updates of an expiry remove."""
+        """The result that the updates of an expiry have."""
         gone = next((u.snapshot_ids for u in updates if isinstance(u, RemoveSnapshots)), ())
         refs = tuple(u.ref_name for u in updates if isinstance(u, RemoveSnapshotRef))
         return cls(tuple(gone), refs, files)
@@ -160,7 +160,7 @@ class _Going:
 
     @classmethod
     def of(cls, repository: Repository, state: TableState, updates: Sequence[TableUpdate]) -> _Going | None:
-        """None where there are none, where another table is at the same location, or where what is needed is not known.
+        """The files to delete; None for none, for a location that another table has, or where needs are not known.
 
         That is what the remaining snapshots need, and all of any other table that may have files in the same folders.
         """

@@ -40,12 +40,12 @@ def streams_that_may_need(repository: Repository, stream: str, candidates: Candi
     home = str(store.path.absolute().parent)
     keys = _keys(repository, candidates, home)
     text = orjson.dumps(sorted(keys)).decode()
-    found = {row["stream"] for row in store.rows(MODELS, "streams_in_folders", stream=stream, folders=text)}
+    streams = {row["stream"] for row in store.rows(MODELS, "streams_in_folders", stream=stream, folders=text)}
     for row in store.rows(MODELS, "local_folders_elsewhere", stream=stream, home=folded(home)):
         path = local_path(row["location"])
-        if row["stream"] not in found and path and not keys.isdisjoint(folder_keys(os.path.realpath(path))):
-            found.add(row["stream"])
-    return sorted(found)
+        if row["stream"] not in streams and path and not keys.isdisjoint(folder_keys(os.path.realpath(path))):
+            streams.add(row["stream"])
+    return sorted(streams)
 
 
 def states_of(repository: Repository, stream: str) -> Iterator[TableState]:

@@ -54,12 +54,12 @@ def files_of_table(repository: Repository, state: TableState) -> TableFiles:
     named = {key(location): location for location in names}
     files: list[DeletedFile] = []
     left: list[str] = []
-    for found in _listed(repository, state, places, folders):
-        if key(found.location) in named or is_table_file(found.location):
-            named.pop(key(found.location), None)
-            files.append(DeletedFile(found.location, found.size, found.modified_ms))
+    for file in _listed(repository, state, places, folders):
+        if key(file.location) in named or is_table_file(file.location):
+            named.pop(key(file.location), None)
+            files.append(DeletedFile(file.location, file.size, file.modified_ms))
         else:
-            left.append(found.location)
+            left.append(file.location)
     for location in sorted(named.values()):
         if _is_there(storage, location):
             inside = any(is_within(p, outer) for p in places.of(location) for outer in folders | home)

@@ -203,12 +203,12 @@ def read(demo: Demo, scan: DataScan) -> None:
     """
     reader = "Spark" if demo.spark else "Arrow"
     headline(f"6. Hand the plan to {reader}, count, and check against the raw CSV")
-    found = demo.count(scan)
+    count = demo.count(scan)
     with duckdb.connect(":memory:") as connection:
         [(expected,)] = duck.rows(connection, query(QUERIES, "count_in_csv"), {"path": str(demo.csv)})
-    print_rows(("asked", "flights"), [(f"{reader}, the planned files", found), ("DuckDB, the whole CSV", expected)])
-    if found != expected:
-        raise IcecoreError(f"the plan gives {found} flights, the CSV {expected}")
+    print_rows(("asked", "flights"), [(f"{reader}, the planned files", count), ("DuckDB, the whole CSV", expected)])
+    if count != expected:
+        raise IcecoreError(f"the plan gives {count} flights, the CSV {expected}")
 
 
 # 7
@@ -222,9 +222,9 @@ def audit(demo: Demo) -> None:
     print_arrow(demo.catalog.sql(query(QUERIES, "who_wrote_what_is_live")), as_json=False)
     headline("   Verified against the log: every event, read model and file")
     with waiting("reading every file"):
-        found = demo.catalog.verify()
-    print_text(str(found))
-    if not found.ok:
+        result = demo.catalog.verify()
+    print_text(str(result))
+    if not result.ok:
         raise IcecoreError("verify found problems")
 
 

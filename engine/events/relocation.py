@@ -54,7 +54,7 @@ class Relocations:
 
     @classmethod
     def of(cls, text: str | None) -> Relocations:
-        """The relocations of their JSON; none where there is none."""
+        """The relocations of their JSON; none where there is none. Raises CorruptLogError where it can't be read."""
         if not text:
             return cls()
         try:

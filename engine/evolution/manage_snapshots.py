@@ -73,10 +73,10 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
 
         def updates_for(metadata: TableMetadata) -> Updates:
             if ref_name is not None:
-                found = metadata.snapshot_by_ref(ref_name)
-                if found is None:
+                snapshot = metadata.snapshot_by_ref(ref_name)
+                if snapshot is None:
                     raise NoSuchSnapshotError(f"the branch {ref_name!r} has no snapshot yet")
-                return move_main(metadata, found.snapshot_id)
+                return move_main(metadata, snapshot.snapshot_id)
             assert snapshot_id is not None, "one of both was given"
             return move_main(metadata, snapshot_id)
 

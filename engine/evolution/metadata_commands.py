@@ -38,12 +38,12 @@ def changed_properties(updates: Mapping[str, str], removals: Iterable[str], *, i
     value is none of the property's.
     """
     gone = tuple(sorted(set(removals)))
-    kept, version = table_properties(updates, is_new=is_new)
-    if both := sorted(set(gone) & set(kept)):
+    given, version = table_properties(updates, is_new=is_new)
+    if both := sorted(set(gone) & set(given)):
         raise ValidationError(f"the properties {both} are both removed and updated")
 
     def updates_for(metadata: TableMetadata) -> Updates:
-        new = {k: v for k, v in kept.items() if metadata.properties.get(k) != v}
+        new = {k: v for k, v in given.items() if metadata.properties.get(k) != v}
         old = [k for k in gone if k in metadata.properties]
         out: Updates = [] if version is None else upgraded(version).updates_for(metadata)
         if new:

@@ -162,21 +162,21 @@ def _followed_spec(
 ) -> PartitionSpec:
     """The spec over the new ids; a field that another spec has keeps its id, in v1 its place too (PT1, PT2)."""
     wanted = [evolve(f, source_ids=tuple(ids[i] for i in f.source_ids)) for f in spec.fields]
-    known = {(f.source_ids, f.transform): f.field_id for s in metadata.partition_specs for f in s.fields}
+    field_ids = {(f.source_ids, f.transform): f.field_id for s in metadata.partition_specs for f in s.fields}
     next_id = metadata.last_partition_id
     fields: list[PartitionField] = []
     if format_version == 1:
         for old in metadata.spec().fields:
-            kept = next((f for f in wanted if (f.source_ids, f.transform) == (old.source_ids, old.transform)), None)
-            if kept is not None:
-                wanted.remove(kept)
-                fields.append(evolve(kept, field_id=old.field_id))
+            same = next((f for f in wanted if (f.source_ids, f.transform) == (old.source_ids, old.transform)), None)
+            if same is not None:
+                wanted.remove(same)
+                fields.append(evolve(same, field_id=old.field_id))
             else:
                 name = old.name if all(f.name != old.name for f in wanted) else f"{old.name}_{old.field_id}"
                 fields.append(evolve(old, transform=VoidTransform(), name=name))
-        known = {}
+        field_ids = {}
     for f in wanted:
-        field_id = known.get((f.source_ids, f.transform))
+        field_id = field_ids.get((f.source_ids, f.transform))
         if field_id is None:
             next_id += 1
             field_id = next_id

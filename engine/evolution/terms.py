@@ -267,8 +267,8 @@ def _call(text: str, node: Any) -> tuple[Transform, Any]:
                 return _WITH_NUMBER[function](int(numbers[0].name)), columns[0]
             except ValidationError as e:
                 raise ValidationError(f"term {text!r}: {e}") from e
-    known = ", ".join([*(f"{n}(x)" for n in _PLAIN), *(f"{n}(n, x)" for n in _WITH_NUMBER)])
-    raise ValidationError(f"term {text!r}: expected one of {known}")
+    transforms = ", ".join([*(f"{n}(x)" for n in _PLAIN), *(f"{n}(n, x)" for n in _WITH_NUMBER)])
+    raise ValidationError(f"term {text!r}: expected one of {transforms}")
 
 
 def _column_name(text: str, node: Any) -> str:

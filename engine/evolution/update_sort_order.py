@@ -33,9 +33,9 @@ def evolve_sort_order(
     order = parse_sort_terms(terms, schema, case_sensitive=case_sensitive)
     if order.is_unsorted:
         return UNSORTED
-    known = tuple(orders)
-    equal = next((o for o in known if o.fields == order.fields), None)
-    next_id = max((o.order_id + 1 for o in known), default=INITIAL_SORT_ORDER_ID)
+    existing = tuple(orders)
+    equal = next((o for o in existing if o.fields == order.fields), None)
+    next_id = max((o.order_id + 1 for o in existing), default=INITIAL_SORT_ORDER_ID)
     return equal or evolve(order, order_id=max(next_id, INITIAL_SORT_ORDER_ID))
 
 

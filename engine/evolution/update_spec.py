@@ -70,15 +70,15 @@ def evolve_spec(
     Removing a field and adding it again in one change leaves it where it was. Raises ValidationError naming the field
     and the rule.
     """
-    known = {s.spec_id: s for s in (current, *all_specs)}
-    changes = _SpecChanges(current, tuple(known.values()), schema, last_partition_id, format_version, case_sensitive)
+    specs = {s.spec_id: s for s in (current, *all_specs)}
+    changes = _SpecChanges(current, tuple(specs.values()), schema, last_partition_id, format_version, case_sensitive)
     for op in ops:
         changes.record(op)
-    spec = PartitionSpec(changes.fields(), max(known) + 1)
+    spec = PartitionSpec(changes.fields(), max(specs) + 1)
     if spec.has_unknown_transform:
         raise ValidationError(f"{spec} has a transform that is unknown here, so it can't be written with (G3)")
     spec.check(schema)
-    return next((s for s in known.values() if s.same_as(spec)), spec)
+    return next((s for s in specs.values() if s.same_as(spec)), spec)
 
 
 class UpdateSpec(RecordedUpdate[SpecOp]):
@@ -94,10 +94,10 @@ class UpdateSpec(RecordedUpdate[SpecOp]):
 
         Raises ValidationError where the transform is not known.
         """
-        known = None if transform is None else parse_transform(str(transform))
-        if isinstance(known, UnknownTransform):
-            raise ValidationError(f"unknown transform {known.text!r}; write it like 'day' or 'bucket[8]'")
-        return self._record(AddField(source_column_name, known, partition_field_name))
+        parsed = None if transform is None else parse_transform(str(transform))
+        if isinstance(parsed, UnknownTransform):
+            raise ValidationError(f"unknown transform {parsed.text!r}; write it like 'day' or 'bucket[8]'")
+        return self._record(AddField(source_column_name, parsed, partition_field_name))
 
     def add_identity(self, source_column_name: str) -> UpdateSpec:
         """Adds a field of the column's values as they are."""
@@ -237,8 +237,8 @@ class _SpecChanges:
         self._deletes.add(field.field_id)
 
     def _by_term(self, text: str) -> PartitionField:
-        known = ", ".join(f"{f.name} ({f.transform})" for f in self._current.fields) or "none"
-        missing = f"no partition field {text!r} to remove; there are: {known}"
+        fields = ", ".join(f"{f.name} ({f.transform})" for f in self._current.fields) or "none"
+        missing = f"no partition field {text!r} to remove; there are: {fields}"
         try:
             term = parse_term(text, self._schema, case_sensitive=self._case_sensitive)
         except ValidationError as e:
@@ -256,8 +256,8 @@ class _SpecChanges:
             raise ValidationError(f"partition field {name!r} can't be renamed: the same change adds it")
         field = self._by_name.get(name)
         if field is None:
-            known = ", ".join(f.name for f in self._current.fields) or "none"
-            raise ValidationError(f"no partition field {name!r} to rename; there are: {known}")
+            names = ", ".join(f.name for f in self._current.fields) or "none"
+            raise ValidationError(f"no partition field {name!r} to rename; there are: {names}")
         if field.field_id in self._deletes:
             raise ValidationError(f"partition field {name!r} can't be renamed: the same change removes it")
         check_partition_name(

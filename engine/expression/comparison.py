@@ -41,7 +41,7 @@ def compare(op: PredicateOperator, term: BoundTerm, literal: Any) -> Expression:
 
 
 def at_slot(op: PredicateOperator, term: BoundTerm, slot: Slot) -> Expression:
-    """`term op slot`, where the slot is of the term's type."""
+    """`term op slot`, where the slot is of the term's type. Raises ExpressionError where the operator doesn't apply."""
     if slot.nan:
         return Predicate(_OVER_NAN[op], term) if op in _OVER_NAN else FALSE
     match op:

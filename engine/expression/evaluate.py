@@ -24,8 +24,8 @@ from icecore.engine.expression.strings import like_regex
 def evaluate(bound: Expression, getter: Callable[[BoundTerm], Any]) -> bool:
     """Whether a row satisfies a bound expression.
 
-    `getter` gives the row's value of a term's column, internal, before the term's transform. Raises ExpressionError for an
-    expression that is not bound.
+    `getter` gives the row's value of a term's column, internal, before the term's transform. Raises ExpressionError for
+    an expression that is not bound.
     """
     match bound:
         case AlwaysTrue():

@@ -71,9 +71,9 @@ def _projections(p: Predicate, spec: PartitionSpec, schema: Schema, projection: 
         if term.transform == f.transform or p.op in (_Op.IS_NULL, _Op.NOT_NULL):
             yield Predicate(p.op, part, p.literals)
         elif isinstance(term.transform, IdentityTransform):
-            found = projection(p, f, part)
-            if found is not None and _fits(found):
-                yield found
+            projected = projection(p, f, part)
+            if projected is not None and _fits(projected):
+                yield projected
 
 
 def _fits(projected: Expression) -> bool:

@@ -32,15 +32,15 @@ def and_(*children: Expression) -> Expression:
     flat = _flatten(children, And)
     if any(isinstance(c, AlwaysFalse) for c in flat):
         return FALSE
-    kept: list[Expression] = [c for c in flat if not isinstance(c, AlwaysTrue)]
-    rejecting, null, not_null = _null_tests(kept)
+    parts: list[Expression] = [c for c in flat if not isinstance(c, AlwaysTrue)]
+    rejecting, null, not_null = _null_tests(parts)
     if null & (rejecting | not_null):
         return FALSE
-    kept = [c for c in kept if not (_is(c, PredicateOperator.NOT_NULL) and _bound(c) in rejecting)]
-    kept = _merged(kept, PredicateOperator.NOT_EQ, PredicateOperator.NOT_IN)
-    if len(kept) < 2:
-        return kept[0] if kept else TRUE
-    return And(tuple(kept))
+    parts = [c for c in parts if not (_is(c, PredicateOperator.NOT_NULL) and _bound(c) in rejecting)]
+    parts = _merged(parts, PredicateOperator.NOT_EQ, PredicateOperator.NOT_IN)
+    if len(parts) < 2:
+        return parts[0] if parts else TRUE
+    return And(tuple(parts))
 
 
 def or_(*children: Expression) -> Expression:
@@ -48,16 +48,16 @@ def or_(*children: Expression) -> Expression:
     flat = _flatten(children, Or)
     if any(isinstance(c, AlwaysTrue) for c in flat):
         return TRUE
-    kept: list[Expression] = [c for c in flat if not isinstance(c, AlwaysFalse)]
-    _, null, not_null = _null_tests(kept)
+    parts: list[Expression] = [c for c in flat if not isinstance(c, AlwaysFalse)]
+    _, null, not_null = _null_tests(parts)
     if null & not_null:
         return TRUE
     if not_null:
-        kept = [c for c in kept if _is(c, PredicateOperator.NOT_NULL) or _bound(c) not in not_null]
-    kept = _merged(kept, PredicateOperator.EQ, PredicateOperator.IN)
-    if len(kept) < 2:
-        return kept[0] if kept else FALSE
-    return Or(tuple(kept))
+        parts = [c for c in parts if _is(c, PredicateOperator.NOT_NULL) or _bound(c) not in not_null]
+    parts = _merged(parts, PredicateOperator.EQ, PredicateOperator.IN)
+    if len(parts) < 2:
+        return parts[0] if parts else FALSE
+    return Or(tuple(parts))
 
 
 def _merged(children: list[Expression], single: PredicateOperator, many: PredicateOperator) -> list[Expression]:
@@ -72,11 +72,11 @@ def _merged(children: list[Expression], single: PredicateOperator, many: Predica
     out: list[Expression] = []
     for c in children:
         leaf = _mergeable(c, single, many)
-        found = None if leaf is None else merged.get(leaf[0])
-        if leaf is None or found is None:
+        combined = None if leaf is None else merged.get(leaf[0])
+        if leaf is None or combined is None:
             out.append(c)
         elif values.pop(leaf[0], None) is not None:
-            out.append(found)
+            out.append(combined)
     return out
 
 

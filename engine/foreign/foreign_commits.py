@@ -54,11 +54,11 @@ def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Id
     storage = adoption.context.storage_of(state)
     while (location := next_version_file(state, storage)) is not None:
         file = read_foreign(location, storage)
-        known = state.metadata_location
-        why = _why_not(state, known, file)
+        published = state.metadata_location
+        why = _why_not(state, published, file)
         named = [e.metadata_file for e in file.metadata.metadata_log]
-        if why is None and named and not any(is_same_file(known, n) for n in named):
-            why = f"another writer made {location}, which does not follow {known}, where the log ends; {RESOLVE}"
+        if why is None and named and not any(is_same_file(published, n) for n in named):
+            why = f"another writer made {location}, which does not follow {published}, where the log ends; {RESOLVE}"
         if why is not None:
             adoption.problem(state.identifier, stream, why)
             return

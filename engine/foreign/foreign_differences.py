@@ -16,14 +16,14 @@ from icecore.engine.log.namespaces import fold_namespaces
 
 def true_namespaces(adoption: AdoptionRun) -> list[NamespaceDifference]:
     """The namespaces that differ and whose read model agrees with the log."""
-    found = adoption.context.rows.namespaces()
-    if not found:
+    differences = adoption.context.rows.namespaces()
+    if not differences:
         return []
     logged: dict[Identifier, dict[str, str]] = {}
     for event in adoption.context.store.stream_events(CATALOG_STREAM):
         fold_namespaces(logged, event.kind, event.payload)
     out = []
-    for each in found:
+    for each in differences:
         if logged.get(each.namespace) == each.logged_properties:
             out.append(each)
         else:

@@ -154,10 +154,10 @@ def next_version(state: TableState, location: str) -> int:
 
 def engine_of(before: TableMetadata, after: TableMetadata) -> str:
     """The engine that the summaries of the new snapshots name."""
-    known = {s.snapshot_id for s in before.snapshots}
+    earlier = {s.snapshot_id for s in before.snapshots}
     for snapshot in reversed(after.snapshots):
         summary = snapshot.summary or {}
-        if snapshot.snapshot_id in known:
+        if snapshot.snapshot_id in earlier:
             continue
         for name, version in _ENGINE_KEYS:
             if name in summary:

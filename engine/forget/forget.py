@@ -68,26 +68,26 @@ class Forgetter:
                 raise ValidationError(f"{name} must be a sequence of strings, found {given!r}")
         with self._settled(stream) as transaction:
             states = list(self._states(stream))
-            found = forgettable_bounds(self.repository, states, columns, files)
-            left = tuple(sorted(self._left(states[0], found)))
+            bounds = forgettable_bounds(self.repository, states, columns, files)
+            left = tuple(sorted(self._left(states[0], bounds)))
             event = None
-            if found.replacements and not dry_run:
+            if bounds.replacements and not dry_run:
                 told = {
                     "identifier": list(states[0].identifier),
                     "columns": None if columns is None else list(columns),
-                    "files": len(found.files),
+                    "files": len(bounds.files),
                 }
                 event = replace_parts(
                     self.repository.store,
-                    found.replacements,
+                    bounds.replacements,
                     lambda redactions: self._tell(transaction, told, redactions, provenance),
                 )
                 position = str(event.position)
                 self.repository.store.execute(REDACTION, "put_note", key=f"{FORGOTTEN}{stream}", value=position)
         if event is not None:
             self.tidy()
-        positions = tuple(r.position for r in found.replacements)
-        return Forgotten(None if event is None else event.position, positions, len(found.files), found.held, left)
+        positions = tuple(r.position for r in bounds.replacements)
+        return Forgotten(None if event is None else event.position, positions, len(bounds.files), bounds.held, left)
 
     def text(self, text: str, positions: Collection[int] | None, provenance: Provenance, *, dry_run: bool) -> Forgotten:
         """Forgets a text wherever it stands in events: see `Catalog.forget_text`. Raises ValidationError."""

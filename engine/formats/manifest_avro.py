@@ -145,10 +145,10 @@ def check_entries(table: pa.Table, where: str) -> pa.Table:
     for f in ENTRY_SCHEMA:
         if not f.nullable and table[f.name].null_count:
             raise CorruptFileError(f"{where}: {f.name} is required, found null in an entry")
-    for name, known in (("status", ManifestEntryStatus), ("content", DataFileContent)):
-        found = set(table[name].unique().to_pylist()) - set(known)
-        if found:
-            raise CorruptFileError(f"{where}: {name} must be one of {[int(k) for k in known]}, found {sorted(found)}")
+    for name, codes in (("status", ManifestEntryStatus), ("content", DataFileContent)):
+        unknown = set(table[name].unique().to_pylist()) - set(codes)
+        if unknown:
+            raise CorruptFileError(f"{where}: {name} must be one of {[int(k) for k in codes]}, found {sorted(unknown)}")
     formats = set(table["file_format"].unique().to_pylist())
     if strange := sorted(f for f in formats if f.upper() not in _FORMATS):
         raise CorruptFileError(f"{where}: file_format must be one of {', '.join(sorted(_FORMATS))}, found {strange}")

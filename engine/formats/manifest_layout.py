@@ -100,9 +100,9 @@ def names_by_field(fields: list[Any], known: Mapping[int, str], where: str) -> l
     Raises CorruptFileError where two fields stand for one name.
     """
     names = [known.get(f[FIELD_ID]) if isinstance(f.get(FIELD_ID), int) else None for f in fields]
-    found = [n for n in names if n is not None]
-    if len(set(found)) != len(found):
-        raise CorruptFileError(f"{where}: a field id is used twice in the Avro schema, found {sorted(found)}")
+    present = [n for n in names if n is not None]
+    if len(set(present)) != len(present):
+        raise CorruptFileError(f"{where}: a field id is used twice in the Avro schema, found {sorted(present)}")
     for i, f in enumerate(fields):
         if FIELD_ID not in f and f.get("name") in known.values() and f["name"] not in names:
             names[i] = f["name"]
@@ -166,12 +166,12 @@ class _Builder:
 
     def _partition_ids(self, fields: list[Any]) -> list[int | None]:
         ids: list[int | None] = [f[FIELD_ID] if isinstance(f.get(FIELD_ID), int) else None for f in fields]
-        found = [i for i in ids if i is not None]
-        if len(set(found)) != len(found):
-            raise CorruptFileError(f"{self.where}: a partition field id is used twice: {found}")
+        present = [i for i in ids if i is not None]
+        if len(set(present)) != len(present):
+            raise CorruptFileError(f"{self.where}: a partition field id is used twice: {present}")
         by_name = {}
         for p in self.spec.fields if self.spec is not None else ():
-            if p.field_id not in found:
+            if p.field_id not in present:
                 by_name[p.name] = by_name[avro_schema.sanitize(p.name)] = p.field_id
         for i, f in enumerate(fields):
             if ids[i] is None:

@@ -86,7 +86,10 @@ class Archives:
                 yield from self._rows(archive, query_name, parameters | {"after": after, "up_to": up_to})
 
     def stream_events(self, stream: str, after: int, before: int, up_to: int) -> Iterator[sqlite3.Row]:
-        """The rows of a stream's events after one version and before another, up to a position."""
+        """The rows of a stream's events after one version and before another, up to a position.
+
+        Raises MissingArchiveError, CorruptLogError.
+        """
         if not self._exist():
             return
         by_id = {a.archive_id: a for a in self.all()}

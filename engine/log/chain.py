@@ -28,7 +28,7 @@ def chain_problems(store: EventStore) -> Iterator[str]:
         rows = store.archives.kept("streams_up_to", up_to=position)
         versions = {row["stream"]: row["stream_version"] for row in rows}
     yield from _archive_problems(store, position, redactions)
-    kept = {row["position"]: row["hash"] for row in store.archives.kept("all_kept")}
+    hashes = {row["position"]: row["hash"] for row in store.archives.kept("all_kept")}
     needed = _needed_positions(store, position)
     for event in store.events(position):
         at = f"position {event.position}"
@@ -44,9 +44,9 @@ def chain_problems(store: EventStore) -> Iterator[str]:
             yield f"{at}: version {event.stream_version} of {event.stream} follows {versions.get(event.stream, 0)}"
         versions[event.stream] = event.stream_version
         position, previous, time_ms = event.position, event.hash, event.recorded_at_ms
-        if kept.get(event.position, event.hash) != event.hash:
+        if hashes.get(event.position, event.hash) != event.hash:
             yield f"{at}: what was kept of it in the log is not what the archive holds"
-        if event.position in needed and event.position not in kept:
+        if event.position in needed and event.position not in hashes:
             yield f"{at}: it is archived, and was to be kept in the log too (event {event.event_id}, {event.kind})"
         yield from _content_problems(store, event, redactions.content_hash(event))
     for row in store.rows(EVENTS, "content_without_event"):

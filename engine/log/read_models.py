@@ -223,9 +223,9 @@ class ReadModels(ManifestModels):
     def check_new_name(self, identifier: tuple[str, ...]) -> None:
         """Raises NoSuchNamespaceError, TableAlreadyExistsError."""
         self.namespace_properties(identifier[:-1])
-        found = self.find(identifier)
-        if found is not None:
-            raise TableAlreadyExistsError(f"there is a {found[0]} {dotted(identifier)!r} already")
+        taken = self.find(identifier)
+        if taken is not None:
+            raise TableAlreadyExistsError(f"there is a {taken[0]} {dotted(identifier)!r} already")
         namespace, name = dotted(identifier[:-1]), identifier[-1]
         shared = self._store.row(MODELS, "get_iceberg_table", catalog=self.catalog_name, namespace=namespace, name=name)
         if shared is not None:

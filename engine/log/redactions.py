@@ -83,13 +83,13 @@ class Redactions:
             if name in parts and text_hash(text) != parts[name].left:
                 return f"its {name} is not what was left of it when it was forgotten"
         if event.is_hashed_by_parts:
-            found = event.computed_hash({n: r.was for n, r in parts.items() if n in event.texts})
+            computed = event.computed_hash({n: r.was for n, r in parts.items() if n in event.texts})
         else:
             whole = parts.get(ENVELOPE)
-            found = event.computed_hash()
+            computed = event.computed_hash()
             if whole is not None:
-                found = whole.was if found == whole.left else found
-        return None if found == event.hash else "it was changed after it was written: it has another hash"
+                computed = whole.was if computed == whole.left else computed
+        return None if computed == event.hash else "it was changed after it was written: it has another hash"
 
     def content_hash(self, event: Event) -> str | None:
         """The hash that the content files beside an event must have now; None where it has none."""

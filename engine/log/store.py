@@ -166,7 +166,7 @@ class EventStore(EventReader):
         self._has_folders = self._has_folders or keep
 
     def _bring_up(self) -> None:
-        """Makes the read models that an earlier release did not have; inside of a write transaction."""
+        """Builds the read models that an earlier release did not have, inside of a write transaction."""
         if not self._has_folders and self.row(EVENTS, "has_folders") is None:
             run_script(self.connection(), query(SCHEMA, "read_models"))
 

@@ -43,34 +43,34 @@ class CompactionOptions:
     @classmethod
     def of(cls, options: Mapping[str, Any], metadata: TableMetadata) -> CompactionOptions:
         """The options by Java's names; values are numbers, booleans or texts of them. Raises ValidationError."""
-        known = _Options(options)
-        target = known.number("target-file-size-bytes", TARGET_FILE_SIZE.of(metadata.properties))
-        found = cls(
+        given = _Options(options)
+        target = given.number("target-file-size-bytes", TARGET_FILE_SIZE.of(metadata.properties))
+        chosen = cls(
             target,
-            known.number("min-file-size-bytes", int(target * 0.75), least=0),
-            known.number("max-file-size-bytes", int(target * 1.8)),
-            known.number("min-input-files", 5),
-            known.number("delete-file-threshold", _NEVER, least=0),
-            known.ratio("delete-ratio-threshold", 0.3),
-            known.number("max-file-group-size-bytes", 100 * 1024**3),
-            known.number("max-file-group-input-files", 2**63 - 1),
-            known.number("output-spec-id", metadata.default_spec_id, least=0),
-            known.number("max-files-to-rewrite", 0) or None,
-            known.boolean("rewrite-all", False),
-            known.boolean("use-starting-sequence-number", True),
-            known.boolean("remove-dangling-deletes", False),
-            known.boolean("partial-progress.enabled", False),
-            known.number("partial-progress.max-commits", 10),
+            given.number("min-file-size-bytes", int(target * 0.75), least=0),
+            given.number("max-file-size-bytes", int(target * 1.8)),
+            given.number("min-input-files", 5),
+            given.number("delete-file-threshold", _NEVER, least=0),
+            given.ratio("delete-ratio-threshold", 0.3),
+            given.number("max-file-group-size-bytes", 100 * 1024**3),
+            given.number("max-file-group-input-files", 2**63 - 1),
+            given.number("output-spec-id", metadata.default_spec_id, least=0),
+            given.number("max-files-to-rewrite", 0) or None,
+            given.boolean("rewrite-all", False),
+            given.boolean("use-starting-sequence-number", True),
+            given.boolean("remove-dangling-deletes", False),
+            given.boolean("partial-progress.enabled", False),
+            given.number("partial-progress.max-commits", 10),
         )
-        known.check_all_used()
-        if not found.min_file_size_bytes < target < found.max_file_size_bytes:
+        given.check_all_used()
+        if not chosen.min_file_size_bytes < target < chosen.max_file_size_bytes:
             raise ValidationError(
-                f"target-file-size-bytes ({target}) must be above min-file-size-bytes ({found.min_file_size_bytes}) "
-                f"and below max-file-size-bytes ({found.max_file_size_bytes})"
+                f"target-file-size-bytes ({target}) must be above min-file-size-bytes ({chosen.min_file_size_bytes}) "
+                f"and below max-file-size-bytes ({chosen.max_file_size_bytes})"
             )
-        if found.output_spec_id not in metadata.specs:
-            raise ValidationError(f"output-spec-id: the table has no partition spec {found.output_spec_id}")
-        return found
+        if chosen.output_spec_id not in metadata.specs:
+            raise ValidationError(f"output-spec-id: the table has no partition spec {chosen.output_spec_id}")
+        return chosen
 
     def output_file_size(self, input_size: int) -> int:
         """The size at which a new file is begun: what divides the input evenly, near the target."""

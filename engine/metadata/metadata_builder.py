@@ -314,13 +314,13 @@ class MetadataBuilder:
             self._statistics.pop(snapshot_id, None)
             self._partition_statistics.pop(snapshot_id, None)
         self._refs = {name: r for name, r in self._refs.items() if r.snapshot_id in self._snapshots}
-        kept: list[SnapshotLogEntry] = []
+        entries: list[SnapshotLogEntry] = []
         for entry in self._snapshot_log:
             if entry.snapshot_id in self._snapshots:
-                kept.append(entry)
+                entries.append(entry)
             elif entry.snapshot_id in gone:
-                kept.clear()
-        self._snapshot_log = kept
+                entries.clear()
+        self._snapshot_log = entries
 
     def _remove_partition_specs(self, spec_ids: Iterable[int]) -> None:
         for spec_id in spec_ids:

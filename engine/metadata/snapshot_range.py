@@ -42,11 +42,11 @@ class SnapshotRange:
             return cls(())
         if from_inclusive is not None:
             metadata.find_snapshot(from_inclusive)
-        found: list[Snapshot] = []
+        snapshots: list[Snapshot] = []
         if from_exclusive == end.snapshot_id:
             return cls(())
         for snapshot in metadata.ancestors(end.snapshot_id):
-            found.append(snapshot)
+            snapshots.append(snapshot)
             if snapshot.snapshot_id == from_inclusive or (
                 from_exclusive is not None and snapshot.parent_snapshot_id == from_exclusive
             ):
@@ -55,7 +55,7 @@ class SnapshotRange:
             if from_inclusive is not None or from_exclusive is not None:
                 start = from_inclusive if from_inclusive is not None else from_exclusive
                 raise ValidationError(f"snapshot {start} is no ancestor of snapshot {end.snapshot_id}")
-        return cls(tuple(reversed(found)))
+        return cls(tuple(reversed(snapshots)))
 
 
 def _end(metadata: TableMetadata, to_inclusive: int | None, branch: str | None) -> Snapshot | None:

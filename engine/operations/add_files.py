@@ -72,9 +72,9 @@ def describe_existing_files(
         raise ValidationError(f"files are given twice: {abbreviated(repeated, 5)}")
     if check_duplicate_files:
         spelled = [s for p in file_paths for s in _spellings(storage, p)]
-        known = _in_snapshot(repository, state, metadata.snapshot_by_ref(branch), spelled)
-        if known:
-            raise ValidationError(f"files are in the table already: {abbreviated(known, 5)}")
+        present = _in_snapshot(repository, state, metadata.snapshot_by_ref(branch), spelled)
+        if present:
+            raise ValidationError(f"files are in the table already: {abbreviated(present, 5)}")
     return describe_files(
         # A path that the table's location mapping knows is one of the table's own.
         [to_uri(p) if storage.resolve(p) == p else p for p in file_paths],
@@ -89,16 +89,16 @@ def describe_existing_files(
 def _spellings(storage: Storage, path: str) -> set[str]:
     """The spellings that manifests may have of a file: with and without `file:`, as s3 and s3a, before a mapping."""
     place = location_key(storage.resolve(path))
-    found = {path, storage.resolve(path), place}
+    spellings = {path, storage.resolve(path), place}
     if local_path(place) is not None:
-        found |= {f"file:{place}", f"file://{place}"}
+        spellings |= {f"file:{place}", f"file://{place}"}
     elif place.startswith("s3://"):
-        found |= {f"{scheme}{place.removeprefix('s3')}" for scheme in ("s3a", "s3n")}
+        spellings |= {f"{scheme}{place.removeprefix('s3')}" for scheme in ("s3a", "s3n")}
     for old, new in storage.mapping.prefixes:
         inside = location_key(new)
         if place.startswith(inside + "/"):
-            found.add(old + place.removeprefix(inside))
-    return found
+            spellings.add(old + place.removeprefix(inside))
+    return spellings
 
 
 def _in_snapshot(
@@ -109,7 +109,7 @@ def _in_snapshot(
     wanted = pa.array(file_paths, pa.string())
     for listed in repository.list_manifests(state, snapshot):
         paths = repository.entries.live(state.stream, listed, repository.storage_of(state))["file_path"]
-        known: list[str] = paths.filter(pc.is_in(paths, wanted)).to_pylist()
-        if known:
-            return known
+        present: list[str] = paths.filter(pc.is_in(paths, wanted)).to_pylist()
+        if present:
+            return present
     return []

@@ -103,18 +103,18 @@ class Check:
         parsed = parse_filter(row_filter)
         bound = bind(parsed, schema)
         which = "" if bound == TRUE else f" that may have rows of {row_filter}"
-        found: list[str] = []
+        conflicts: list[str] = []
         if added:
-            found += self._told(
+            conflicts += self._told(
                 "data file", "was added", which, filter(concerns, self.changes.added_data(bound, schema))
             )
-        found += self._told(
+        conflicts += self._told(
             "data file", "was removed", which, filter(concerns, self.changes.removed_data(bound, schema))
         )
         base = self._base_files(bound)
         deletes = self.changes.changed_deletes(bound, schema, base)
-        found += self._told("delete file", "was added or removed", which, filter(concerns, deletes))
-        self._raise(found)
+        conflicts += self._told("delete file", "was added or removed", which, filter(concerns, deletes))
+        self._raise(conflicts)
 
     def touched(self, paths: Collection[str], *, ignore_equality_deletes: bool = False, vectors: bool = True) -> None:
         """Checks that the data files are still there, and that no delete came for them since.
@@ -126,7 +126,7 @@ class Check:
             return
         changes = self.changes
         missing = changes.missing_data(paths)
-        found = self._told("data file", "was removed", " that this commit touches", missing)
+        conflicts = self._told("data file", "was removed", " that this commit touches", missing)
         gone = {m.file_path for m in missing}
         left = [p for p in paths if p not in gone]
         deletes = changes.deletes_for(left, ignore_equality_deletes=ignore_equality_deletes)
@@ -134,8 +134,8 @@ class Check:
             known = {(d.file_path, d.snapshot_id) for d in deletes}
             found_vectors = changes.concurrent_vectors(left)
             deletes += [v for v in found_vectors if (v.file_path, v.snapshot_id) not in known]
-        found += self._told("data file", "got or lost deletes", " that this commit touches", deletes)
-        self._raise(found)
+        conflicts += self._told("data file", "got or lost deletes", " that this commit touches", deletes)
+        self._raise(conflicts)
 
     def _base_files(self, bound: Expression) -> set[str]:
         """The data files that may have had rows of the filter at the base."""

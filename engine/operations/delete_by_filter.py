@@ -71,11 +71,11 @@ def _remove_selected(
         elif effects.by_position:
             if key not in before.selected:
                 before.selected[key] = select_rows(task, metadata, storage, deletes)
-            found = before.selected[key]
-            if len(found.positions) == found.live_rows:
+            selected = before.selected[key]
+            if len(selected.positions) == selected.live_rows:
                 effects.gone.append(path)
-            elif len(found.positions):
-                effects.selected.append((task, found.positions))
+            elif len(selected.positions):
+                effects.selected.append((task, selected.positions))
         else:
             if key not in before.rewritten:
                 rows = survivors(task, metadata, storage, deletes)

@@ -83,11 +83,11 @@ class FileChanges:
         if not self.selected:
             return
         before = before or ReusableFiles()
-        known = [f for task, _ in self.selected if (f := before.deletes.get(task_key(task))) is not None]
+        reused = [f for task, _ in self.selected if (f := before.deletes.get(task_key(task))) is not None]
         new = [(task, positions) for task, positions in self.selected if task_key(task) not in before.deletes]
         written = write_deletes(new, at.metadata, at.storage, deletes) if new else []
         before.note_deletes([task for task, _ in new], written)
-        self.added += [*known, *written]
+        self.added += [*reused, *written]
         paths = [task.file.file_path for task, _ in self.selected]
         self.marked += paths
         if at.metadata.format_version >= 3:
@@ -150,7 +150,7 @@ def removals_of(at: PlanContext, snapshot: Snapshot | None, effects: FileChanges
     gone = pa.array(sorted(set(effects.gone)), pa.string())
     replaced = pa.array(sorted({*effects.gone, *effects.superseded}), pa.string())
     dropped = pa.array(sorted(file_key(*k) for k in set(effects.dropped)), pa.string())
-    out, found = [], 0
+    out, removed_files = [], 0
     for listed in at.repository.list_manifests(at.state, snapshot):
         if not listed.manifest.has_live_files:
             continue
@@ -159,9 +159,9 @@ def removals_of(at: PlanContext, snapshot: Snapshot | None, effects: FileChanges
         removal = _split(at, listed, column, paths, None if is_data else dropped)
         if removal is not None:
             out.append(removal)
-            found += removal.removed.num_rows if is_data else 0
-    if found < len(gone):
-        raise ValidationError(f"{len(gone) - found} of {len(gone)} files to remove are not in the snapshot")
+            removed_files += removal.removed.num_rows if is_data else 0
+    if removed_files < len(gone):
+        raise ValidationError(f"{len(gone) - removed_files} of {len(gone)} files to remove are not in the snapshot")
     return tuple(out)
 
 

@@ -114,7 +114,7 @@ def partition_key(spec: PartitionSpec, fields: Schema, partition: tuple[Any, ...
 def _may_hold(metadata: TableMetadata, partitions: Iterable[tuple[Any, ...]]) -> Expression:
     """A filter on columns with identity partitions that every row of the partitions satisfies."""
     schema = metadata.schema()
-    found: Expression = TRUE
+    condition: Expression = TRUE
     columns = list(zip(*partitions, strict=True))
     for f, values in zip(metadata.spec().fields, columns, strict=True):
         source = schema.get_field(f.source_id)
@@ -130,8 +130,8 @@ def _may_hold(metadata: TableMetadata, partitions: Iterable[tuple[Any, ...]]) ->
             tests.append(Predicate(PredicateOperator.IN, term, tuple(TypedValue(kind, v) for v in distinct)))
         if None in values:
             tests.append(Predicate(PredicateOperator.IS_NULL, term))
-        found = and_(found, or_(*tests))
-    return found
+        condition = and_(condition, or_(*tests))
+    return condition
 
 
 def _rows_in(rows: pa.Table, metadata: TableMetadata, partitions: Mapping[Key, object]) -> npt.NDArray[np.bool_]:

@@ -145,7 +145,7 @@ def result_of(payload: Mapping[str, Any]) -> UpsertResult:
 
 def key_filter(source: pa.Table, keys: Iterable[str], schema: Schema) -> Expression:
     """A filter that every row with a key of `source` satisfies: values where they are few, else ranges."""
-    found: Expression = TRUE
+    condition: Expression = TRUE
     for key in keys:
         kind = schema.find_field(key).field_type
         assert isinstance(kind, PrimitiveType), "keys were checked"
@@ -158,8 +158,8 @@ def key_filter(source: pa.Table, keys: Iterable[str], schema: Schema) -> Express
             tests.append(_one_of(Reference(key), kind, values))
         if column.null_count:
             tests.append(Predicate(PredicateOperator.IS_NULL, Reference(key)))
-        found = and_(found, or_(*tests))
-    return found
+        condition = and_(condition, or_(*tests))
+    return condition
 
 
 def key_columns(rows: pa.Table, keys: Iterable[str]) -> list[pa.Array]:
@@ -198,6 +198,7 @@ class _Matching:
     def changed(self, rows: pa.Table) -> Mask:
         """A mask of the rows of a file to be replaced, whose replacements are noted.
 
+        Raises ValidationError for a key twice.
         Raises ValidationError for a key twice.
         """
         numbers = self.index.find(key_columns(rows, self.upsert.keys))

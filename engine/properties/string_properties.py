@@ -45,12 +45,12 @@ def table_properties(properties: Mapping[str, str] | None, *, is_new: bool = Tru
     None of them may be reserved: it would stay as it is when what it tells changes. Where somebody gives them anew,
     those that this engine knows must have one of their values.
     """
-    kept = string_properties(properties)
+    given = string_properties(properties)
     if is_new:
-        check_values(kept)
-    if reserved := sorted(RESERVED & kept.keys()):
+        check_values(given)
+    if reserved := sorted(RESERVED & given.keys()):
         raise ValidationError(f"the properties {reserved} follow from a table's metadata and can't be set")
-    version = kept.pop(FORMAT_VERSION, None)
+    version = given.pop(FORMAT_VERSION, None)
     if version is not None and not (version.isascii() and version.isdecimal() and len(version) < 4):
         raise ValidationError(f"the property {FORMAT_VERSION} must be a number, found {version[:60]!r}")
-    return kept, None if version is None else int(version)
+    return given, None if version is None else int(version)

@@ -74,8 +74,8 @@ def clone_warehouse(
         place, files = WarehouseFolder(there.root, to_uri(target)), storage_of(source, there)
         if dry_run:
             sizes = [] if metadata_only else [p.stat().st_size for p in files_of(folder)]
-            found = Relocating(source, place, ev.WAREHOUSE_CLONED, who, files, metadata_only).outcome()
-            return evolve(found, copied_files=len(sizes), copied_bytes=sum(sizes))
+            outcome = Relocating(source, place, ev.WAREHOUSE_CLONED, who, files, metadata_only).outcome()
+            return evolve(outcome, copied_files=len(sizes), copied_bytes=sum(sizes))
         with _noted(target, note):
             if (target / LOG_FILE).exists():
                 done = _finished(target)

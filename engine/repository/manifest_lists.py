@@ -47,21 +47,21 @@ class ManifestLists:
         )
 
     def _counted(self, state: TableState, listed: ListedManifest) -> ManifestFile:
-        known = listed.manifest
+        manifest = listed.manifest
         counted = summarize(
             self.entries.inherited(state.stream, listed, self.storage_of(state)),
-            manifest_path=known.manifest_path,
-            spec=state.metadata.spec_by_id(known.partition_spec_id),
+            manifest_path=manifest.manifest_path,
+            spec=state.metadata.spec_by_id(manifest.partition_spec_id),
             schema=state.metadata.all_fields,
-            content=known.content,
-            sequence_number=known.sequence_number,
-            snapshot_id=known.added_snapshot_id or 0,
+            content=manifest.content,
+            sequence_number=manifest.sequence_number,
+            snapshot_id=manifest.added_snapshot_id or 0,
         )
         return evolve(
             counted,
-            manifest_length=known.manifest_length,
-            key_metadata=known.key_metadata,
-            first_row_id=known.first_row_id,
+            manifest_length=manifest.manifest_length,
+            key_metadata=manifest.key_metadata,
+            first_row_id=manifest.first_row_id,
         )
 
     def _read_foreign_list(self, snapshot: Snapshot, storage: Storage) -> tuple[ListedManifest, ...]:

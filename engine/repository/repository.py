@@ -179,7 +179,11 @@ class Repository:
         )
 
     def dry_run(self, stream: str, prepare: Prepare, *, requirements: Sequence[TableRequirement] = ()) -> DryRun:
-        """Decides on the latest state and stores nothing. Raises ValidationError, NoSuchTableError.
+        """The outcome that a commit on the latest state would have; stores nothing.
+
+        Raises ValidationError, NoSuchTableError.
+
+        Raises ValidationError, NoSuchTableError.
 
         What a commit would be refused for because of others is among the outcome's conflicts.
         """

@@ -79,7 +79,7 @@ class ViewRepository:
         updates_at: UpdatesAt,
         provenance: Provenance,
     ) -> Event:
-        """Appends the first event of a view, inside of a write transaction that the caller holds.
+        """Creates as `create`, inside of a write transaction that the caller holds.
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, StorageError.
         """
@@ -113,6 +113,8 @@ class ViewRepository:
 
     def dry_run(self, stream: str, updates_at: UpdatesAt) -> ViewDryRun:
         """The outcome that a commit of the updates would have; stores nothing.
+
+        Raises NoSuchViewError, ValidationError.
 
         Raises NoSuchViewError, ValidationError.
         """

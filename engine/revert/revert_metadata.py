@@ -198,10 +198,10 @@ def _back(
     """The entries that have to become again what they were, None where they were not there."""
     out: dict[K, V | None] = {}
     for key in dict.fromkeys([*before, *after]):
-        old, new, found = before.get(key), after.get(key), now.get(key)
-        if key in left_alone or old == new or found == old:
+        old, new, current = before.get(key), after.get(key), now.get(key)
+        if key in left_alone or old == new or current == old:
             continue
-        if found != new:
+        if current != new:
             raise refuse(f"the {what} {key!r} was changed again", kinds)
         out[key] = old
     return out

@@ -43,13 +43,13 @@ def dropped_at(repository: Repository, kind: str, identifier: Identifier, positi
 
     Raises NoSuchTableError, NoSuchViewError, ValidationError where what was dropped is purged.
     """
-    found = _find(repository, kind, identifier, position)
-    for drop in found:
+    drops = _find(repository, kind, identifier, position)
+    for drop in drops:
         if _purge_of(repository, drop) is None:
             return drop
-    purge = _purge_of(repository, found[0])
+    purge = _purge_of(repository, drops[0])
     assert purge is not None, "the loop ended without a drop that is not purged"
-    raise ValidationError(_purged_text(kind, found[0], purge))
+    raise ValidationError(_purged_text(kind, drops[0], purge))
 
 
 def drop_to_purge(repository: Repository, identifier: Identifier, position: int | None) -> Event:

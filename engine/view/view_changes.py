@@ -90,7 +90,7 @@ class ViewChanges:
         return self._add(lambda _: changes)
 
     def remove_properties(self, *keys: str) -> ViewChanges:
-        """Takes properties away; those that are not there are left out of account."""
+        """Removes properties; missing ones are ignored."""
         return self._add(lambda _: [RemoveProperties(keys)])
 
     def set_location(self, location: str) -> ViewChanges:

@@ -64,7 +64,7 @@ class DroppedMetadata:
 
 
 def let_go(store: EventStore, state: TableState, updates: Iterable[TableUpdate] = ()) -> dict[str, list[str]]:
-    """What a commit's payload says of the metadata files that it takes out of the metadata log and that go after it.
+    """The part of a commit's payload that names the metadata files which it drops and which are then deleted.
 
     Empty for none, as where the table does not ask for it, or the file is not one that this log wrote.
     """

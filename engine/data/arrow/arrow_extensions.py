@@ -43,13 +43,13 @@ def _name(f: pa.Field) -> str:
 
 def _shape_type(name: str, serialized: bytes) -> Type:
     try:
-        found = orjson.loads(serialized or b"{}")
+        options = orjson.loads(serialized or b"{}")
     except orjson.JSONDecodeError as e:
         raise ValidationError(f"column {name!r}: the metadata of its shapes is not JSON: {e}") from e
-    crs, edges = found.get("crs"), found.get("edges", "planar")
+    crs, edges = options.get("crs"), options.get("edges", "planar")
     if isinstance(crs, dict):
-        known = crs.get("id", {})
-        crs = f"{known['authority']}:{known['code']}" if {"authority", "code"} <= set(known) else ""
+        crs_id = crs.get("id", {})
+        crs = f"{crs_id['authority']}:{crs_id['code']}" if {"authority", "code"} <= set(crs_id) else ""
     if not isinstance(crs, (str, type(None))) or crs == "":
         raise ValidationError(f"column {name!r}: the coordinate system of its shapes has no id: {str(crs)[:60]!r}")
     if edges == "planar":

@@ -49,17 +49,17 @@ def _read(source: pa.NativeFile, at: int, length: int) -> bytes:
 
 
 def _row_groups(reader: ThriftReader) -> tuple[RowGroup, ...]:
-    found: list[RowGroup] = []
+    groups: list[RowGroup] = []
 
     def visit(field_id: int, kind: int) -> None:
         if field_id != _ROW_GROUPS:
             reader.skip(kind)
             return
         count, _ = reader.list_header()
-        found.extend(_row_group(reader) for _ in range(count))
+        groups.extend(_row_group(reader) for _ in range(count))
 
     reader.struct(visit)
-    return tuple(found)
+    return tuple(groups)
 
 
 def _row_group(reader: ThriftReader) -> RowGroup:

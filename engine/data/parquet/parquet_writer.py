@@ -75,8 +75,8 @@ class ParquetEncoder:
         self._form = ParquetForm()
         fields = list(walk(stored.fields))
         self._has_shapes = any(isinstance(f.field_type, _GEO) for f in fields)
-        found = {f.field_id: logical_type(f.field_type) for f in fields}
-        self._logical_types = {i: encoded for i, encoded in found.items() if encoded is not None}
+        types = {f.field_id: logical_type(f.field_type) for f in fields}
+        self._logical_types = {i: encoded for i, encoded in types.items() if encoded is not None}
         self._holding = HoldingSink(sink) if self._logical_types else None
         self._footers: list[pq.FileMetaData] = []
         self._writer: Any = pq.ParquetWriter(

@@ -60,11 +60,11 @@ class DeleteCache:
         if len(vectors := [d for d in deletes if d.is_deletion_vector]) > 1:
             raise CorruptFileError(f"{data_file} has {len(vectors)} deletion vectors, of which there can be one (D2)")
         with self._lock:
-            found = [self._of_file(storage, d, path) for d in deletes if d.content is _POSITION_DELETES]
-        found = [f for f in found if len(f)]
-        if len(found) == 1:
-            return found[0]
-        return np.unique(np.concatenate(found)) if found else _NONE
+            parts = [self._of_file(storage, d, path) for d in deletes if d.content is _POSITION_DELETES]
+        parts = [f for f in parts if len(f)]
+        if len(parts) == 1:
+            return parts[0]
+        return np.unique(np.concatenate(parts)) if parts else _NONE
 
     def _of_file(self, storage: Storage, d: ContentFile, path: str) -> Positions:
         if d.is_deletion_vector:

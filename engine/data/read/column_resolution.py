@@ -136,8 +136,8 @@ class Resolver:
             case i if i == ROW_ID_ID:
                 return Inherited(self._stored(field, found), self.file.first_row_id, by_position=True)
             case i if i == LAST_UPDATED_ID:
-                known = self.file.first_row_id is not None
-                number = self.data_sequence_number if known else None
+                has_row_ids = self.file.first_row_id is not None
+                number = self.data_sequence_number if has_row_ids else None
                 return Inherited(self._stored(field, found), number, by_position=False)
             case _:
                 raise ValidationError(f"metadata column {field.name!r} (id {field.field_id}) can't be read")

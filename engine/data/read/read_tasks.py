@@ -76,9 +76,9 @@ def read_task(
     # The last range goes to the end of the file, wherever that is: a size in a manifest may be wrong.
     is_last = task.start + task.length >= file.file_size_in_bytes
     for batch in source.batches(leaves, task.start, TO_THE_END if is_last else task.length, batch_rows):
-        kept = _kept(batch, positions, equality)
-        if kept is None or kept.any():
-            yield _record_batch(nodes, schema, batch, kept)
+        mask = _kept(batch, positions, equality)
+        if mask is None or mask.any():
+            yield _record_batch(nodes, schema, batch, mask)
 
 
 def _stored_ids(projection: Schema) -> frozenset[int]:
@@ -104,17 +104,17 @@ def _kept(
     batch: FileBatch, positions: Positions, equality: Sequence[tuple[tuple[ResolvedColumn, ...], EqualityKeys]]
 ) -> _Mask | None:
     """A mask of the rows of a batch that are not deleted; None where none is deleted."""
-    kept: _Mask | None = None
+    mask: _Mask | None = None
     first, last = np.searchsorted(positions, [batch.first_position, batch.first_position + batch.length])
     if first < last:
-        kept = np.ones(batch.length, dtype=np.bool_)
-        kept[positions[first:last] - batch.first_position] = False
+        mask = np.ones(batch.length, dtype=np.bool_)
+        mask[positions[first:last] - batch.first_position] = False
     for columns, keys in equality:
         values = [c.values(batch.columns, batch.first_position, batch.length) for c in columns]
         matched = keys.matches(values)
         if matched.any():
-            kept = ~matched if kept is None else kept & ~matched
-    return kept
+            mask = ~matched if mask is None else mask & ~matched
+    return mask
 
 
 def _record_batch(nodes: tuple[Node, ...], schema: pa.Schema, batch: FileBatch, kept: _Mask | None) -> pa.RecordBatch:

@@ -28,14 +28,14 @@ def check_written(
     schema, or without ids, say nothing.
     """
     written = _ids(schema) if schema is not None else None
-    found = {f.field_id for f in walk_file(fields) if f.field_id is not None}
-    if written is None or not found:
+    file_ids = {f.field_id for f in walk_file(fields) if f.field_id is not None}
+    if written is None or not file_ids:
         return
-    asked = written | found if wanted is None else wanted
+    asked = written | file_ids if wanted is None else wanted
     for i in sorted(i for i in asked if i < _FIRST_RESERVED_ID):
-        if i in written and i not in found:
+        if i in written and i not in file_ids:
             raise CorruptFileError(f"{where} was written with a column of field id {i}, and has none")
-        if i in found and i not in written:
+        if i in file_ids and i not in written:
             raise CorruptFileError(f"{where} has a column of field id {i}, and was written without one")
 
 

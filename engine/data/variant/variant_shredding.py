@@ -46,8 +46,8 @@ def check_variant(t: pa.DataType, where: str, *, may_be_shredded: bool = True) -
 
 
 def _check_group(t: pa.DataType, where: str) -> None:
-    found = {f.name: f.type for f in t} if pa.types.is_struct(t) else {}
-    value, typed = found.get(VALUE), found.get(TYPED_VALUE)
+    columns = {f.name: f.type for f in t} if pa.types.is_struct(t) else {}
+    value, typed = columns.get(VALUE), columns.get(TYPED_VALUE)
     if (value is None and typed is None) or (value is not None and not is_binary_like(value)):
         raise CorruptFileError(f"{where} should have a binary value or a typed value, the file has {t}")
     if typed is None:

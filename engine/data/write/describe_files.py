@@ -63,10 +63,10 @@ def _describe(
     hive, present = HivePath.of(path, schema, spec), _present(path, fields, schema, name_mapping)
     hive.check_absent(present)
     given, values = hive.given(present)
-    found = _file(path, given.spec_id, values, footer.num_rows, size)
+    described = _file(path, given.spec_id, values, footer.num_rows, size)
     metrics = MetricsCollector(schema, metrics_modes(schema, properties))
     partition: tuple[object, ...] | None = None
-    task = FileScanTask(found, (), TRUE, 0, size, 0)
+    task = FileScanTask(described, (), TRUE, 0, size, 0)
     batches = read_task(
         task,
         projection=schema,
@@ -164,8 +164,8 @@ def _column_sizes(groups: tuple[RowGroup, ...], schema: Schema, name_mapping: Na
     sizes: dict[int, int] = {}
     for group in groups:
         for path, size in group.column_bytes:
-            found = name_mapping.find(path[0])
-            known = None if found is None or found.field_id is None else schema.get_field(found.field_id)
-            if known is not None and (len(path) == 1 or isinstance(known.field_type, VariantType)):
-                sizes[known.field_id] = sizes.get(known.field_id, 0) + size
+            mapped = name_mapping.find(path[0])
+            column = None if mapped is None or mapped.field_id is None else schema.get_field(mapped.field_id)
+            if column is not None and (len(path) == 1 or isinstance(column.field_type, VariantType)):
+                sizes[column.field_id] = sizes.get(column.field_id, 0) + size
     return sizes

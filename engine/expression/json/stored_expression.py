@@ -73,8 +73,8 @@ def from_kept(value: Any, schema: Schema) -> Expression:
         case bool():
             return TRUE if value else FALSE
         case ["and" | "or" as word, *children]:
-            found = tuple(from_kept(c, schema) for c in children)
-            return And(found) if word == "and" else Or(found)
+            operands = tuple(from_kept(c, schema) for c in children)
+            return And(operands) if word == "and" else Or(operands)
         case ["not", child]:
             return Not(from_kept(child, schema))
         case {"op": op, "id": int(field_id), "column": name, "literals": list(literals), **rest}:

@@ -1,4 +1,4 @@
-"""Changes of metadata that tables and views have in common. Spec: the REST catalog's BaseUpdate.
+"""The changes of metadata that tables and views have in common. Spec: the REST catalog's BaseUpdate.
 
 Each class is one action. `to_dict` gives its JSON in the REST catalog's words, as events hold it; `from_dict` reads
 that and raises ValidationError where it is no such update.

@@ -1,4 +1,4 @@
-"""What a commit relies on: `TableRequirement` and `ViewRequirement` are the closed unions of the REST catalog's.
+"""The requirements of a commit: `TableRequirement` and `ViewRequirement` are the closed unions of the REST catalog's.
 
 Spec: the REST catalog's TableRequirement and ViewRequirement. Each class is one type; `to_dict` gives its JSON in the
 REST catalog's words, as events hold it.
