@@ -1,4 +1,4 @@
-"""What an archive must leave behind, so that the tables and views of the warehouse never miss it."""
+"""The archiving of a warehouse's events, with the states and content that its tables and views still need."""
 
 from __future__ import annotations
 

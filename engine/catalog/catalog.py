@@ -1,4 +1,4 @@
-"""The catalog: a warehouse folder with its log; what it says of namespaces, tables and views has modules of its own."""
+"""Catalogs: a warehouse folder with its log. Namespaces, tables and views have modules of their own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def open_catalog(
     actor: str | None = None,
     name: str = DEFAULT_CATALOG_NAME,
 ) -> Catalog:
-    """Opens a warehouse folder of a local disk, making it where there is none.
+    """The catalog of a warehouse folder on a local disk, which is created where there is none.
 
     `actor` is who commits where a call names no author. `name` is what a new warehouse is called in `iceberg_tables`,
     which PyIceberg's `sql` catalog must be opened under. The environment variable ICECORE_CACHE_MEMORY is how much of
@@ -48,7 +48,7 @@ def open_catalog(
 
 
 class Catalog(CatalogLogTools):
-    """A warehouse. Every change is one event of its log; everything else follows from the log."""
+    """The catalog of a warehouse. Every change is one event of its log; everything else follows from the log."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Catalog(CatalogLogTools):
         return self._warehouse.store.read_only
 
     def close(self) -> None:
-        """Closes the log and drops what is cached."""
+        """Closes the log and drops all caches."""
         self._warehouse.close()
 
     def __enter__(self) -> Catalog:
@@ -130,10 +130,10 @@ class Catalog(CatalogLogTools):
         up_to: int | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """The events as a table, oldest first: who did what, when and why. `limit` keeps the newest.
+        """The events as a table, oldest first: author, change, time and reason. `limit` keeps the newest.
 
-        `identifier` is that of a table or a view; `since` and `until` are times (see `moments`), both included. Raises
-        NoSuchTableError, ValidationError.
+        `identifier` is that of a table or a view; `since` and `until` are times (see `timestamps`), both included.
+        Raises NoSuchTableError, ValidationError.
         """
         from icecore.projections.inspect.log_table import log_table
 
@@ -155,7 +155,7 @@ class Catalog(CatalogLogTools):
         timeout: float | None = None,
         memory_limit: str | None = None,
     ) -> pa.Table:
-        """Runs DuckDB SQL over the log and the metadata of all tables; `icecore sql --tables` lists them.
+        """The rows of DuckDB SQL over the log and the metadata of all tables; `icecore sql --tables` lists them.
 
         `parameters` gives the values of `$name` by name, or those of `?` and `$1` by position. `timeout` is in seconds,
         `memory_limit` a size, as `512MB`. Tables that can't be read are left out of the answer, with an
@@ -175,7 +175,7 @@ class Catalog(CatalogLogTools):
     def verify(
         self, *identifiers: IdentifierLike, deep: bool = False, progress: Progress | None = None
     ) -> Verification:
-        """Checks the log, what follows from it, and that every file that a snapshot needs is there as it was written.
+        """Checks the log, the read models, and that every file that a snapshot needs is there as it was written.
 
         Of dropped tables and views too, as they can be undropped; with `identifiers` only what these tables and views
         need. `deep` opens the files: footers, rows, manifests, deletion vectors. `progress` is told how far it is: see
@@ -187,7 +187,7 @@ class Catalog(CatalogLogTools):
         return verify(self._warehouse.store, self._warehouse.repository, streams or None, deep=deep, progress=progress)
 
     def rebuild(self, identifier: IdentifierLike | None = None) -> None:
-        """Drops everything that follows from the log and makes it again: read models, and all metadata files.
+        """Rebuilds everything that follows from the log: read models, and all metadata files.
 
         Of one table or view its metadata files only. Others see what was there until all is made. Raises
         CorruptLogError where the log can't be trusted, ForeignCommitError where another engine's commit can't be
@@ -212,8 +212,8 @@ class Catalog(CatalogLogTools):
     ) -> CatalogAt:
         """The catalog as of a position of the log, or a time; for reading.
 
-        A `timestamp`, or `timestamp_ms`, is a datetime, ISO 8601 text or milliseconds since the epoch (see `moments`).
-        Raises ValidationError.
+        A `timestamp`, or `timestamp_ms`, is a datetime, ISO 8601 text or milliseconds since the epoch: see
+        `timestamps`. Raises ValidationError.
         """
         from icecore.engine.catalog.catalog_at import CatalogAt
 

@@ -1,4 +1,4 @@
-"""The catalog as of a position of the log: for reading, dropped and renamed tables and views as they were."""
+"""The catalog as of a position of the log: for reading, with dropped and renamed tables and views as they were."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from icecore.engine.view.view import View
 
 
 class CatalogAt:
-    """What the catalog held once. Tables and views loaded from it can be read, and say what they were."""
+    """The catalog as of a position. Tables and views loaded from it are as they were then, and can be read."""
 
     def __init__(self, warehouse: Warehouse, position: int) -> None:
         self.position = position
@@ -50,10 +50,11 @@ class CatalogAt:
         return self._warehouse.models.catalog_name
 
     def list_namespaces(self) -> list[Identifier]:
+        """The namespaces there were."""
         return sorted(self._namespaces)
 
     def load_namespace_properties(self, namespace: IdentifierLike) -> dict[str, str]:
-        """Raises NoSuchNamespaceError."""
+        """The properties of a namespace as they were. Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
         if levels not in self._namespaces:
             raise NoSuchNamespaceError(f"there was no namespace {dotted(levels)!r} at position {self.position}")
@@ -73,9 +74,11 @@ class CatalogAt:
         return sorted(i for i in found if levels in (None, i[:-1]))
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
+        """Whether there was a table of that name."""
         return self._stream(identifier, view=False) is not None
 
     def view_exists(self, identifier: IdentifierLike) -> bool:
+        """Whether there was a view of that name."""
         return self._stream(identifier, view=True) is not None
 
     def _stream(self, identifier: IdentifierLike, *, view: bool) -> str | None:
@@ -83,7 +86,7 @@ class CatalogAt:
         return stream if stream is not None and ev.is_view_stream(stream) == view else None
 
     def load_view(self, identifier: IdentifierLike) -> View:
-        """The view as it was; what it names is read as it was then, too. Raises NoSuchViewError."""
+        """The view as it was, over tables and views as they were. Raises NoSuchViewError."""
         name = identifier_tuple(identifier)
         stream = self._stream(name, view=True)
         state = None if stream is None else self._warehouse.views.state_at(stream, self.position)

@@ -1,4 +1,4 @@
-"""The namespaces of a catalog: the part of `Catalog` that makes, finds and drops them."""
+"""The namespaces of a catalog: the part of `Catalog` that creates, lists and drops them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CatalogNamespaces:
-    """What `Catalog` says about namespaces. Their events are all of the catalog's own stream.
+    """The namespaces of a catalog. Their events are all of the catalog's own stream.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
@@ -42,7 +42,7 @@ class CatalogNamespaces:
         author: str | None = None,
         dry_run: bool = False,
     ) -> CatalogDryRun | None:
-        """Raises NamespaceAlreadyExistsError."""
+        """Creates a namespace. Raises NamespaceAlreadyExistsError."""
         from icecore.engine.joint_commit.joint_names import new_namespace
 
         return self._commit(new_namespace(namespace, properties), message, author, dry_run)
@@ -63,7 +63,7 @@ class CatalogNamespaces:
         return sorted(self._warehouse.models.namespaces())
 
     def load_namespace_properties(self, namespace: IdentifierLike) -> dict[str, str]:
-        """Raises NoSuchNamespaceError."""
+        """The properties of a namespace. Raises NoSuchNamespaceError."""
         self._warehouse.repository.foreign.adopt_all_if_changed()
         return self._warehouse.models.namespace_properties(namespace_tuple(namespace))
 
@@ -77,7 +77,12 @@ class CatalogNamespaces:
         author: str | None = None,
         dry_run: bool = False,
     ) -> CatalogDryRun | None:
-        """Raises NoSuchNamespaceError, ValidationError where a key is both removed and updated."""
+        """Sets and removes properties of a namespace.
+
+        Raises NoSuchNamespaceError, ValidationError where a key is both removed and updated.
+
+        Raises NoSuchNamespaceError, ValidationError where a key is both removed and updated.
+        """
         from icecore.engine.joint_commit.joint_names import namespace_properties
 
         return self._commit(namespace_properties(namespace, removals, updates), message, author, dry_run)
@@ -90,7 +95,7 @@ class CatalogNamespaces:
         author: str | None = None,
         dry_run: bool = False,
     ) -> CatalogDryRun | None:
-        """Raises NamespaceNotEmptyError, NoSuchNamespaceError."""
+        """Drops an empty namespace. Raises NamespaceNotEmptyError, NoSuchNamespaceError."""
         from icecore.engine.joint_commit.joint_names import dropped_namespace
 
         return self._commit(dropped_namespace(namespace), message, author, dry_run)

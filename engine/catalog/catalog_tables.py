@@ -1,4 +1,4 @@
-"""The tables of a catalog: the part of `Catalog` that makes, finds, renames, drops and registers them."""
+"""The tables of a catalog: the part of `Catalog` that creates, loads, renames, drops and registers them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CatalogTables(CatalogNamespaces):
-    """What `Catalog` says about tables. Tables and views share their names.
+    """The tables of a catalog. Tables and views share their names.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
@@ -58,7 +58,7 @@ class CatalogTables(CatalogNamespaces):
         author: str | None = None,
         dry_run: bool = False,
     ) -> Table | CatalogDryRun:
-        """Makes an empty table. Field ids are assigned anew; spec and order may be terms, as in `bucket(8, id)`.
+        """Creates an empty table. Field ids are assigned anew; spec and order may be terms, as in `bucket(8, id)`.
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError.
         """
@@ -108,7 +108,7 @@ class CatalogTables(CatalogNamespaces):
         author: str | None = None,
         dry_run: bool = False,
     ) -> Table | CatalogDryRun:
-        """Makes a table empty under a new schema, spec and order; its uuid, snapshots and properties stay.
+        """Replaces a table by an empty one with a new schema, spec and order; uuid, snapshots and properties stay.
 
         Columns that keep their name and type keep their id. Raises NoSuchTableError, ValidationError.
         """
@@ -145,7 +145,7 @@ class CatalogTables(CatalogNamespaces):
     def create_or_replace_table(
         self, identifier: IdentifierLike, schema: Schema | pa.Schema, *, dry_run: bool = False, **options: Any
     ) -> Table | CatalogDryRun:
-        """Replaces the table where there is one, else makes it; with the options of both.
+        """Replaces the table where there is one, else creates it; with the options of both.
 
         Raises NoSuchNamespaceError, ValidationError, TableAlreadyExistsError where a view has the name.
         """
@@ -154,7 +154,7 @@ class CatalogTables(CatalogNamespaces):
         return self.create_table(identifier, schema, dry_run=dry_run, **options)
 
     def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str:
-        """Where a new table or view goes that is given no location: a folder of its own."""
+        """The location of a new table or view: the one given, else a folder of its own."""
         if location is not None:
             return to_uri(location).rstrip("/")
         folder = self._warehouse.path.joinpath(*map(folder_name, identifier))
@@ -164,17 +164,18 @@ class CatalogTables(CatalogNamespaces):
         return uri
 
     def load_table(self, identifier: IdentifierLike) -> Table:
-        """Raises NoSuchTableError."""
+        """The table of that name. Raises NoSuchTableError."""
         name = identifier_tuple(identifier)
         return self._table_of(self._warehouse.repository.foreign.stream_of(name, self._warehouse.models.table_stream))
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
+        """Whether a table, not a view, has that name."""
         self._warehouse.repository.foreign.adopt_all_if_changed()
         found = self._warehouse.models.find(identifier_tuple(identifier))
         return found is not None and found[0] == "table"
 
     def list_tables(self, namespace: IdentifierLike) -> list[Identifier]:
-        """Raises NoSuchNamespaceError."""
+        """The names of the tables in a namespace. Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
         self._warehouse.repository.foreign.adopt_all_if_changed()
         self._warehouse.models.namespace_properties(levels)
@@ -223,7 +224,7 @@ class CatalogTables(CatalogNamespaces):
         author: str | None = None,
         dry_run: bool = False,
     ) -> Table | CatalogDryRun:
-        """Raises NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        """Renames a table. Raises NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
         from icecore.engine.joint_commit.joint_names import renamed
 
         part = renamed(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=False)
@@ -238,7 +239,7 @@ class CatalogTables(CatalogNamespaces):
         author: str | None = None,
         dry_run: bool = False,
     ) -> CatalogDryRun | Purged | None:
-        """Takes the name away; the log keeps the table, and its files stay, unless it is purged too.
+        """Drops a table's name; the log keeps the table, and its files stay, unless it is purged too.
 
         With `purge` its files go for good, as with `purge_table`, and what went is returned. Raises NoSuchTableError.
         """
@@ -277,7 +278,7 @@ class CatalogTables(CatalogNamespaces):
         author: str | None = None,
         dry_run: bool = False,
     ) -> Table | CatalogDryRun:
-        """Adopts a table by its metadata file, written by any engine; nothing of it is copied or changed.
+        """Registers a table by its metadata file, written by any engine; nothing of it is copied or changed.
 
         `location_mapping` maps location prefixes in its metadata to where the files lie now. Raises
         TableAlreadyExistsError, MissingFileError, CorruptFileError, UnsupportedFormatVersionError.

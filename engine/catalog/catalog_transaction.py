@@ -39,7 +39,7 @@ from icecore.engine.view.view_changes import ViewChanges
 
 
 class CatalogTransaction(TransactionNames, OnceInBlock):
-    """Gathers changes; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
+    """The changes of one commit so far; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
 
     They are made in the order of the calls, those of one table or view together where it was first named. The events
     share a `transaction_id`. Where a part lost a race all are prepared again, and where one is refused none is made.
@@ -62,7 +62,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
 
     @property
     def outcome(self) -> CatalogDryRun | None:
-        """What a dry run found, once it ended; None of a transaction that is none."""
+        """The outcome of a dry run, once it ended; None unless this is one."""
         return self._outcome
 
     # Tables
@@ -91,7 +91,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         properties: Mapping[str, str] | None = None,
         format_version: int = DEFAULT_FORMAT_VERSION,
     ) -> Transaction:
-        """Makes a table, as `Catalog.create_table`; what is done to the returned object is done to it at once.
+        """Creates a table, as `Catalog.create_table`; changes of the returned object are part of the same commit.
 
         Raises ValidationError; TableAlreadyExistsError and NoSuchNamespaceError come at commit.
         """
@@ -119,7 +119,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         properties: Mapping[str, str] | None = None,
         format_version: int | None = None,
     ) -> Transaction:
-        """Makes a table empty, as `Catalog.replace_table`; what is done to the returned object is done to it at once.
+        """Replaces a table, as `Catalog.replace_table`; changes of the returned object are part of the same commit.
 
         Raises NoSuchTableError, ValidationError.
         """
@@ -143,7 +143,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         *,
         location_mapping: Mapping[str, str] | None = None,
     ) -> Transaction:
-        """Adopts a table, as `Catalog.register_table`; what is done to the returned object is done to it at once.
+        """Registers a table, as `Catalog.register_table`; changes of the returned object are part of the same commit.
 
         Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError; TableAlreadyExistsError and
         NoSuchNamespaceError come at commit.
@@ -166,11 +166,11 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         return part
 
     def rename_table(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
-        """At commit: NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        """Renames a table. At commit: NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
         self._rename(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=False)
 
     def drop_table(self, identifier: IdentifierLike) -> None:
-        """At commit: NoSuchTableError."""
+        """Drops a table's name. At commit: NoSuchTableError."""
         self._drop(identifier_tuple(identifier), is_view=False)
 
     def _gathering(self, state: TableState) -> _Part:
@@ -183,7 +183,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
     # Views
 
     def view(self, identifier: IdentifierLike) -> ViewChanges:
-        """The changes of one view. Short names in its SQL are looked up among what this transaction makes, too.
+        """The changes of one view. Short names in its SQL may be of tables that this transaction creates, too.
 
         Raises NoSuchViewError.
         """
@@ -211,7 +211,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         summary: Mapping[str, str] | None = None,
         location: str | None = None,
     ) -> None:
-        """Makes a view, as `Catalog.create_view`; its SQL may name tables that this transaction makes or changes.
+        """Creates a view, as `Catalog.create_view`; its SQL may name tables that this transaction creates or changes.
 
         Raises ValidationError, NoSuchTableError; TableAlreadyExistsError and NoSuchNamespaceError come at commit.
         """
@@ -234,11 +234,11 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         self._parts[new.stream] = new
 
     def rename_view(self, from_identifier: IdentifierLike, to_identifier: IdentifierLike) -> None:
-        """At commit: NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        """Renames a view. At commit: NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
         self._rename(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=True)
 
     def drop_view(self, identifier: IdentifierLike) -> None:
-        """At commit: NoSuchViewError."""
+        """Drops a view's name. At commit: NoSuchViewError."""
         self._drop(identifier_tuple(identifier), is_view=True)
 
     # Names
@@ -256,7 +256,10 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
     # The end
 
     def commit(self) -> None:
-        """Raises CommitConflictError, ValidationError, NoSuchTableError and the like; nothing is changed then."""
+        """Commits all.
+
+        Raises CommitConflictError, ValidationError, NoSuchTableError and the like; nothing is changed then.
+        """
         self._use_up()
         parts = tuple(self._parts.values())
         made: list[bool] = []
@@ -294,29 +297,29 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
 
 
 class _Part(Transaction):
-    """The part of one table, which the whole commits."""
+    """The transaction of one table, which the whole commits."""
 
     def commit(self) -> None:
-        """Nothing yet: the changes are made with those of the other tables."""
+        """Does nothing yet: the changes are made with those of the other tables."""
 
     def end_with_all(self) -> None:
-        """Takes in that all was committed, or will never be."""
+        """Ends the part once all was committed, or never will be."""
         self._is_used = True
 
     def _abandon(self) -> None:
-        """Its block raised: what was done so far goes with the rest, or with none of it."""
+        """Does nothing where its block raised: the changes so far go with the rest, or with none of it."""
 
     def changes(self) -> TablePart | None:
-        """What is to be done to the table; None where that is nothing."""
+        """The table's part of the commit; None for no changes."""
         return self._pending.part() if self.has_changes else None
 
     def end(self, result: CommitResult) -> None:
-        """Takes in that the commit was made."""
+        """Ends the part after the commit."""
         self._pending.end(result)
         self._committed(result.state)
 
     def end_new(self, state: TableState) -> None:
-        """Takes in that the table was made."""
+        """Ends the part after its table was created."""
         self._pending.keep_planned()
         self.end(CommitResult(state, None))
 
@@ -330,7 +333,7 @@ class _Part(Transaction):
 
 
 class _Lookup:
-    """The catalog, with the tables as the transaction leaves them."""
+    """The look-up of names in the catalog, with the tables as the transaction leaves them."""
 
     def __init__(self, transaction: CatalogTransaction) -> None:
         self._transaction = transaction

@@ -1,4 +1,4 @@
-"""The views of a catalog: the half of `Catalog` that makes, finds and renames them."""
+"""The views of a catalog: the part of `Catalog` that creates, loads and renames them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CatalogViews(CatalogTables):
-    """What `Catalog` says about views. Tables and views share their names.
+    """The views of a catalog. Tables and views share their names.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
@@ -58,7 +58,7 @@ class CatalogViews(CatalogTables):
         author: str | None = None,
         dry_run: bool = False,
     ) -> View | CatalogDryRun:
-        """Makes a view of a query, in one dialect or in several by `representations` (dialect to SQL).
+        """Creates a view of a query, in one dialect or in several by `representations` (dialect to SQL).
 
         Without a schema the query is run in DuckDB over empty tables to learn it. Short names in the SQL are looked for
         in `default_namespace`, the view's own unless given. With `replace` a view of that name gets a new version.
@@ -112,7 +112,7 @@ class CatalogViews(CatalogTables):
         author: str | None = None,
         dry_run: bool = False,
     ) -> View | CatalogDryRun:
-        """Adopts a view by its metadata file, written by any engine; the file stays as it is until the first commit.
+        """Registers a view by its metadata file, written by any engine; the file stays as it is until the first commit.
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, MissingFileError, CorruptFileError,
         UnsupportedFormatVersionError.
@@ -126,7 +126,7 @@ class CatalogViews(CatalogTables):
         return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
 
     def load_view(self, identifier: IdentifierLike) -> View:
-        """Raises NoSuchViewError."""
+        """The view of that name. Raises NoSuchViewError."""
         name = identifier_tuple(identifier)
         return self._view_of(self._warehouse.repository.foreign.stream_of(name, self._warehouse.models.view_stream))
 
@@ -136,12 +136,13 @@ class CatalogViews(CatalogTables):
         return View(self._warehouse.views, self, self._warehouse.views.state(stream), self.actor)
 
     def view_exists(self, identifier: IdentifierLike) -> bool:
+        """Whether a view, not a table, has that name."""
         self._warehouse.repository.foreign.adopt_all_if_changed()
         found = self._warehouse.models.find(identifier_tuple(identifier))
         return found is not None and found[0] == "view"
 
     def list_views(self, namespace: IdentifierLike) -> list[Identifier]:
-        """Raises NoSuchNamespaceError."""
+        """The names of the views in a namespace. Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
         self._warehouse.repository.foreign.adopt_all_if_changed()
         self._warehouse.models.namespace_properties(levels)
@@ -183,7 +184,7 @@ class CatalogViews(CatalogTables):
         author: str | None = None,
         dry_run: bool = False,
     ) -> View | CatalogDryRun:
-        """Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        """Renames a view. Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
         from icecore.engine.joint_commit.joint_names import renamed
 
         part = renamed(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=True)
@@ -197,7 +198,7 @@ class CatalogViews(CatalogTables):
         author: str | None = None,
         dry_run: bool = False,
     ) -> CatalogDryRun | None:
-        """Takes the name away; the log keeps the view, and its files stay. Raises NoSuchViewError."""
+        """Drops a view's name; the log keeps the view, and its files stay. Raises NoSuchViewError."""
         from icecore.engine.joint_commit.joint_names import dropped
 
         return self._commit(dropped(identifier_tuple(identifier), is_view=True), message, author, dry_run)

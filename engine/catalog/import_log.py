@@ -1,4 +1,4 @@
-"""Makes a warehouse of an exported log."""
+"""The import of an exported log as a warehouse."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def import_log(
     materialize: bool = True,
     location_mapping: Mapping[str, str] | None = None,
 ) -> ImportedLog:
-    """Makes a warehouse folder whose log has the same positions, ids and hashes as the exported one.
+    """Creates a warehouse whose log has the same positions, ids and hashes as the exported one.
 
     `source` is a path or an open binary file, as `Catalog.export_log` wrote it, of either format. Data files are not in
     a log. In the folder that it was exported from the warehouse goes on: its metadata files are written where the log
@@ -84,7 +84,7 @@ def _taken_back(folder: Path) -> Iterator[None]:
 
 
 def _put_in_place(store: EventStore, origin: Origin) -> WarehouseFolder:
-    """Notes what the log's warehouse is: its identity, its folder, and what it shares where it is a clone."""
+    """Stores the identity and folder of the log's warehouse, and the locations that it shares if it is a clone."""
     for event in store.filtered_events(kind=WAREHOUSE_CLONED):
         shared = orjson.dumps(event.payload.get("shared", [])).decode()
         store.execute(MODELS, "put_warehouse", key=SHARED, value=shared)
@@ -100,7 +100,7 @@ def _put_in_place(store: EventStore, origin: Origin) -> WarehouseFolder:
 
 
 def _note_forgotten(store: EventStore) -> None:
-    """Notes of each table where bounds of its files were forgotten last, as explanations of plans tell it."""
+    """Notes the position at which bounds of each table's files were forgotten last, for explanations of plans."""
     for event in store.filtered_events(kind=LOG_FORGOTTEN):
         for stream in {store.event_at(r.position).stream for r in redactions_of(event) if r.part == CONTENT}:
             store.execute(MODELS, "put_warehouse", key=f"{FORGOTTEN}{stream}", value=str(event.position))
@@ -123,7 +123,7 @@ def _bring_up(store: EventStore, folder: WarehouseFolder) -> None:
 
 
 def _take_to_be_there(catalog: Catalog) -> None:
-    """Points the read models at the files that the log's first owner wrote; inside of a write transaction."""
+    """Publishes the files that the log's first owner wrote in the read models; inside of a write transaction."""
     for row in catalog._warehouse.store.rows(MODELS, "all_heads"):
         stream = row["stream"]
         state = (

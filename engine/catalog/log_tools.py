@@ -1,4 +1,4 @@
-"""The log as a tool: the part of `Catalog` that undoes, compares and carries away what the log holds."""
+"""The tools of a catalog's log: the part of `Catalog` that undoes, compares, forgets and exports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class CatalogLogTools(CatalogViews):
-    """What `Catalog` can do with its log beyond reading it.
+    """The operations of a catalog on its log beyond reading it.
 
     With `dry_run` nothing is stored, and the result says what the commit would be.
     """
@@ -54,7 +54,7 @@ class CatalogLogTools(CatalogViews):
         author: str | None = None,
         dry_run: bool = False,
     ) -> Table | CatalogDryRun:
-        """Gives the table that was last dropped under a name its name back, with all it held.
+        """Gives the table that was last dropped under a name its name back, with all its data.
 
         `position` is that of the drop to undo where several tables of that name were dropped. Raises NoSuchTableError,
         TableAlreadyExistsError where the name is taken, NoSuchNamespaceError where its namespace is gone.
@@ -108,7 +108,12 @@ class CatalogLogTools(CatalogViews):
         author: str | None = None,
         dry_run: bool = False,
     ) -> View | CatalogDryRun:
-        """As `undrop_table`. Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        """Gives a view its name back, as `undrop_table`.
+
+        Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError.
+
+        Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError.
+        """
         from icecore.engine.joint_commit.joint_names import NameGivenBack
 
         part = NameGivenBack(identifier_tuple(identifier), "view", position)
@@ -150,7 +155,7 @@ class CatalogLogTools(CatalogViews):
         return self._commit(part, message, author, dry_run) or self._table_of(stream)
 
     def diff(self, from_position: int, to_position: int | None = None) -> CatalogDiff:
-        """What the events after one position up to another, the last without one, changed: see `CatalogDiff`.
+        """The difference between two positions of the log, up to the last by default: see `CatalogDiff`.
 
         Reads the log only. Raises ValidationError where the positions are not in the log or in the wrong order.
         """
@@ -192,7 +197,7 @@ class CatalogLogTools(CatalogViews):
         author: str | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """As `Table.forget`, of the table of a name or, where there is none, of the one last dropped under it.
+        """Forgets as `Table.forget`, of the table of a name or, where there is none, of the one last dropped under it.
 
         `position` is that of the drop where several were dropped. Of a table that was purged, no snapshot holds a file.
         Raises NoSuchTableError besides.
@@ -220,7 +225,7 @@ class CatalogLogTools(CatalogViews):
         author: str | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Puts `forgotten` in the place of a text in events, all or some, for good: a name or an address, say.
+        """Replaces a text in events, all or some, by `forgotten`, for good: a name or an address, say.
 
         It goes from actors and messages, values of properties and of summaries, comments of columns and the SQL of
         views, from archives and from metadata files of the past. The log verifies as before, and an event says what was
@@ -238,7 +243,7 @@ class CatalogLogTools(CatalogViews):
         )
 
     def export_log(self, target: PathOrFile, format: str = JSONL) -> int:
-        """Writes the whole log to a path or an open binary file, and returns how many events that are.
+        """Writes the whole log to a path or an open binary file, and returns the number of events.
 
         `jsonl` gives CloudEvents 1.0, one a line, `parquet` a table; both hold the envelope and the content files, and
         name the warehouse's folder, so that `icecore.import_log` makes the same log of it. Raises ValidationError,
@@ -256,7 +261,7 @@ class CatalogLogTools(CatalogViews):
         before_timestamp: TimestampLike | None = None,
         path: str | os.PathLike[str] | None = None,
     ) -> Archived | None:
-        """Moves the events before a position or a time (`moments`) into an archive, a file beside the log or at `path`.
+        """Moves the events before a position or a time into an archive, a file beside the log or at `path`.
 
         The log goes on from states that it notes of every table and view. Reading further back, `verify`, `rebuild` and
         `export_log` read the archive too, so keep it where it is; where it is gone, all that there is now still works,
@@ -279,7 +284,7 @@ class CatalogLogTools(CatalogViews):
         return self._warehouse.store.archives.all()
 
     def checkpoint(self) -> int:
-        """Notes the state of every table and view that changed since its last checkpoint; returns how many those are.
+        """Stores the state of every table and view that changed since its last checkpoint; returns their number.
 
         Opening and loading then replay nothing. Commits note checkpoints of their own now and then; both are caches,
         which `verify` compares with a replay. Raises ReadOnlyError, WarehouseLockedError.

@@ -1,4 +1,4 @@
-"""What names mean in the middle of a catalog's transaction: as in the catalog, but for what it did to them so far."""
+"""Names as a catalog's transaction would leave them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from icecore.engine.view.view import View
 
 
 class CatalogNames(Protocol):
-    """A catalog as its transactions see it: what names mean, and where something new goes."""
+    """The part of a catalog that its transactions need: the look-up of names, and locations for new tables."""
 
     @property
     def name(self) -> str: ...
@@ -30,14 +30,14 @@ class CatalogNames(Protocol):
 
 @define
 class PendingNames:
-    """The names that were given or taken. Whether they may be is for the commit to say, when others had their turn."""
+    """The names given or taken so far. Whether they may be is decided at commit, when others had their turn."""
 
     catalog: CatalogNames
     # None for a name that is taken away.
     _streams: dict[Identifier, str | None] = field(factory=dict)
 
     def table_stream(self, name: Identifier) -> str:
-        """The table of that name. Raises NoSuchTableError."""
+        """The stream of the table of that name. Raises NoSuchTableError."""
         if name not in self._streams:
             return self.catalog.load_table(name).state.stream
         stream = self._streams[name]
@@ -46,7 +46,10 @@ class PendingNames:
         return stream
 
     def view_stream(self, name: Identifier) -> str:
-        """The view of that name; not one that is made here, which has no state yet. Raises NoSuchViewError."""
+        """The stream of the view of that name, unless it is created here: it has no state yet.
+
+        Raises NoSuchViewError.
+        """
         if name not in self._streams:
             return self.catalog.load_view(name).state.stream
         stream = self._streams[name]
@@ -55,19 +58,19 @@ class PendingNames:
         return stream
 
     def give(self, name: Identifier, stream: str) -> None:
-        """A table that is made has that name from now on."""
+        """Gives a new table a name."""
         self._streams[name] = stream
 
     def move(self, old: Identifier, new: Identifier, *, is_view: bool) -> None:
-        """What is called `old` is called `new` from now on; nothing happens where there is none."""
+        """Renames a table or view, if there is one of the old name."""
         with contextlib.suppress(NotFoundError):
             self._streams[new] = self.view_stream(old) if is_view else self.table_stream(old)
             self._streams[old] = None
 
     def take(self, name: Identifier) -> None:
-        """Nothing has that name from now on."""
+        """Takes a name away from its table or view."""
         self._streams[name] = None
 
     def forget(self) -> None:
-        """Names mean again what they mean in the catalog."""
+        """Forgets all: names mean again what they mean in the catalog."""
         self._streams.clear()

@@ -1,4 +1,4 @@
-"""Settles which of two goes on where another engine's commit does not follow the log: both stay in the log."""
+"""The resolution of a conflict with another engine's commit that does not follow the log; both stay in the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEEPS = (LOG, FOREIGN)
 
 @frozen
 class _Theirs:
-    """What the other engine committed: where, and the file, with those that led to it, where it can be adopted."""
+    """The other engine's commit: its location, and the file, with those that led to it, where it can be adopted."""
 
     location: str
     known: str | None
@@ -58,7 +58,7 @@ def resolution(repository: Repository, stream: str, keep: str) -> Resolution:
 
 @define
 class Resolution:
-    """A conflict that is ended; its events are those that take theirs in, and that of the log's own state."""
+    """The end of a conflict; its events are those that adopt theirs, and that of the log's own state."""
 
     name: Identifier
     stream: str
@@ -66,11 +66,11 @@ class Resolution:
     _adoption: AdoptionRun | None = None
 
     def retry_policy(self, desk: CommitTargets) -> RetryPolicy:
-        """It is made once: what it raises is the conflict itself."""
+        """No retry: what it raises is the conflict itself."""
         return RetryPolicy(retries=0)
 
     def prepare(self, desk: CommitTargets) -> None:
-        """Raises ValidationError where there is no conflict."""
+        """Looks at both sides. Raises ValidationError where there is no conflict."""
         try:
             desk.repository.foreign.adopt_stream(self.stream)
         except ForeignCommitError:
@@ -78,7 +78,7 @@ class Resolution:
         raise ValidationError(f"{dotted(self.name)}: there is no conflict to resolve")
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
-        """Raises ForeignCommitError where theirs can't be the table's state, StorageError."""
+        """Appends the events. Raises ForeignCommitError where theirs can't be the table's state, StorageError."""
         repository, before = desk.repository, len(transaction.events)
         self._adoption = AdoptionRun(repository.foreign.context)
         self._adoption.begin(transaction)
@@ -86,6 +86,7 @@ class Resolution:
         return transaction.events[before:]
 
     def follow(self, desk: CommitTargets) -> None:
+        """Writes the files of the table, after the commit."""
         if self._adoption is not None:
             self._adoption.finish()
 
@@ -129,7 +130,7 @@ class _Resolving:
             self._repository.files.advance(after)
 
     def _let_go(self, before: TableState, merged: TableMetadata) -> dict[str, list[str]]:
-        """The metadata files that go when one state follows the other."""
+        """The metadata files that are dropped when one state follows the other."""
         updates = (
             RemoveProperties(tuple(before.metadata.properties)),
             SetProperties(merged.properties),
@@ -189,7 +190,7 @@ class _Resolving:
         return state
 
     def _merged(self, theirs: TableMetadata) -> TableMetadata:
-        """The log's metadata; numbers that the other engine gave out are not given out again."""
+        """The log's metadata; ids that the other engine gave out are not given out again."""
         ours = self._ours.metadata
         rows = [n for n in (ours.next_row_id, theirs.next_row_id) if n is not None]
         return evolve(
@@ -201,7 +202,7 @@ class _Resolving:
         )
 
     def _record(self, location: str) -> Mapping[str, Any]:
-        """What is left of a file that can't be adopted."""
+        """The bytes of a file that can't be adopted, as far as they can be read."""
         try:
             data = self._storage.read_bytes(location)
         except MissingFileError:

@@ -1,4 +1,4 @@
-"""The parts of commits that make, register and replace tables, alone or in a transaction of the catalog."""
+"""The parts of commits that create, register and replace tables, alone or in a transaction of the catalog."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from icecore.engine.storage.file_io import Storage
 
 
 class Locations(Protocol):
-    """Where something new goes."""
+    """The source of locations for new tables."""
 
     def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str: ...
 
@@ -57,7 +57,7 @@ def replacement(
     properties: Mapping[str, str] | None,
     format_version: int | None,
 ) -> ChangeMetadata:
-    """What makes a table empty under another schema, spec and order. Raises ValidationError."""
+    """The change that makes a table empty under another schema, spec and order. Raises ValidationError."""
     where = None if location is None else to_uri(location).rstrip("/")
     return replaced_table(schema, partition_spec, sort_order, where, string_properties(properties), format_version)
 
@@ -65,7 +65,10 @@ def replacement(
 def registered_table(
     repository: Repository, name: Identifier, metadata_location: str, location_mapping: Mapping[str, str] | None
 ) -> NewTable:
-    """Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError."""
+    """A table of another engine.
+
+    Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
+    """
     payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
     stream = repository.models.unused_stream(ev.table_stream(table_uuid))
     return NewTable(name, stream, ev.TABLE_REGISTERED, payload)

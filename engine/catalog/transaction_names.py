@@ -1,4 +1,4 @@
-"""The part of a catalog's transaction that makes, changes and drops namespaces, and gives names."""
+"""The part of a catalog's transaction that changes namespaces and gives names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from icecore.engine.joint_commit.joint_names import (
 
 
 class TransactionNames(UsedOnce):
-    """What is done with namespaces and names, in the order of the calls.
+    """The changes of namespaces and names, in the order of the calls.
 
     So a namespace is made before what goes into it, and dropped after what was in it was dropped or moved away.
     """
@@ -29,33 +29,43 @@ class TransactionNames(UsedOnce):
     # Namespaces
 
     def create_namespace(self, namespace: IdentifierLike, properties: Mapping[str, str] | None = None) -> None:
-        """Raises ValidationError; NamespaceAlreadyExistsError comes at commit."""
+        """Creates a namespace. Raises ValidationError; NamespaceAlreadyExistsError comes at commit."""
         self._add_name(new_namespace(namespace, properties))
 
     def update_namespace_properties(
         self, namespace: IdentifierLike, removals: Sequence[str] = (), updates: Mapping[str, str] | None = None
     ) -> None:
-        """Raises ValidationError where a key is both removed and updated; NoSuchNamespaceError comes at commit."""
+        """Sets and removes properties of a namespace.
+
+        Raises ValidationError where a key is both removed and updated; NoSuchNamespaceError comes at commit.
+        """
         self._add_name(namespace_properties(namespace, removals, updates))
 
     def drop_namespace(self, namespace: IdentifierLike) -> None:
-        """At commit: NoSuchNamespaceError, NamespaceNotEmptyError where something is in it that stays."""
+        """Drops a namespace. At commit: NoSuchNamespaceError, NamespaceNotEmptyError where something in it stays."""
         self._add_name(dropped_namespace(namespace))
 
     # Names that come, or come back
 
     def undrop_table(self, identifier: IdentifierLike, *, position: int | None = None) -> None:
-        """As `Catalog.undrop_table`. At commit: NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        """Gives a table its name back, as `Catalog.undrop_table`.
+
+        At commit: NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError.
+        """
         self._add_name(NameGivenBack(identifier_tuple(identifier), "table", position))
 
     def undrop_view(self, identifier: IdentifierLike, *, position: int | None = None) -> None:
-        """As `Catalog.undrop_view`. At commit: NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+        """Gives a view its name back, as `Catalog.undrop_view`.
+
+        At commit: NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError.
+        """
         self._add_name(NameGivenBack(identifier_tuple(identifier), "view", position))
 
     def register_view(self, identifier: IdentifierLike, metadata_location: str) -> None:
-        """As `Catalog.register_view`. Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
+        """Registers a view, as `Catalog.register_view`.
 
-        TableAlreadyExistsError and NoSuchNamespaceError come at commit.
+        Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError; TableAlreadyExistsError and
+        NoSuchNamespaceError come at commit.
         """
         self._check_open()
         new = registered_view(self._desk.repository, identifier_tuple(identifier), metadata_location)

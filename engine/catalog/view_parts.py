@@ -1,4 +1,4 @@
-"""The parts of commits that make, register and replace views, alone or in a transaction of the catalog."""
+"""The parts of commits that create, register and replace views, alone or in a transaction of the catalog."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def new_view(
 
 
 def view_replacement(view: View, sql: str | None, **definition: Unpack[DefineView]) -> ViewChange:
-    """Another definition of a view. Raises ValidationError, NoSuchTableError."""
+    """A change of a view's definition. Raises ValidationError, NoSuchTableError."""
     part = ViewChange(view.name(), view.state.stream)
     ViewChanges(view, part.changes, lambda: None).replace(sql, **definition)
     return part
 
 
 def registered_view(repository: Repository, name: Identifier, metadata_location: str) -> RegisteredView:
-    """Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError."""
+    """A view of another engine. Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError."""
     payload, view_uuid = view_registration_payload(name, metadata_location, repository.storage)
     return RegisteredView(name, repository.models.unused_stream(ev.view_stream(view_uuid)), payload)

@@ -44,12 +44,12 @@ class Warehouse:
 
     @property
     def models(self) -> ReadModels:
-        """The names, heads and manifest lists that follow the log."""
+        """The read models: names, heads and manifest lists."""
         return self.repository.models
 
     @property
     def targets(self) -> CommitTargets:
-        """Where the parts of a commit are made."""
+        """The repositories that the parts of a commit are made in."""
         from icecore.engine.joint_commit.joint_commit import CommitTargets
 
         return CommitTargets(self.repository, self.views)
@@ -62,7 +62,7 @@ class Warehouse:
         return commit_part(self.targets, part, provenance, dry_run=dry_run)
 
     def close(self) -> None:
-        """Closes the log and drops what is cached."""
+        """Closes the log and drops all caches."""
         self.planner.close()
         self.store.close()
 
@@ -103,7 +103,7 @@ def _make_folder(path: Path) -> None:
 
 
 def _found(store: EventStore, folder: WarehouseFolder, name: str) -> None:
-    """Notes what a new warehouse is called, and where it is."""
+    """Stores the name of a new warehouse, and its folder."""
     with store.write():
         store.execute(MODELS, "set_warehouse", key="catalog-name", value=name)
         store.execute(MODELS, "set_warehouse", key="warehouse-uuid", value=str(uuid.uuid4()))
@@ -111,7 +111,7 @@ def _found(store: EventStore, folder: WarehouseFolder, name: str) -> None:
 
 
 def _heal(warehouse: Warehouse) -> None:
-    """Goes on where a process died: with files, deletions, and what was being forgotten."""
+    """Finishes the work of a process that died: files, deletions, and a forgetting."""
     sweep(scratch_folder(warehouse.store))
     warehouse.repository.files.heal()
     warehouse.views.heal()

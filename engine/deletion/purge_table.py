@@ -99,7 +99,7 @@ def _answer(repository: Repository, event: Event) -> Purged:
 
 @define
 class PurgePlan:
-    """The files of a table that are to go, and those that stay."""
+    """The files of a table to delete, and those to leave."""
 
     repository: Repository
     stream: str
@@ -111,7 +111,7 @@ class PurgePlan:
 
     @classmethod
     def of(cls, repository: Repository, state: TableState) -> PurgePlan:
-        """Raises ValidationError where `gc.enabled` is false, StorageError, CorruptFileError."""
+        """The plan for a table. Raises ValidationError where `gc.enabled` is false, StorageError, CorruptFileError."""
         check_gc(state.metadata)
         found = files_of_table(repository, state)
         storage = repository.storage_of(state)
@@ -122,7 +122,7 @@ class PurgePlan:
         return cls(repository, state.stream, storage, candidates, marking, found.files, found.left)
 
     def deletion(self) -> Deletion:
-        """What is to go by now."""
+        """The deletion as of now."""
         return Deletion.of(DeletedBy.PURGE, self._going())
 
     def append(

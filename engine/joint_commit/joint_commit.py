@@ -1,4 +1,4 @@
-"""Changes of tables, views and names as one SQLite transaction, with one transaction id: all or nothing.
+"""Joint commits: several changes of tables, views and names in one SQLite transaction, all or nothing.
 
 Each change is a `Part`: a call of the catalog is one, a transaction of it gathers several. A dry run makes the same
 parts in a transaction that is rolled back.
@@ -30,29 +30,29 @@ AT_ONCE = RetryPolicy(FOREIGN_ATTEMPTS - 1, min_wait_ms=0, max_wait_ms=0)
 
 @frozen
 class CommitTargets:
-    """Where a part is made: the tables and views of the log."""
+    """The repositories that parts are made in: the tables and views of the log."""
 
     repository: Repository
     views: ViewRepository
 
     def rolled_back(self) -> CommitTargets:
-        """The same for a transaction that is rolled back: nothing of it is cached here, and no file is written."""
+        """The repositories for a transaction that is rolled back: they share no cache and write no file."""
         repository = without_files(self.repository)
         return CommitTargets(repository, ViewRepository(repository))
 
 
 class Part(Protocol):
-    """One of the changes."""
+    """One of the changes of a joint commit."""
 
     @property
     def name(self) -> Identifier:
-        """What it changes."""
+        """The table, view or namespace that it changes."""
 
     def retry_policy(self, desk: CommitTargets) -> RetryPolicy | None:
-        """How often it is made again where it lost a race; None of what has no branch to lose it on."""
+        """The retries after a lost race; None for a part without a branch to lose it on."""
 
     def prepare(self, desk: CommitTargets) -> None:
-        """What can be done before the write lock is taken, such as writing data files."""
+        """Does the work that needs no write lock, such as writing data files."""
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         """Appends its events, none where there is nothing to change; inside of the lock."""
@@ -126,12 +126,12 @@ def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> 
 
 
 def _once(provenance: Provenance, events: Sequence[object]) -> Provenance:
-    """Only the first event of a transaction carries the idempotency key."""
+    """The provenance of the events of a transaction so far: only the first carries the idempotency key."""
     return evolve(provenance, idempotency_key=None) if events else provenance
 
 
 def dry_run_jointly(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> CatalogDryRun:
-    """What the changes would be: made as `commit_jointly` makes them, in a transaction that is rolled back.
+    """The outcome that the changes would have, made as by `commit_jointly` in a transaction that is rolled back.
 
     What others would refuse them for is among the outcomes' conflicts, under the name of the part, which is left out
     then. What other engines did is taken in for good before, as by any look at the warehouse. Raises as a commit does

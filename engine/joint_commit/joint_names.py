@@ -1,4 +1,4 @@
-"""Namespaces, and names that are given, changed, taken or given back, as parts of a commit of several changes."""
+"""Parts of a joint commit about namespaces, and names that are given or given back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from icecore.engine.revert.undrop import dropped_at, undrop_inside
 
 @define
 class NamespaceChange:
-    """A namespace that is made, dropped or gets other properties; it is looked at when its turn comes.
+    """A change of a namespace: created, dropped, or given other properties; looked up when its turn comes.
 
     `check` raises what stands in the way beyond what the change itself needs.
     """
@@ -114,7 +114,7 @@ class NameGivenBack:
 
 
 def follow_stream(desk: CommitTargets, stream: str) -> None:
-    """Lets the files of a table or view follow its stream; of none where nothing was appended."""
+    """Writes the files of a table or view after events of its stream; none where nothing was appended."""
     if ev.is_view_stream(stream):
         desk.views.follow(stream)
     elif stream:
@@ -125,7 +125,7 @@ def follow_stream(desk: CommitTargets, stream: str) -> None:
 
 
 def new_namespace(namespace: IdentifierLike, properties: Mapping[str, str] | None) -> NamespaceChange:
-    """Raises ValidationError."""
+    """The creation of a namespace. Raises ValidationError."""
     levels = namespace_tuple(namespace)
     payload = {"namespace": list(levels), "properties": string_properties(properties)}
     return NamespaceChange(levels, ev.NAMESPACE_CREATED, payload)
@@ -134,25 +134,25 @@ def new_namespace(namespace: IdentifierLike, properties: Mapping[str, str] | Non
 def namespace_properties(
     namespace: IdentifierLike, removals: Sequence[str], updates: Mapping[str, str] | None
 ) -> NamespaceChange:
-    """Raises ValidationError where a key is both removed and updated."""
+    """A change of a namespace's properties. Raises ValidationError where a key is both removed and updated."""
     levels = namespace_tuple(namespace)
     return NamespaceChange(levels, ev.NAMESPACE_PROPERTIES_UPDATED, updated_properties(levels, removals, updates))
 
 
 def dropped_namespace(namespace: IdentifierLike) -> NamespaceChange:
-    """Raises ValidationError."""
+    """The drop of a namespace. Raises ValidationError."""
     levels = namespace_tuple(namespace)
     return NamespaceChange(levels, ev.NAMESPACE_DROPPED, {"namespace": list(levels)})
 
 
 def renamed(old: Identifier, new: Identifier, *, is_view: bool) -> NameChange:
-    """At commit: NoSuchTableError or NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+    """A rename. At commit: NoSuchTableError or NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
     kind = ev.VIEW_RENAMED if is_view else ev.TABLE_RENAMED
     return NameChange(old, kind, {"from": list(old), "to": list(new)}, _finder(old, is_view=is_view), new)
 
 
 def dropped(name: Identifier, *, is_view: bool) -> NameChange:
-    """At commit: NoSuchTableError, NoSuchViewError."""
+    """A drop. At commit: NoSuchTableError, NoSuchViewError."""
     kind = ev.VIEW_DROPPED if is_view else ev.TABLE_DROPPED
     return NameChange(name, kind, {"identifier": list(name)}, _finder(name, is_view=is_view))
 

@@ -1,4 +1,4 @@
-"""A table that is dropped and purged at once, both in one transaction."""
+"""Drops of tables that are purged at once, both in one transaction."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _DroppedAndPurged:
     _purge: Event | None = None
 
     def retry_policy(self, desk: CommitTargets) -> RetryPolicy:
-        """It is made once: to find out again what may go takes long."""
+        """No retry: to find out again which files may go takes long."""
         return RetryPolicy(retries=0)
 
     def prepare(self, desk: CommitTargets) -> None:

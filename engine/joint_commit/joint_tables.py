@@ -1,4 +1,4 @@
-"""Tables that are changed, made or purged, as parts of a commit of several changes."""
+"""Parts of a joint commit that change, create or purge tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from icecore.engine.spec.updates.requirement import TableRequirement
 
 
 def nothing_happens(_: object) -> None:
-    """What follows a commit where nobody waits for it."""
+    """Does nothing, where nobody waits for the end of a commit."""
 
 
 @define
 class TableChange:
-    """Changes of one table. `part` gives None where there are none, `ended` takes in that they were made.
+    """The changes of one table. `part` gives None where there are none, `ended` is called after the commit.
 
     `unless_changed` makes the error for where they turn out to change nothing, if that is one.
     """
@@ -43,7 +43,7 @@ class TableChange:
 
     @classmethod
     def of(cls, name: Identifier, stream: str, commands: Sequence[Command]) -> TableChange:
-        """A change that is the same on whatever state it finds."""
+        """The change by commands that don't depend on the table's state."""
         part = TablePart(stream, lambda _: commands)
         return cls(name, stream, lambda: part)
 
@@ -77,7 +77,7 @@ class TableChange:
 
 @define
 class NewTable:
-    """A table that is made. `part` is what is done to it at once, on the state that its first event leads to."""
+    """A new table. `part` has its first changes, on the state after its first event."""
 
     name: Identifier
     stream: str

@@ -1,4 +1,4 @@
-"""Views that are changed, made or registered, as parts of a commit of several changes."""
+"""Parts of a joint commit that change, create or register views."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from icecore.engine.spec.updates.view_update import ViewUpdate
 
 
 class _OfView:
-    """What the parts of a view share: they write nothing before the lock is taken, and files follow by the stream."""
+    """The common part of views' parts: they write nothing before the lock is taken, and files follow by the stream."""
 
     stream: str
 
@@ -26,7 +26,7 @@ class _OfView:
         return None
 
     def prepare(self, desk: CommitTargets) -> None:
-        """What another engine did to the view is taken in first."""
+        """Adopts other engines' commits to the view."""
         desk.repository.foreign.adopt_stream(self.stream)
 
     def follow(self, desk: CommitTargets) -> None:
@@ -54,7 +54,7 @@ class ViewChange(_OfView):
 
 @define
 class NewView(_OfView):
-    """A view that is made."""
+    """A new view."""
 
     name: Identifier
     stream: str

@@ -1,4 +1,4 @@
-"""The tables of a warehouse for a transaction that is rolled back: no file is written, and no cache is shared."""
+"""The repository of tables for a transaction that is rolled back: no file is written, and no cache is shared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from icecore.projections.files.materialize import Advance, Materializer
 
 
 def without_files(repository: Repository) -> Repository:
-    """The same tables with caches of their own, whose commits claim no version and write no metadata file."""
+    """A repository of the same tables with caches of its own, which claims no version and writes no metadata file."""
     materializer = _NoFiles(repository.store, repository.models, repository.entries)
     return evolve(repository, materializer=materializer)
 

@@ -30,7 +30,7 @@ def updated_properties(
 
 
 def check_namespace_change(models: ReadModels, kind: str, payload: Mapping[str, Any]) -> None:
-    """Raises NamespaceAlreadyExistsError, NoSuchNamespaceError, NamespaceNotEmptyError; to be asked in the lock."""
+    """Raises NamespaceAlreadyExistsError, NoSuchNamespaceError, NamespaceNotEmptyError; called in the lock."""
     match change := read_namespace_event(kind, payload):
         case NamespaceCreated():
             models.check_new_namespace(change.namespace)
@@ -45,7 +45,7 @@ def check_namespace_change(models: ReadModels, kind: str, payload: Mapping[str, 
 
 
 def fold_namespaces(namespaces: dict[Identifier, dict[str, str]], kind: str, payload: Mapping[str, Any]) -> None:
-    """Takes one event into a map from namespace to its properties; events of other things change nothing."""
+    """Applies one event to a map from namespace to its properties; events of other things change nothing."""
     match change := read_namespace_event(kind, payload):
         case NamespaceCreated():
             namespaces[change.namespace] = dict(change.properties)

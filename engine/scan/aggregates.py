@@ -84,7 +84,7 @@ class Aggregate:
 
 @frozen
 class Aggregates:
-    """The answers, by the text they were asked with. `files_read` of the `files_planned` data files had to be read."""
+    """The answers, by the text of each aggregate. `files_read` of the `files_planned` data files had to be read."""
 
     aggregates: tuple[Aggregate, ...]
     answers: tuple[Any, ...]
@@ -109,7 +109,7 @@ class Aggregates:
 
 @define
 class _State:
-    """One aggregate while it is worked out. Of a minimum or maximum `value` is the best so far."""
+    """One aggregate in the making. Of a minimum or maximum `value` is the best so far."""
 
     aggregate: Aggregate
     value: Any = None
@@ -126,7 +126,7 @@ class _State:
         return bool(_key(value) < _key(self.value) if smaller else _key(value) > _key(self.value))
 
     def take_rows(self, rows: pa.Table, schema: Schema) -> None:
-        """Takes rows that were read."""
+        """Adds rows that were read."""
         column = self.aggregate.column
         if column is None:
             self.take(rows.num_rows)
@@ -155,7 +155,7 @@ def aggregate(
     schema: Schema,
     read: Read,
 ) -> Aggregates:
-    """Works the aggregates out. `columns` are the metrics and partition values of the planned files, in their order.
+    """Computes the aggregates. `columns` are the metrics and partition values of the planned files, in their order.
 
     `read` gives the rows of a task that the scan selects, with the columns of a projection at least.
     """
@@ -184,14 +184,14 @@ def _exact(planned: PlannedFiles) -> list[bool]:
 
 @define
 class _OpenFiles:
-    """The files that metadata does not tell enough of, which some aggregate needs. Each is looked at once."""
+    """The files whose metadata is not enough for some aggregate. Each is read at most once."""
 
     states: Sequence[_State]
     bounds: Mapping[int, list[tuple[Any, Any]]]
     """By the number of a minimum or maximum among the states: what the values of each file lie between."""
 
     def in_order(self) -> list[int]:
-        """Those that must be read whatever the others say, then those first that promise most to each in turn."""
+        """The files that must be read in any case, then the others by the promise that each aggregate sees in them."""
         certain = [
             i for i in self._all() if any(s.open[i] and self._is_certain(k, i) for k, s in enumerate(self.states))
         ]

@@ -1,4 +1,4 @@
-"""The options of the calls that commit, each said once: calls take them as `**options: Unpack[...]`.
+"""The options of the calls that commit, each declared once: calls take them as `**options: Unpack[...]`.
 
 - `message`, `author`: why the commit is made and by whom, for the log; the author is by default the actor that the
   warehouse was opened with. Raises ValidationError for what is no text.
@@ -32,44 +32,44 @@ if TYPE_CHECKING:
 
 
 class Commit(TypedDict, total=False):
-    """Why a commit is made, and by whom."""
+    """The reason and the author of a commit."""
 
     message: str | None
     author: str | None
 
 
 class MetadataOptions(Commit, total=False):
-    """Of a commit that changes metadata only."""
+    """The options of a commit that changes metadata only."""
 
     dry_run: bool
 
 
 class CommitOptions(MetadataOptions, total=False):
-    """Of any commit."""
+    """The options of any commit."""
 
     idempotency_key: str | None
 
 
 class RowChangeOptions(TypedDict, total=False):
-    """Of a change of rows inside of a transaction, which has the options of the commit."""
+    """The options of a change of rows inside of a transaction, which has the options of the commit."""
 
     branch: str
     snapshot_properties: Mapping[str, str] | None
 
 
 class PinnedChangeOptions(RowChangeOptions, total=False):
-    """Of a change of rows inside of a transaction that may be decided on a base."""
+    """The options of a change of rows inside of a transaction that may be decided on a base."""
 
     base_snapshot_id: int | None
     isolation_level: str | None
 
 
 class RowOptions(CommitOptions, RowChangeOptions, total=False):
-    """Of a change of rows as one commit."""
+    """The options of a change of rows as one commit."""
 
 
 class PinnedOptions(RowOptions, PinnedChangeOptions, total=False):
-    """Of a change of rows as one commit, which may be decided on a base."""
+    """The options of a change of rows as one commit, which may be decided on a base."""
 
 
 class _TableParts(Commit, total=False):
@@ -80,37 +80,37 @@ class _TableParts(Commit, total=False):
 
 
 class CreateTable(_TableParts, total=False):
-    """As `Catalog.create_table` takes them."""
+    """The options of `Catalog.create_table`."""
 
     format_version: int
 
 
 class ReplaceTable(_TableParts, total=False):
-    """As `Catalog.replace_table` takes them."""
+    """The options of `Catalog.replace_table`."""
 
     format_version: int | None
 
 
 class RegisterTable(Commit, total=False):
-    """As `Catalog.register_table` takes them."""
+    """The options of `Catalog.register_table`."""
 
     location_mapping: Mapping[str, str] | None
 
 
 class Undrop(Commit, total=False):
-    """As `Catalog.undrop_table` and `undrop_view` take them."""
+    """The options of `Catalog.undrop_table` and `undrop_view`."""
 
     position: int | None
 
 
 class ComputeStatistics(Commit, total=False):
-    """As `Table.compute_statistics` and `compute_partition_statistics` take them."""
+    """The options of `Table.compute_statistics` and `compute_partition_statistics`."""
 
     snapshot_id: int | None
 
 
 class DefineView(TypedDict, total=False):
-    """As `ViewChanges.replace` takes them: what a view is to be."""
+    """The options of `ViewChanges.replace`: the definition of a view."""
 
     dialect: str
     representations: Mapping[str, str] | None
@@ -124,22 +124,22 @@ class DefineView(TypedDict, total=False):
 
 
 class ReplaceView(DefineView, Commit, total=False):
-    """As `View.replace` takes them."""
+    """The options of `View.replace`."""
 
 
 class CreateView(ReplaceView, total=False):
-    """As `Catalog.create_view` takes them."""
+    """The options of `Catalog.create_view`."""
 
     replace: bool
 
 
 def is_pinned(options: PinnedChangeOptions) -> bool:
-    """Whether a change says what it was decided on; else it is of the rows that are there at the commit."""
+    """Whether a change is decided on a base; else it is of the rows that are there at the commit."""
     return options.get("base_snapshot_id") is not None or options.get("isolation_level") is not None
 
 
 def provenance_of(actor: str | None, options: CommitOptions) -> Provenance:
-    """Who commits and why, by default the actor that the warehouse was opened with. Raises ValidationError."""
+    """The provenance of a commit, by default of the actor that opened the warehouse. Raises ValidationError."""
     return provenance(
         actor,
         message=options.get("message"),

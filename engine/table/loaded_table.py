@@ -1,4 +1,4 @@
-"""A table as it was loaded: what its metadata says, and the commits that go through it."""
+"""A loaded table: its metadata, and the commits that go through it."""
 
 from __future__ import annotations
 
@@ -38,64 +38,79 @@ class TableHandle:
 
     @property
     def metadata(self) -> TableMetadata:
+        """The table's metadata."""
         return self._state.metadata
 
     @property
     def metadata_location(self) -> str | None:
-        """The latest metadata file; None where none was written yet."""
+        """The location of the latest metadata file; None where none was written yet."""
         return self._state.metadata_location
 
     @property
     def state(self) -> TableState:
+        """The table's state, with its stream and name."""
         return self._state
 
     @property
     def properties(self) -> Mapping[str, str]:
+        """The table's properties."""
         return self.metadata.properties
 
     @property
     def format_version(self) -> int:
+        """The format version, 1 to 3."""
         return self.metadata.format_version
 
     def location(self) -> str:
+        """The table's location."""
         return self.metadata.location
 
     def schema(self) -> Schema:
+        """The current schema."""
         return self.metadata.schema()
 
     def schemas(self) -> dict[int, Schema]:
+        """All schemas by id."""
         return {s.schema_id: s for s in self.metadata.schemas}
 
     def spec(self) -> PartitionSpec:
+        """The default partition spec."""
         return self.metadata.spec()
 
     def specs(self) -> dict[int, PartitionSpec]:
+        """All partition specs by id."""
         return dict(self.metadata.specs)
 
     def sort_order(self) -> SortOrder:
+        """The default sort order."""
         return self.metadata.sort_order()
 
     def sort_orders(self) -> dict[int, SortOrder]:
+        """All sort orders by id."""
         return {o.order_id: o for o in self.metadata.sort_orders}
 
     def snapshots(self) -> list[Snapshot]:
+        """The snapshots, in the order of the metadata."""
         return list(self.metadata.snapshots)
 
     def current_snapshot(self) -> Snapshot | None:
+        """The current snapshot; None for an empty table."""
         return self.metadata.current_snapshot()
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot of that id; None where the table doesn't have it."""
         return self.metadata.snapshot_by_id(snapshot_id)
 
     def refs(self) -> dict[str, SnapshotRef]:
+        """The branches and tags by name."""
         return dict(self.metadata.refs)
 
     def history(self) -> list[SnapshotLogEntry]:
-        """Which snapshot was the current one since when."""
+        """The snapshot log: each snapshot that became current, and when."""
         return list(self.metadata.snapshot_log)
 
     def refresh(self) -> Self:
-        """Takes in what was committed since. Raises NoSuchTableError where the table was dropped."""
+        """Brings the table up to date with later commits. Raises NoSuchTableError where it was dropped."""
         self._repository.foreign.adopt_or_warn(self._state.stream)
         self._state = self._repository.live_state(self._state.stream)
         return self

@@ -1,4 +1,4 @@
-"""What a transaction gathers: commands for the commit to be, and the files that are written for it."""
+"""The pending commit of a transaction: commands, and the files that are written for them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ from icecore.engine.errors import (
     ValidationError,
 )
 from icecore.engine.events.event import Provenance
+from icecore.engine.evolution.manage_snapshots import CherryPick
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.metadata.requirements import requirements_for
 from icecore.engine.metadata.write_audit_publish import branch_for
 from icecore.engine.operations.action import Action, PlanContext, SnapshotTarget
+from icecore.engine.operations.cherry_pick import PickSnapshot
 from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
 from icecore.engine.operations.equality_deletes import write_key_deletes
 from icecore.engine.operations.reusable_files import ReusableFiles
@@ -74,7 +76,7 @@ REFUSED = (
 
 
 class PendingCommit:
-    """The changes of a transaction in the making, on the table's latest state, and the files written for them."""
+    """The changes of a transaction so far, on the table's latest state, and the files written for them."""
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class PendingCommit:
 
     @property
     def storage(self) -> Storage:
-        """Where the table's files are."""
+        """The storage of the table's files."""
         return self.repository.storage_of(self.state)
 
     @property
@@ -128,7 +130,7 @@ class PendingCommit:
     # What a change needs
 
     def branch(self, options: RowChangeOptions) -> str:
-        """The branch that a change of rows goes to; one that is not there yet is made from main, as Java does."""
+        """The branch that a change of rows goes to; a new one is made from main, as in Java. Raises ValidationError."""
         self._check_open()
         properties = string_properties(options.get("snapshot_properties"), "snapshot properties")
         wanted = branch_for(self.metadata, options.get("branch", MAIN_BRANCH), properties)
@@ -185,7 +187,7 @@ class PendingCommit:
         known: KnownProperty[str],
         conflict_filter: str | Expression | None = None,
     ) -> CommitBase:
-        """What a decision rests on: the snapshot that is named, else the one that the caller's table showed."""
+        """The base of a decision: the snapshot that is named, else the one that the caller's table showed."""
         base, level = options.get("base_snapshot_id"), options.get("isolation_level")
         if base is None:
             seen = self._seen.refs.get(branch) or self._seen.refs.get(MAIN_BRANCH)
@@ -195,7 +197,7 @@ class PendingCommit:
         return CommitBase(base, isolation_level(self.metadata.properties, known, level), conflict_filter)
 
     def base_if_named(self, branch: str, options: PinnedChangeOptions, known: KnownProperty[str]) -> CommitBase | None:
-        """None unless the caller names a base or a level: then a change is of the rows that are there by then."""
+        """The base, where the caller names it or a level; else None: a change is of the rows at commit."""
         return self.base(branch, options, known) if is_pinned(options) else None
 
     # Changes
@@ -214,8 +216,16 @@ class PendingCommit:
         """Adds an operation that writes no files when it is planned; it is planned on the table's own metadata."""
         self._commands.append(lambda state: action.plan(self._context(state, state.metadata)))
 
+    def add_cherry_pick(self, pick: CherryPick) -> None:
+        """Adds a cherry-pick, the first change of rows and refs. Raises ValidationError, NoSuchSnapshotError."""
+        self.check_first_change()
+        if self.metadata.refs != self.state.metadata.refs:
+            raise ValidationError("a cherry-pick must be a transaction's first change of refs")
+        pick.source(self.metadata)
+        self.add_action(PickSnapshot(pick, self.new_snapshot_id()))
+
     def add_writing(self, action: Action, given: Iterable[ContentFile] = ()) -> None:
-        """Adds an operation that writes files when it is planned, by what this transaction makes of the metadata.
+        """Adds an operation that writes files when it is planned, by the metadata of this transaction.
 
         All files that it adds are written by it or by this transaction, but for those `given` by the caller.
         """
@@ -289,7 +299,7 @@ class PendingCommit:
         self._requirements = requirements_for(self.state.metadata, self._reshaping)
 
     def discard(self, committed: Container[str] = ()) -> None:
-        """Deletes what planning wrote and the commit does not have, once it is known what became of the commit."""
+        """Deletes files of planning that the commit does not have, once its outcome is known."""
         for path in sorted(self._planned):
             if path not in committed:
                 with contextlib.suppress(IcecoreError):
@@ -298,7 +308,7 @@ class PendingCommit:
         self.reusable.forget()
 
     def keep_planned(self) -> None:
-        """Leaves what planning wrote where it is: a commit of unknown outcome may have it."""
+        """Leaves files of planning where they are: a commit of unknown outcome may have them."""
         self._planned.clear()
         self._written.clear()
         self.reusable.forget()
@@ -314,7 +324,7 @@ class PendingCommit:
     # The end
 
     def part(self) -> TablePart:
-        """What a commit, of this table or of several, does to this table."""
+        """The table's part of a commit, of this table or of several."""
         prepared = tuple(self._commands)
         return TablePart(
             self._stream,
@@ -323,7 +333,7 @@ class PendingCommit:
         )
 
     def make_commit(self) -> TableState | None:
-        """Makes the commit, and gives the state that it led to; None where there is nothing to commit.
+        """Commits, and returns the state after it; None where there is nothing to commit.
 
         Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then.
         """
@@ -347,14 +357,14 @@ class PendingCommit:
         return result.state
 
     def end(self, result: CommitResult) -> None:
-        """Takes in that the commit was made."""
+        """Ends the transaction after its commit."""
         self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
         if self._planned:
             self.discard(self.repository.added_paths(result.event))
         self._written.clear()
 
     def dry_run(self) -> DryRun:
-        """What the commit would be; the files that were written for it are deleted."""
+        """The outcome that the commit would have; the files that were written for it are deleted."""
         part = self.part()
         try:
             if self.answered is not None:
@@ -365,5 +375,5 @@ class PendingCommit:
 
 
 def is_spark(data: Any) -> bool:
-    """Whether the data is a Spark DataFrame, told without importing Spark."""
+    """Whether the data is a Spark DataFrame, found out without importing Spark."""
     return any(c.__module__.startswith("pyspark.sql") and c.__name__ == "DataFrame" for c in type(data).__mro__)

@@ -1,4 +1,4 @@
-"""A table: what it is now, and how to change and read it. The names are PyIceberg's where it has one."""
+"""Tables: metadata, changes and reads. The names are PyIceberg's where it has one."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Table(TableRewrites):
     def update_schema(
         self, *, allow_incompatible_changes: bool = False, **options: Unpack[MetadataOptions]
     ) -> UpdateSchema:
+        """An update of the schema, committed by its `commit()` or the end of a `with` block."""
         from icecore.engine.evolution.update_schema import UpdateSchema
 
         return UpdateSchema(
@@ -36,25 +37,28 @@ class Table(TableRewrites):
 
     @takes_options(MetadataOptions)
     def update_spec(self, **options: Unpack[MetadataOptions]) -> UpdateSpec:
+        """An update of the partition spec, committed by its `commit()` or the end of a `with` block."""
         from icecore.engine.evolution.update_spec import UpdateSpec
 
         return UpdateSpec(lambda ops: self._commit_with(lambda t: t.change_spec(ops), **options))
 
     @takes_options(MetadataOptions)
     def update_sort_order(self, **options: Unpack[MetadataOptions]) -> UpdateSortOrder:
+        """An update of the sort order, committed by its `commit()` or the end of a `with` block."""
         from icecore.engine.evolution.update_sort_order import UpdateSortOrder
 
         return UpdateSortOrder(lambda terms: self._commit_with(lambda t: t.change_sort_order(terms), **options))
 
     @takes_options(MetadataOptions)
     def manage_snapshots(self, **options: Unpack[MetadataOptions]) -> ManageSnapshots:
+        """An update of branches and tags, committed by its `commit()` or the end of a `with` block."""
         from icecore.engine.evolution.manage_snapshots import ManageSnapshots
 
         return ManageSnapshots(lambda ops: self._commit_with(lambda t: t.change_refs(ops), **options))
 
     @property
     def maintenance(self) -> Maintenance:
-        """Expiring snapshots, removing orphan files. Raises ReadOnlyError where the warehouse was opened read-only."""
+        """The upkeep of the table: expiring snapshots, removing orphan files. Raises ReadOnlyError."""
 
         from icecore.engine.maintenance.maintenance import Maintenance
 
@@ -63,12 +67,14 @@ class Table(TableRewrites):
 
     @takes_options(MetadataOptions)
     def set_properties(self, updates: Mapping[str, str], **options: Unpack[MetadataOptions]) -> DryRun | None:
+        """Sets properties. Raises ValidationError for a reserved one, or a value that it can't have."""
         from icecore.engine.evolution.metadata_commands import changed_properties
 
         return self._commit_with(lambda t: t.add(changed_properties(updates, ())), **options)
 
     @takes_options(MetadataOptions)
     def remove_properties(self, *keys: str, **options: Unpack[MetadataOptions]) -> DryRun | None:
+        """Removes properties; missing ones are ignored."""
         from icecore.engine.evolution.metadata_commands import changed_properties
 
         return self._commit_with(lambda t: t.add(changed_properties({}, keys)), **options)
@@ -89,7 +95,7 @@ class Table(TableRewrites):
         files: Sequence[str] | None = None,
         **options: Unpack[MetadataOptions],
     ) -> Forgotten:
-        """Takes the bounds of column values out of the log for good, for content files that no snapshot holds any more.
+        """Removes the bounds of column values from the log for good, of content files that no snapshot holds any more.
 
         Of all columns and files, or of those named: columns by their names of any time, with all nested in them, files
         by their paths. Positions, hashes and counts stay, so that the log verifies, can be replayed and read as of any

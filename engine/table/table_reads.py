@@ -1,4 +1,4 @@
-"""What a table offers for reading: scans, plans that are kept, changes between snapshots."""
+"""The reads that a table offers: scans, named plans, changes between snapshots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Filter = str | Expression | None
 
 
 class TableReads(TableHandle):
-    """Scans of a table."""
+    """The reads of a table."""
 
     def scan(
         self,
@@ -38,7 +38,7 @@ class TableReads(TableHandle):
         limit: int | None = None,
         parameters: Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> DataScan:
-        """A scan of the current snapshot, of one by id, a branch or tag, or a time (`as_of`, see `moments`).
+        """A scan of the current snapshot, of one by id, a branch or tag, or a time (`as_of`, see `timestamps`).
 
         Raises ExpressionError, NoSuchSnapshotError, ValidationError.
         """
@@ -70,7 +70,7 @@ class TableReads(TableHandle):
         limit: int | None = None,
         parameters: Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> IncrementalAppendScan:
-        """A scan of the rows that appends brought after one snapshot, up to another, by the table's current schema.
+        """A scan of the rows that appends added after one snapshot, up to another, by the table's current schema.
 
         Overwrites, deletes and compactions are passed over. Without a start it begins at the oldest snapshot, without
         an end it ends at the head of the branch. Raises what `SnapshotRange.of` and `scan` raise.
@@ -111,7 +111,7 @@ class TableReads(TableHandle):
         identifier_columns: Sequence[str] | None = None,
         parameters: Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> IncrementalChangelogScan:
-        """The rows that commits deleted and inserted after one snapshot, up to another; files written again are none.
+        """The rows that commits deleted and inserted after one snapshot, up to another, without rewritten ones.
 
         `_row_id` can be selected too. With `compute_updates` a row that a commit changed comes as UPDATE_BEFORE and
         UPDATE_AFTER: the row of the same `identifier_columns`, by default the identifier fields, else of the same row
@@ -162,7 +162,7 @@ class TableReads(TableHandle):
         case_sensitive: bool = True,
         parameters: Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> NamedPlan:
-        """Plans a scan and keeps the plan under a name, in the place of one that had it.
+        """Plans a scan and stores the plan under a name, in place of one that had it.
 
         `named_plan` gives it again, in any process, brought up to date at the cost of what was committed since. It is
         the plan of the same columns, whatever they are called by then, and `*` of all that there are. With a `ref` it
@@ -176,7 +176,7 @@ class TableReads(TableHandle):
         return prefetch(self._planner, self._state, scan, unbound, name, ref)
 
     def named_plan(self, name: str) -> NamedPlan:
-        """The plan of that name, for the table as it is loaded here. Only what changed is looked into.
+        """The plan of that name, for the table as it is loaded here; only later changes are looked into.
 
         Raises NoSuchPlanError, ValidationError where a column of it is gone, NoSuchSnapshotError where its branch is.
         """
@@ -191,7 +191,7 @@ class TableReads(TableHandle):
         return store_of(self._planner, self._state).names()
 
     def drop_named_plan(self, name: str) -> None:
-        """Forgets a plan. Raises NoSuchPlanError."""
+        """Drops a plan. Raises NoSuchPlanError."""
         from icecore.engine.scan.named_plan import drop
 
         drop(self._planner, self._state, name)

@@ -1,4 +1,4 @@
-"""The rewrites of files that a table offers; no row changes."""
+"""The rewrites of files that a table offers; they change no row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TableRewrites(TableStatistics):
         snapshot_properties: Mapping[str, str] | None = None,
         **commit: Unpack[MetadataOptions],
     ) -> RewriteResult:
-        """Writes data files again, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`).
+        """Rewrites data files, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`).
 
         Of the files that may have rows of the filter these are the ones of a wrong size, or with many deletes, where a
         partition has enough of them. The options are Java's: `target-file-size-bytes`, `min-file-size-bytes`,
@@ -72,7 +72,7 @@ class TableRewrites(TableStatistics):
     def rewrite_position_delete_files(
         self, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]
     ) -> RewriteResult:
-        """Puts one position delete file in the place of several about one data file; in v3 a deletion vector."""
+        """Merges the position delete files of each data file into one; in v3 into a deletion vector."""
         with self.transaction(**options) as transaction:
             rewrite = transaction.rewrite_position_delete_files(branch=branch)
         return rewrite.result.after(transaction.outcome)
@@ -81,7 +81,7 @@ class TableRewrites(TableStatistics):
     def remove_dangling_deletes(
         self, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]
     ) -> RewriteResult:
-        """Drops the delete files that apply to no live data file, as they may be left by rewrites and overwrites."""
+        """Removes delete files that apply to no live data file, as rewrites and overwrites may leave them."""
         with self.transaction(**options) as transaction:
             rewrite = transaction.remove_dangling_deletes(branch=branch)
         return rewrite.result.after(transaction.outcome)

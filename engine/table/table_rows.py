@@ -1,4 +1,4 @@
-"""The changes of rows that a table offers, each a commit of its own."""
+"""The changes of rows that a table offers, each as one commit."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class TableRows(TableReads):
     def add_files(
         self, file_paths: Iterable[str], *, check_duplicate_files: bool = True, **options: Unpack[RowOptions]
     ) -> DryRun | None:
-        """Adds Parquet files that lie somewhere already, as they are.
+        """Adds existing Parquet files as they are.
 
         Columns that only the path has, as in `city=Oslo/a.parquet`, are those of an identity partition (P1).
         Raises ValidationError where a file's schema or partition does not fit, or it is in the table already.
@@ -126,7 +126,7 @@ class TableRows(TableReads):
 
     @takes_options(RowOptions)
     def append_files(self, files: Iterable[ContentFile], **options: Unpack[RowOptions]) -> DryRun | None:
-        """Appends data files that a writer described already."""
+        """Appends data files that a writer described already. Raises ValidationError."""
         with self.transaction(**options_of(CommitOptions, options)) as transaction:
             transaction.append_files(files, **options_of(RowChangeOptions, options))
         return transaction.outcome
@@ -195,7 +195,7 @@ class TableRows(TableReads):
 
     @takes_options(MetadataOptions)
     def rewrite_manifests(self, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]) -> DryRun | None:
-        """Puts the live data files into manifests sorted by partition, of `commit.manifest.target-size-bytes`.
+        """Rewrites manifests sorted by partition, of `commit.manifest.target-size-bytes`.
 
         No commit is made where the manifests are few and clean already. Raises NoSuchSnapshotError.
         """

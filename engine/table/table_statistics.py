@@ -28,7 +28,7 @@ class TableStatistics(TableRows):
 
     @takes_options(MetadataOptions)
     def update_statistics(self, **options: Unpack[MetadataOptions]) -> UpdateStatistics:
-        """Sets and removes the statistics files of snapshots."""
+        """An update of the statistics files of snapshots, committed by its `commit()` or a `with` block."""
 
         from icecore.engine.statistics.update_statistics import UpdateStatistics
 
@@ -56,7 +56,7 @@ class TableStatistics(TableRows):
         snapshot_id: int | None = None,
         **options: Unpack[MetadataOptions],
     ) -> StatisticsFile | DryRun | None:
-        """Computes and commits how many distinct values columns have, by default all primitive top-level ones.
+        """Computes and commits the number of distinct values of columns, by default all primitive top-level ones.
 
         Reads the rows of the snapshot, by default the current one; None where there is none. The file takes the place
         of an earlier one of the snapshot. Raises ValidationError for columns without statistics, NoSuchSnapshotError,
@@ -101,7 +101,7 @@ class TableStatistics(TableRows):
     def compute_partition_statistics(
         self, *, snapshot_id: int | None = None, **options: Unpack[MetadataOptions]
     ) -> PartitionStatisticsFile | DryRun | None:
-        """Computes and commits what each partition of a snapshot holds, by default of the current one.
+        """Computes and commits the statistics of each partition of a snapshot, by default the current one.
 
         Reads metadata only; None where there is no snapshot or it never had a file. Raises ValidationError where the
         table was never partitioned, NoSuchSnapshotError.
@@ -120,7 +120,7 @@ class TableStatistics(TableRows):
 
     @contextlib.contextmanager
     def _writing(self, location: str, data: bytes, dry_run: bool) -> Iterator[None]:
-        """Puts a file there for the commit that is made inside, and takes it back where that is refused."""
+        """A context with a file for the commit that is made inside; it is deleted where that is refused."""
         if dry_run:
             yield
             return

@@ -1,4 +1,4 @@
-"""Several changes to one table as one commit."""
+"""Transactions: several changes to one table as one commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from icecore.engine.maintenance.rewrite_delete_files import DanglingDeletes, Del
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms, order_for
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.operations.add_files import AppendFiles, describe_existing_files
-from icecore.engine.operations.cherry_pick import PickSnapshot
 from icecore.engine.operations.delete_by_filter import DeleteByFilter
 from icecore.engine.operations.replace_files import FileChange
 from icecore.engine.operations.replace_partitions import ReplacePartitions, check_partitioned
@@ -50,7 +49,7 @@ Filter = str | Expression | None
 
 
 class Transaction(OnceInBlock):
-    """Gathers changes; `commit()`, or the end of a `with` block, makes them one event: all or nothing.
+    """The changes of one commit so far; `commit()`, or the end of a `with` block, makes them one event: all or nothing.
 
     Data files are written when the call is made, the log is touched at the end. Later changes see the schema and spec
     that earlier ones leave. Changes of rows go to `branch`, with `snapshot_properties` in the snapshot's summary; with
@@ -74,7 +73,7 @@ class Transaction(OnceInBlock):
 
     @property
     def outcome(self) -> DryRun | None:
-        """What a dry run found, once it ended; None of a transaction that is none."""
+        """The outcome of a dry run, once it ended; None unless this is one."""
         return self._outcome
 
     @property
@@ -89,58 +88,62 @@ class Transaction(OnceInBlock):
         self._pending.add(command)
 
     def update_schema(self, *, allow_incompatible_changes: bool = False) -> UpdateSchema:
+        """An update of the schema, as part of this transaction."""
         self._check_open()
         return UpdateSchema(lambda ops: self.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes))
 
     def update_spec(self) -> UpdateSpec:
+        """An update of the partition spec, as part of this transaction."""
         self._check_open()
         return UpdateSpec(self.change_spec)
 
     def update_sort_order(self) -> UpdateSortOrder:
+        """An update of the sort order, as part of this transaction."""
         self._check_open()
         return UpdateSortOrder(self.change_sort_order)
 
     def update_statistics(self) -> UpdateStatistics:
+        """An update of statistics files, as part of this transaction."""
         self._check_open()
         return UpdateStatistics(self.change_statistics)
 
     def manage_snapshots(self) -> ManageSnapshots:
+        """An update of branches and tags, as part of this transaction."""
         self._check_open()
         return ManageSnapshots(self.change_refs)
 
     def set_properties(self, updates: Mapping[str, str]) -> None:
+        """Sets properties. Raises ValidationError."""
         self.add(metadata_commands.changed_properties(updates, ()))
 
     def remove_properties(self, *keys: str) -> None:
+        """Removes properties; missing ones are ignored."""
         self.add(metadata_commands.changed_properties({}, keys))
 
     def change_schema(self, ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool = False) -> None:
+        """Adds operations on the schema. Raises ValidationError."""
         self.add(metadata_commands.evolved_schema(ops, allow_incompatible_changes=allow_incompatible_changes))
 
     def change_spec(self, ops: Sequence[SpecOp]) -> None:
+        """Adds operations on the partition spec. Raises ValidationError."""
         self.add(metadata_commands.evolved_spec(ops))
 
     def change_sort_order(self, terms: Sequence[SortTerm | str]) -> None:
+        """Replaces the sort order by terms. Raises ValidationError."""
         self.add(metadata_commands.evolved_sort_order(terms))
 
     def change_refs(self, ops: Sequence[RefChange]) -> None:
+        """Adds changes of refs. Raises ValidationError, NoSuchSnapshotError."""
         self._check_open()
         for op in ops:
             match op:
                 case ChangeMetadata():
                     self.add(op)
                 case CherryPick():
-                    self._cherry_pick(op)
-
-    def _cherry_pick(self, pick: CherryPick) -> None:
-        pending = self._pending
-        pending.check_first_change()
-        if pending.metadata.refs != pending.state.metadata.refs:
-            raise ValidationError("a cherry-pick must be a transaction's first change of refs")
-        pick.source(pending.metadata)
-        pending.add_action(PickSnapshot(pick, pending.new_snapshot_id()))
+                    self._pending.add_cherry_pick(op)
 
     def change_statistics(self, ops: Sequence[ChangeMetadata]) -> None:
+        """Adds changes of statistics files. Raises NoSuchSnapshotError."""
         self._check_open()
         for op in ops:
             self.add(op)
@@ -168,7 +171,7 @@ class Transaction(OnceInBlock):
     def add_files(
         self, file_paths: Iterable[str], *, check_duplicate_files: bool = True, **options: Unpack[RowChangeOptions]
     ) -> None:
-        """Appends Parquet files that lie somewhere already, with metrics read from them.
+        """Appends existing Parquet files, with metrics read from them.
 
         The table gets a name mapping where it has none, since such files may lack field ids.
         """
@@ -265,8 +268,7 @@ class Transaction(OnceInBlock):
     def delete(self, delete_filter: str | Expression, **options: Unpack[PinnedChangeOptions]) -> None:
         """Deletes the rows that match: whole files where all rows do, else the file is rewritten without them."""
         pending, branch = self._pending, self._pending.first_branch(options)
-        base = pending.base_if_named(branch, options, DELETE_ISOLATION)
-        target = pending.target(branch, options)
+        base, target = pending.base_if_named(branch, options, DELETE_ISOLATION), pending.target(branch, options)
         pending.add_writing(DeleteByFilter(target, delete_filter, (), base, pending.reusable))
 
     @takes_options(PinnedChangeOptions)
@@ -319,14 +321,14 @@ class Transaction(OnceInBlock):
     # Rewrites, which change no row; each must be the first change of rows in its transaction
 
     def rewrite_manifests(self, *, branch: str = MAIN_BRANCH) -> None:
-        """Puts the live data files of a branch into manifests sorted by partition, of the target size."""
+        """Rewrites a branch's manifests sorted by partition, of the target size. Raises ValidationError."""
         self._pending.check_branch(branch)
         if self._pending.has_snapshots:
             raise ValidationError("manifests can't be rewritten in a transaction that has changed rows before")
         self._pending.add_action(RewriteManifests(branch, self._pending.new_snapshot_id()))
 
     def file_groups(self, row_filter: Filter, options: CompactionOptions, branch: str = MAIN_BRANCH) -> list[FileGroup]:
-        """The groups of data files that are worth being written again, of those that may have rows of the filter."""
+        """The groups of data files that are worth rewriting, of those that may have rows of the filter."""
         snapshot, schema = self.metadata.snapshot_by_ref(branch), self.metadata.schema()
         bound = bind(parse_filter(row_filter), schema)
         return groups_of(self._pending.planner.plan(self._pending.state, snapshot, bound, schema), options)
@@ -342,7 +344,7 @@ class Transaction(OnceInBlock):
         groups: Sequence[FileGroup] | None = None,
         **change: Unpack[RowChangeOptions],
     ) -> Compaction:
-        """Writes data files again as larger ones, or sorted; the answer's `result` is set at commit.
+        """Rewrites data files as larger ones, or sorted; the answer's `result` is set at commit.
 
         `groups` says which, else the options do: see `Table.rewrite_data_files`.
         """
@@ -365,7 +367,7 @@ class Transaction(OnceInBlock):
 
     @takes_options(RowChangeOptions)
     def remove_dangling_deletes(self, **options: Unpack[RowChangeOptions]) -> DanglingDeletes:
-        """Drops the delete files that apply to no live data file."""
+        """Removes delete files that apply to no live data file."""
         removal = DanglingDeletes(self._pending.target(self._pending.first_branch(options), options))
         self._pending.add_writing(removal)
         return removal
@@ -373,7 +375,7 @@ class Transaction(OnceInBlock):
     # The end
 
     def commit(self) -> None:
-        """Makes the commit. Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then.
+        """Commits the changes. Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then.
 
         A dry run makes none: it sets `outcome`, and deletes the files that it wrote. Either uses the transaction up.
         """
@@ -384,7 +386,7 @@ class Transaction(OnceInBlock):
             self._committed(state)
 
     def commit_transaction(self) -> None:
-        """As `commit`; PyIceberg's name for it."""
+        """Commits as `commit`; PyIceberg's name for it."""
         self.commit()
 
     @property

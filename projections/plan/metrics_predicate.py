@@ -230,7 +230,7 @@ def _in_range(b: Bounds, literals: tuple[Any, ...]) -> Fragment:
 
 
 def _not_only(b: Bounds, literals: tuple[Any, ...]) -> Fragment:
-    """Whether there may be a value that is none of the literals; equal bounds leave room for a single value."""
+    """A condition that there may be a value beside the literals; equal bounds leave room for a single value."""
     if b.lower is None or b.upper is None:
         return ALWAYS
     unknown = f"{b.lower} IS NULL OR {b.upper} IS NULL"

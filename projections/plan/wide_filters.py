@@ -111,7 +111,7 @@ def _placeholders(literals: Sequence[SqlLiteral]) -> str:
 
 
 def _grouped(conditions: Sequence[Fragment]) -> tuple[list[_Alike], list[int]]:
-    """Those that read alike, and the places of the others: those with lists of their own, of which there are few."""
+    """The conditions grouped with those that read alike, and the places of the others."""
     found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     rest: list[int] = []
     for i, condition in enumerate(conditions):

@@ -1,4 +1,4 @@
-"""What of one plan is not in another: the files that went, that came, and that have other deletes now."""
+"""The difference of two plans: files that are only in one, and files whose deletes differ."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PlanDifference:
 
 
 def plan_difference(before: PlannedFiles, after: PlannedFiles) -> PlanDifference:
-    """How the second plan differs from the first. A file that a table has twice counts twice."""
+    """The difference of the second plan from the first. A file that a table has twice counts twice."""
     rows_before, rows_after = _by_path(before), _by_path(after)
     gone: list[int] = []
     come: list[int] = []

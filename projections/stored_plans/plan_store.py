@@ -26,32 +26,33 @@ MAX_NAME = 200
 
 @frozen
 class StoredPlan:
-    """What is kept of a named plan: what was asked for, under which types it was made, and the results as tables."""
+    """A named plan as stored: the request, the types under which it was made, and the results as tables."""
 
     head: Mapping[str, Any]
     tables: Mapping[str, pa.Table]
 
     @property
     def name(self) -> str:
+        """The plan's name."""
         name: str = self.head["name"]
         return name
 
 
 @frozen
 class PlanStore:
-    """The named plans of one table. Without a folder nothing can be kept."""
+    """The named plans of one table. Without a folder nothing can be stored."""
 
     folder: Path | None
 
     @classmethod
     def of(cls, segments: Path | None, stream: str) -> PlanStore:
-        """Beside the folder of segments; `stream` is the table's."""
+        """The store beside the folder of segments; `stream` is the table's."""
         if segments is None:
             return cls(None)
         return cls(segments.parent / "plans" / stream.replace(":", "-").replace("#", "-"))
 
     def path(self, name: str) -> Path:
-        """Raises ValidationError for a name that can't be one, StorageError where there is no folder."""
+        """The file of a plan. Raises ValidationError for a name that can't be one, StorageError without a folder."""
         file = quote(name, safe="")
         if not name or len(file) > MAX_NAME:
             raise ValidationError(f"a plan's name must have 1 to {MAX_NAME} characters, found {name!r}")
@@ -79,7 +80,7 @@ class PlanStore:
             return None
 
     def write(self, plan: StoredPlan) -> None:
-        """Puts the plan in the place of an earlier one of its name. Raises StorageError."""
+        """Stores the plan, in place of an earlier one of its name. Raises StorageError."""
         path = self.path(plan.name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +89,7 @@ class PlanStore:
         Storage().write_atomic(str(path), _encode(plan))
 
     def drop(self, name: str) -> bool:
-        """Removes a plan; False where there was none."""
+        """Removes a plan; False where there was none. Raises StorageError."""
         path = self.path(name)
         try:
             path.unlink()

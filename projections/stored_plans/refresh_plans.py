@@ -1,4 +1,4 @@
-"""Named plans: kept, and brought up to date by looking only into what later commits brought.
+"""Named plans brought up to date by looking only into the changes of later commits.
 
 The result of a data manifest is kept under its path, since a manifest never changes: its planned files, and the delete
 files that apply to them. A manifest that is new is evaluated. So is one whose files a new delete file may apply to, or
@@ -70,14 +70,17 @@ class Kept:
 
     @classmethod
     def from_stored(cls, head: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Kept:
+        """The results in a stored plan."""
         parts = {(path, first_row_id): number for path, first_row_id, number in head["parts"]}
         pairs = DeletePairs.from_arrow(tables["pairs"])
         return cls(head["key"], parts, tables["files"], tables["delete_files"], pairs, tables["deletes"])
 
     def head(self) -> dict[str, Any]:
+        """The JSON of the results' key and parts."""
         return {"key": self.key, "parts": [[path, row_id, number] for (path, row_id), number in self.parts.items()]}
 
     def tables(self) -> dict[str, pa.Table]:
+        """The results as tables, by name."""
         tables = {"files": self.files, "delete_files": self.delete_files, "deletes": self.deletes}
         return {**tables, "pairs": self.pairs.to_arrow()}
 
@@ -100,7 +103,7 @@ def refresh(
     schema: Schema,
     kept: Kept | None,
 ) -> Refreshed:
-    """The plan of a snapshot, from what is kept of an earlier one as far as that still holds.
+    """The plan of a snapshot, from the stored one of an earlier snapshot as far as that still holds.
 
     Raises CorruptFileError or StorageError where a manifest can't be read.
     """
@@ -108,7 +111,7 @@ def refresh(
 
 
 def validity_key(metadata: TableMetadata, bound: Expression, schema: Schema) -> str:
-    """A digest of what the result of a manifest depends on beside the manifest.
+    """A digest of all that the result of a manifest depends on beside the manifest.
 
     That is the rules of planning, the filter by the ids of its columns, the schema it is bound to, the partition specs
     and the types of their source columns. Raises ExpressionError for a filter that can't be written down.
@@ -197,7 +200,7 @@ class _Refresh:
         of_fresh: Sequence[ListedManifest],
         deletes: pa.Table,
     ) -> Kept:
-        """What is kept of the old plan and the results of the manifests that were evaluated, under common numbers."""
+        """The results that still hold and those of newly evaluated manifests, under common numbers."""
         start = max(old.parts.values(), default=-1) + 1 if old is not None else 0
         numbers = {_part(m): start + i for i, m in enumerate(again)}
         results: list[_Result] = []
@@ -260,7 +263,7 @@ def _parts_with(old: Kept, gone: set[Identity]) -> set[int]:
 
 
 def _parts_under(old: Kept, new: Iterable[Mapping[str, Any]], metadata: TableMetadata) -> set[int]:
-    """Where a new delete file may apply: by path, or by partition and sequence number; bounds are not looked at.
+    """The parts to which a new delete file may apply: by path, or by partition and sequence number, not by bounds.
 
     Partitions whose values may have been lost count as one.
     """
