@@ -167,7 +167,7 @@ def dying_at_commit(store: EventStore) -> Any:
     import contextlib
 
     @contextlib.contextmanager
-    def locked(uncertain: Any = None) -> Any:
+    def locked(uncertain: Any = None, keep: bool = True) -> Any:
         connection = store.connection()
         connection.execute("BEGIN IMMEDIATE")
         yield
