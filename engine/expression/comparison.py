@@ -54,21 +54,29 @@ def at_slot(op: PredicateOperator, term: BoundTerm, slot: Slot) -> Expression:
         case PredicateOperator.GT:
             return _below(term, slot.floor, PredicateOperator.GT, slot.greatest)
         case PredicateOperator.EQ:
-            if slot.is_value:
-                return Predicate(PredicateOperator.EQ, term, (slot.ceiling,))
-            if slot.is_between:
-                return FALSE
-            return and_(at_slot(PredicateOperator.GT_EQ, term, slot), at_slot(PredicateOperator.LT_EQ, term, slot))
+            return _equal(term, slot)
         case PredicateOperator.NOT_EQ:
-            if slot.is_value and isinstance(slot.ceiling, bool):
-                return Predicate(PredicateOperator.EQ, term, (not slot.ceiling,))
-            if slot.is_value:
-                return Predicate(PredicateOperator.NOT_EQ, term, (slot.ceiling,))
-            if slot.is_between:
-                return Predicate(PredicateOperator.NOT_NULL, term)
-            return or_(at_slot(PredicateOperator.LT, term, slot), at_slot(PredicateOperator.GT, term, slot))
+            return _unequal(term, slot)
         case _:
             raise ExpressionError(f"{op} is not a comparison")
+
+
+def _equal(term: BoundTerm, slot: Slot) -> Expression:
+    if slot.is_value:
+        return Predicate(PredicateOperator.EQ, term, (slot.ceiling,))
+    if slot.is_between:
+        return FALSE
+    return and_(at_slot(PredicateOperator.GT_EQ, term, slot), at_slot(PredicateOperator.LT_EQ, term, slot))
+
+
+def _unequal(term: BoundTerm, slot: Slot) -> Expression:
+    if slot.is_value and isinstance(slot.ceiling, bool):
+        return Predicate(PredicateOperator.EQ, term, (not slot.ceiling,))
+    if slot.is_value:
+        return Predicate(PredicateOperator.NOT_EQ, term, (slot.ceiling,))
+    if slot.is_between:
+        return Predicate(PredicateOperator.NOT_NULL, term)
+    return or_(at_slot(PredicateOperator.LT, term, slot), at_slot(PredicateOperator.GT, term, slot))
 
 
 def in_values(op: PredicateOperator, term: BoundTerm, literals: Iterable[Any]) -> Expression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, assert_never
 
@@ -49,7 +50,15 @@ def evaluate(bound: Expression, getter: Callable[[BoundTerm], Any]) -> bool:
             assert_never(bound)
 
 
-def _holds(p: Predicate, value: Any) -> bool:
+_ORDERED: dict[PredicateOperator, Callable[[Any, Any], Any]] = {
+    PredicateOperator.LT: operator.lt,
+    PredicateOperator.LT_EQ: operator.le,
+    PredicateOperator.GT: operator.gt,
+    PredicateOperator.GT_EQ: operator.ge,
+}
+
+
+def _holds(p: Predicate, value: Any) -> bool:  # noqa: C901  # one case an operator
     if value is None:
         return p.op is PredicateOperator.IS_NULL
     key, keys = _key(value), [_key(v) for v in p.literals]
@@ -66,14 +75,8 @@ def _holds(p: Predicate, value: Any) -> bool:
             return key in keys
         case PredicateOperator.NOT_EQ | PredicateOperator.NOT_IN:
             return key not in keys
-        case PredicateOperator.LT:
-            return bool(key < keys[0])
-        case PredicateOperator.LT_EQ:
-            return bool(key <= keys[0])
-        case PredicateOperator.GT:
-            return bool(key > keys[0])
-        case PredicateOperator.GT_EQ:
-            return bool(key >= keys[0])
+        case PredicateOperator.LT | PredicateOperator.LT_EQ | PredicateOperator.GT | PredicateOperator.GT_EQ:
+            return bool(_ORDERED[p.op](key, keys[0]))
         case PredicateOperator.STARTS_WITH:
             return bool(value.startswith(p.literals[0]))
         case PredicateOperator.NOT_STARTS_WITH:

@@ -101,7 +101,7 @@ def slot_of(column_type: PrimitiveType, literal: Any) -> Slot:
         raise ExpressionError(f"{_show(literal)} can't be compared with {column_type}: {e}") from e
 
 
-def _slot(column_type: PrimitiveType, literal: Any) -> Slot:
+def _slot(column_type: PrimitiveType, literal: Any) -> Slot:  # noqa: C901  # one case a type
     value = literal.value if isinstance(literal, TypedValue) else literal
     match column_type:
         case IntegerType() | LongType():

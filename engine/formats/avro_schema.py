@@ -72,7 +72,7 @@ def array(element_id: int, element: Any) -> dict[str, Any]:
     return {"type": "array", "items": element, "element-id": element_id}
 
 
-def avro_type(iceberg_type: PrimitiveType, taken: set[str]) -> Any:
+def avro_type(iceberg_type: PrimitiveType, taken: set[str]) -> Any:  # noqa: C901  # one case a type
     """The Avro type of a primitive. `taken` collects names: a named type is defined once in a schema.
 
     The second definition gets a name of its own rather than a reference, which not every reader resolves.

@@ -151,7 +151,7 @@ class MetadataBuilder:
             extra=dict(self._extra),
         )
 
-    def _apply(self, update: TableUpdate) -> None:
+    def _apply(self, update: TableUpdate) -> None:  # noqa: C901  # one case an update
         match update:
             case AddSnapshot(snapshot=snapshot):
                 self._add_snapshot(snapshot)

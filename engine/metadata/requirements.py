@@ -71,7 +71,7 @@ def requirements_for(
     return found
 
 
-def _of_update(base: TableMetadata, update: TableUpdate) -> list[TableRequirement]:
+def _of_update(base: TableMetadata, update: TableUpdate) -> list[TableRequirement]:  # noqa: C901  # one case an update
     match update:
         case SetSnapshotRef(ref_name=name):
             ref = base.refs.get(name)

@@ -58,7 +58,7 @@ def text_literal(text: str) -> str:
     return f"CAST(X'{text.encode('utf-8', 'surrogatepass').hex()}' AS STRING)"
 
 
-def literal(iceberg_type: Type, value: Any) -> str:
+def literal(iceberg_type: Type, value: Any) -> str:  # noqa: C901  # one case a type
     """An internal value (see `single_value`) as a constant expression of the type's stored Spark type.
 
     Dates and timestamps go as numbers, or as text that no session zone touches, so any value the type can hold fits.

@@ -67,7 +67,7 @@ def shown_type(iceberg_type: Type) -> T.DataType:
             return stored_type(iceberg_type)
 
 
-def stored_type(iceberg_type: Type) -> T.DataType:
+def stored_type(iceberg_type: Type) -> T.DataType:  # noqa: C901  # one case a type
     """The Spark type with which a Parquet column of an Iceberg type is read."""
     match iceberg_type:
         case BooleanType():

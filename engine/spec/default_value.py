@@ -85,16 +85,32 @@ def _refusal(field_type: Type, value: Any) -> ValidationError:
 
 def _convert(field_type: Type, value: Any) -> Any:
     match field_type:
-        case BooleanType() if isinstance(value, bool):
-            return value
         case IntegerType() | LongType():
             return _integer(field_type, value, field_type.min, field_type.max)
+        case DecimalType():
+            return _decimal(field_type, value)
+        case DateType() | TimeType():
+            return _date_or_time(field_type, value)
+        case TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
+            return _timestamp(field_type, value)
+        case BooleanType() | FloatType() | DoubleType() | StringType() | UUIDType() | FixedType() | BinaryType():
+            return _plain(field_type, value)
+        case UnknownType() | VariantType() | GeometryType() | GeographyType():
+            raise ValidationError(f"a column of type {field_type} must default to null, found {value!r}")
+        case StructType() | ListType() | MapType():
+            return _nested(field_type, value)
+        case _:
+            assert_never(field_type)
+
+
+def _plain(field_type: Type, value: Any) -> Any:
+    match field_type:
+        case BooleanType() if isinstance(value, bool):
+            return value
         case FloatType() | DoubleType() if isinstance(value, (int, float)) and not isinstance(value, bool):
             if not math.isfinite(value):
                 raise ValidationError(f"{value!r} can't be a default: JSON has no form of it")
             return float(value)
-        case DecimalType():
-            return _decimal(field_type, value)
         case StringType() if isinstance(value, str):
             return value
         case UUIDType() if isinstance(value, (uuid.UUID, str)):
@@ -103,12 +119,12 @@ def _convert(field_type: Type, value: Any) -> Any:
             return bytes(value)
         case BinaryType() if isinstance(value, (bytes, bytearray)):
             return bytes(value)
-        case DateType() | TimeType():
-            return _date_or_time(field_type, value)
-        case TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
-            return _timestamp(field_type, value)
-        case UnknownType() | VariantType() | GeometryType() | GeographyType():
-            raise ValidationError(f"a column of type {field_type} must default to null, found {value!r}")
+        case _:
+            raise _refusal(field_type, value)
+
+
+def _nested(field_type: StructType | ListType | MapType, value: Any) -> Any:
+    match field_type:
         case StructType():
             if value != {}:
                 raise ValidationError(f"a struct defaults to {{}} or null, its fields have their own; found {value!r}")
@@ -118,20 +134,8 @@ def _convert(field_type: Type, value: Any) -> Any:
         case MapType(key=key, value=item) if isinstance(value, (Mapping, list, tuple)):
             pairs = value.items() if isinstance(value, Mapping) else value
             return [(_item(key, k, True), _item(item, v, field_type.value_required)) for k, v in pairs]
-        case (
-            BooleanType()
-            | FloatType()
-            | DoubleType()
-            | StringType()
-            | UUIDType()
-            | FixedType()
-            | BinaryType()
-            | ListType()
-            | MapType()
-        ):
-            raise _refusal(field_type, value)
         case _:
-            assert_never(field_type)
+            raise _refusal(field_type, value)
 
 
 def _item(field_type: Type, value: Any, required: bool) -> Any:

@@ -124,11 +124,8 @@ def to_bytes(iceberg_type: PrimitiveType, value: Any) -> bytes:
                 return _FLOAT.pack(value)
             case DoubleType():
                 return _DOUBLE.pack(value)
-            case DecimalType(precision=precision, scale=scale):
-                unscaled = decimal_to_unscaled(value, scale)
-                if abs(unscaled) >= int(10**precision):
-                    raise ValidationError(f"{value} has more than {precision} digits, too many for {iceberg_type}")
-                return signed_big_endian(unscaled)
+            case DecimalType():
+                return _decimal_to_bytes(iceberg_type, value)
             case StringType():
                 return str(value).encode("utf-8", "surrogatepass")
             case UUIDType():
@@ -143,7 +140,14 @@ def to_bytes(iceberg_type: PrimitiveType, value: Any) -> bytes:
         raise ValidationError(f"{value!r} is not a value of type {iceberg_type}: {e}") from e
 
 
-def from_bytes(iceberg_type: PrimitiveType, data: bytes) -> Any:
+def _decimal_to_bytes(iceberg_type: DecimalType, value: Decimal) -> bytes:
+    unscaled = decimal_to_unscaled(value, iceberg_type.scale)
+    if abs(unscaled) >= int(10**iceberg_type.precision):
+        raise ValidationError(f"{value} has more than {iceberg_type.precision} digits, too many for {iceberg_type}")
+    return signed_big_endian(unscaled)
+
+
+def from_bytes(iceberg_type: PrimitiveType, data: bytes) -> Any:  # noqa: C901  # one case a type
     """The internal value of a binary single value.
 
     Values written before a promotion are told by their length (T10): four bytes under `long` are an int, under
@@ -284,6 +288,14 @@ def to_json(iceberg_type: Type, value: Any) -> Any:
             return bytes(value).hex()
         case UnknownType():
             return None
+        case StructType() | ListType() | MapType():
+            return _nested_to_json(iceberg_type, value)
+        case _:
+            assert_never(iceberg_type)
+
+
+def _nested_to_json(iceberg_type: StructType | ListType | MapType, value: Any) -> Any:
+    match iceberg_type:
         case StructType(fields=fields):
             return {str(f.field_id): to_json(f.field_type, value[f.field_id]) for f in fields if f.field_id in value}
         case ListType(element=element):
@@ -324,28 +336,14 @@ def _from_json(iceberg_type: Type, value: Any) -> Any:
             _expect(isinstance(value, (int, float)) and not isinstance(value, bool), iceberg_type, value)
             # Java writes a float with as few digits as tell it from other floats: the nearest double is another number.
             return _FLOAT.unpack(_FLOAT.pack(float(value)))[0] if isinstance(iceberg_type, FloatType) else float(value)
-        case DecimalType(scale=scale):
+        case DecimalType() | DateType() | TimeType() | StringType():
             _expect(isinstance(value, str), iceberg_type, value)
-            return unscaled_to_decimal(decimal_to_unscaled(Decimal(value), scale), scale)
-        case DateType():
-            _expect(isinstance(value, str), iceberg_type, value)
-            return parse_date(value)
-        case TimeType():
-            _expect(isinstance(value, str), iceberg_type, value)
-            return _parse_time(value, US_PER_SECOND)
-        case TimestampType() | TimestamptzType():
-            _expect(isinstance(value, str), iceberg_type, value)
-            zone = isinstance(iceberg_type, TimestamptzType)
-            _expect(not zone or _is_utc(value), iceberg_type, value)
-            return parse_timestamp(value, with_zone=zone)
-        case TimestampNanoType() | TimestamptzNanoType():
-            _expect(isinstance(value, str), iceberg_type, value)
-            zone = isinstance(iceberg_type, TimestamptzNanoType)
-            _expect(not zone or _is_utc(value), iceberg_type, value)
-            return parse_timestamp(value, with_zone=zone, per_second=NS_PER_SECOND)
-        case StringType():
-            _expect(isinstance(value, str), iceberg_type, value)
-            return value
+            return _from_text(iceberg_type, value)
+        case TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
+            zone = isinstance(iceberg_type, (TimestamptzType, TimestamptzNanoType))
+            _expect(isinstance(value, str) and (not zone or _is_utc(value)), iceberg_type, value)
+            in_us = isinstance(iceberg_type, (TimestampType, TimestamptzType))
+            return parse_timestamp(value, with_zone=zone, per_second=US_PER_SECOND if in_us else NS_PER_SECOND)
         case UUIDType():
             return uuid.UUID(value)
         case FixedType() | BinaryType() | VariantType() | GeometryType() | GeographyType():
@@ -354,6 +352,28 @@ def _from_json(iceberg_type: Type, value: Any) -> Any:
             return data
         case UnknownType():
             raise ValidationError("a column of type unknown has no values")
+        case StructType() | ListType() | MapType():
+            return _nested_from_json(iceberg_type, value)
+        case _:
+            assert_never(iceberg_type)
+
+
+def _from_text(iceberg_type: DecimalType | DateType | TimeType | StringType, value: str) -> Any:
+    match iceberg_type:
+        case DecimalType(scale=scale):
+            return unscaled_to_decimal(decimal_to_unscaled(Decimal(value), scale), scale)
+        case DateType():
+            return parse_date(value)
+        case TimeType():
+            return _parse_time(value, US_PER_SECOND)
+        case StringType():
+            return value
+        case _:
+            assert_never(iceberg_type)
+
+
+def _nested_from_json(iceberg_type: StructType | ListType | MapType, value: Any) -> Any:
+    match iceberg_type:
         case StructType(fields=fields):
             _expect(isinstance(value, dict), iceberg_type, value)
             return {

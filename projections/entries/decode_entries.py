@@ -327,7 +327,7 @@ def _partition(table: pa.Table, layout: EntryLayout, count: int) -> pa.MapArray:
     return pa.MapArray.from_arrays(pa.array(offsets), pa.array(keys, pa.int32()), items, type=BINARIES)
 
 
-def _encode(column: PartitionColumn, values: pa.Array | None, count: int) -> pa.Array:
+def _encode(column: PartitionColumn, values: pa.Array | None, count: int) -> pa.Array:  # noqa: C901  # one case a type
     """The binary single values of a column of raw Avro values."""
     if values is None:
         return pa.nulls(count, pa.binary())

@@ -105,45 +105,58 @@ def _signed(value: int | None) -> int | None:
 
 def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
     """The changes of an event, one phrase for each update."""
+    if phrase := _phrase(kind, payload):
+        yield phrase
     match kind:
-        case ev.TABLE_CREATED:
-            yield f"create {'.'.join(payload['identifier'])}"
-        case ev.VIEW_CREATED:
-            yield f"create view {'.'.join(payload['identifier'])}"
+        case ev.VIEW_CREATED | ev.VIEW_COMMITTED:
             yield from _view_changes(payload)
-        case ev.VIEW_COMMITTED:
-            yield from _view_changes(payload)
-        case ev.TABLE_ADOPTED:
-            yield f"adopt {payload['metadata-location'].rsplit('/', 1)[-1]}"
+        case ev.TABLE_COMMITTED | ev.TABLE_ADOPTED:
             yield from filter(None, map(describe_update, payload["updates"]))
-        case ev.VIEW_ADOPTED:
-            yield f"adopt {payload['metadata-location'].rsplit('/', 1)[-1]}"
-        case ev.TABLE_RESTORED:
-            yield "restore the log's state over another engine's"
-        case ev.TABLE_REGISTERED | ev.VIEW_REGISTERED:
-            yield f"register {payload['metadata-location']}"
-        case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
-            yield f"rename to {'.'.join(payload['to'])}"
-        case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
-            yield f"drop {'.'.join(payload['identifier'])}"
-        case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
-            yield f"undrop {'.'.join(payload['identifier'])}"
-        case ev.TABLE_FILES_DELETED | ev.TABLE_PURGED:
-            size = f" of {payload['bytes']} bytes" if "bytes" in payload else ""
-            yield f"{payload['operation'].replace('-', ' ')}: delete {payload['count']} files{size}"
-        case ev.LOG_FORGOTTEN:
-            positions = {r["position"] for r in payload["redactions"]}
-            columns = ", ".join(payload.get("columns") or ()) or "all columns"
-            what = f"bounds of {columns} in {payload['files']} files" if payload.get("files") else "text"
-            yield f"forget {what}, of {len(positions)} events"
-        case ev.TABLE_COMMITTED:
-            for update in payload["updates"]:
-                if text := describe_update(update):
-                    yield text
-            if gone := payload.get("deleted-metadata"):
-                yield f"delete {len(gone)} metadata file{'s' if len(gone) > 1 else ''}"
         case _:
-            yield kind.partition(".")[2].replace("-", " ")
+            pass
+    if kind == ev.TABLE_COMMITTED and (gone := payload.get("deleted-metadata")):
+        yield f"delete {len(gone)} metadata file{'s' if len(gone) > 1 else ''}"
+
+
+def _phrase(kind: str, payload: Mapping[str, Any]) -> str | None:
+    """The change of an event beside its updates; None of a commit, which is its updates."""
+    match kind:
+        case ev.TABLE_COMMITTED | ev.VIEW_COMMITTED:
+            return None
+        case ev.TABLE_CREATED:
+            return f"create {'.'.join(payload['identifier'])}"
+        case ev.VIEW_CREATED:
+            return f"create view {'.'.join(payload['identifier'])}"
+        case ev.TABLE_ADOPTED | ev.VIEW_ADOPTED:
+            return f"adopt {payload['metadata-location'].rsplit('/', 1)[-1]}"
+        case ev.TABLE_RESTORED:
+            return "restore the log's state over another engine's"
+        case ev.TABLE_REGISTERED | ev.VIEW_REGISTERED:
+            return f"register {payload['metadata-location']}"
+        case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
+            return f"rename to {'.'.join(payload['to'])}"
+        case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
+            return f"drop {'.'.join(payload['identifier'])}"
+        case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
+            return f"undrop {'.'.join(payload['identifier'])}"
+        case ev.TABLE_FILES_DELETED | ev.TABLE_PURGED:
+            return _deletion(payload)
+        case ev.LOG_FORGOTTEN:
+            return _forgetting(payload)
+        case _:
+            return kind.partition(".")[2].replace("-", " ")
+
+
+def _deletion(payload: Mapping[str, Any]) -> str:
+    size = f" of {payload['bytes']} bytes" if "bytes" in payload else ""
+    return f"{payload['operation'].replace('-', ' ')}: delete {payload['count']} files{size}"
+
+
+def _forgetting(payload: Mapping[str, Any]) -> str:
+    positions = {r["position"] for r in payload["redactions"]}
+    columns = ", ".join(payload.get("columns") or ()) or "all columns"
+    what = f"bounds of {columns} in {payload['files']} files" if payload.get("files") else "text"
+    return f"forget {what}, of {len(positions)} events"
 
 
 def _view_changes(payload: Mapping[str, Any]) -> Iterator[str]:

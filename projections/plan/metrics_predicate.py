@@ -156,10 +156,9 @@ def all_match(p: Predicate, b: Bounds) -> Fragment:
             return conjunction(b.no_nulls, disjunction(outside, b.only_nans))
         case _Op.STARTS_WITH:
             return conjunction(b.no_nulls, _all_start_with(b, p.literals[0]))
-        case _Op.NOT_STARTS_WITH:
-            return conjunction(b.no_nulls, _none_starts_with(b, p.literals[0]))
-        case _Op.NOT_LIKE:
-            return conjunction(b.no_nulls, _none_starts_with(b, like_prefix(*p.literals)))
+        case _Op.NOT_STARTS_WITH | _Op.NOT_LIKE:
+            prefix = like_prefix(*p.literals) if p.op is _Op.NOT_LIKE else p.literals[0]
+            return conjunction(b.no_nulls, _none_starts_with(b, prefix))
         case _Op.LIKE:
             return NEVER
         case _:

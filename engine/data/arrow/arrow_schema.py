@@ -66,7 +66,7 @@ def field_to_arrow(field: NestedField, *, with_ids: bool = True) -> pa.Field:
     return pa.field(field.name, type_to_arrow(field.field_type, with_ids=with_ids), field.optional, metadata=metadata)
 
 
-def type_to_arrow(iceberg_type: Type, *, with_ids: bool = True) -> pa.DataType:
+def type_to_arrow(iceberg_type: Type, *, with_ids: bool = True) -> pa.DataType:  # noqa: C901  # one case a type
     """The Arrow type of an Iceberg type: of geometry and geography their WKB, of variant its two binaries."""
     match iceberg_type:
         case BooleanType():
@@ -194,34 +194,11 @@ class _ArrowReader:
         return self.primitive(t, path)
 
     def primitive(self, t: pa.DataType, path: str) -> Type:
-        types = pa.types
-        if types.is_boolean(t):
-            return BooleanType()
-        if types.is_integer(t) and t != pa.uint64():
-            fits_int = t.bit_width < 32 or t == pa.int32()
-            return IntegerType() if fits_int else LongType()
-        if types.is_floating(t):
-            return DoubleType() if t.bit_width == 64 else FloatType()
-        if types.is_decimal(t) and t.precision <= MAX_DECIMAL_PRECISION and t.scale >= 0:
-            return DecimalType(t.precision, t.scale)
-        if types.is_date(t):
-            return DateType()
-        if types.is_time(t):
-            return TimeType()
-        if types.is_timestamp(t):
-            return self.timestamp(t, path)
-        if is_string_like(t) or isinstance(t, pa.JsonType):
-            return StringType()
-        if isinstance(t, pa.UuidType):
-            return UUIDType()
-        if types.is_fixed_size_binary(t):
-            return FixedType(t.byte_width)
-        if is_binary_like(t):
-            return BinaryType()
-        if types.is_null(t):
-            return UnknownType()
-        hint = "; cast it to decimal128(20, 0)" if t == pa.uint64() else ""
-        raise ValidationError(f"column {path!r}: Arrow type {t} has no Iceberg type{hint}")
+        found = self.timestamp(t, path) if pa.types.is_timestamp(t) else _number_type(t) or _other_type(t)
+        if found is None:
+            hint = "; cast it to decimal128(20, 0)" if t == pa.uint64() else ""
+            raise ValidationError(f"column {path!r}: Arrow type {t} has no Iceberg type{hint}")
+        return found
 
     def timestamp(self, t: pa.TimestampType, path: str) -> Type:
         if t.unit == "ns" and not self.downcast_ns:
@@ -232,6 +209,39 @@ class _ArrowReader:
                 )
             return TimestamptzNanoType() if t.tz else TimestampNanoType()
         return TimestamptzType() if t.tz else TimestampType()
+
+
+def _number_type(t: pa.DataType) -> Type | None:
+    """The type of numbers; None for those that Iceberg has not, and for what is no number."""
+    types = pa.types
+    if types.is_integer(t) and t != pa.uint64():
+        fits_int = t.bit_width < 32 or t == pa.int32()
+        return IntegerType() if fits_int else LongType()
+    if types.is_floating(t):
+        return DoubleType() if t.bit_width == 64 else FloatType()
+    if types.is_decimal(t) and t.precision <= MAX_DECIMAL_PRECISION and t.scale >= 0:
+        return DecimalType(t.precision, t.scale)
+    return None
+
+
+def _other_type(t: pa.DataType) -> Type | None:
+    """The type of what is neither a number nor a timestamp, None where Iceberg has none."""
+    types = pa.types
+    if types.is_boolean(t):
+        return BooleanType()
+    if types.is_date(t):
+        return DateType()
+    if types.is_time(t):
+        return TimeType()
+    if is_string_like(t) or isinstance(t, pa.JsonType):
+        return StringType()
+    if isinstance(t, pa.UuidType):
+        return UUIDType()
+    if types.is_fixed_size_binary(t):
+        return FixedType(t.byte_width)
+    if is_binary_like(t):
+        return BinaryType()
+    return UnknownType() if types.is_null(t) else None
 
 
 def storage_type(t: pa.DataType) -> pa.DataType:

@@ -45,6 +45,12 @@ def check_readable(source: pa.DataType, target: PrimitiveType) -> bool:
         return True
     if isinstance(source, pa.BaseExtensionType) and not isinstance(source, _EXTENSIONS):
         return check_readable(source.storage_type, target)
+    return _holds_values(source, target)
+
+
+def _holds_values(source: pa.DataType, target: PrimitiveType) -> bool:
+    """Whether the values of a plain Arrow type are or become those of an Iceberg type."""
+    types = pa.types
     bytes_like = is_binary_like(source) or types.is_fixed_size_binary(source)
     match target:
         case BooleanType():

@@ -25,7 +25,6 @@ from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     BinaryType,
-    BooleanType,
     DateType,
     DecimalType,
     DoubleType,
@@ -53,6 +52,7 @@ from icecore.engine.spec.types import (
     walk,
 )
 
+Step = Callable[[pa.Array, pa.DataType], pa.Array]
 _STORED_AS_EXTENSION = (GeometryType, GeographyType, VariantType)
 
 
@@ -198,55 +198,76 @@ class _Caster:
         except (pa.ArrowException, ValueError) as e:
             raise ValidationError(f"column {path!r}: {array.type} can't become {t} without loss: {e}") from e
 
-    def step(self, t: PrimitiveType, source: pa.DataType) -> Callable[[pa.Array, pa.DataType], pa.Array] | None:
-        """The conversion of an Arrow type to an Iceberg type without loss; None where there is none."""
-        types = pa.types
+    def step(self, t: PrimitiveType, source: pa.DataType) -> Step | None:
+        """How to get from an Arrow type to an Iceberg type without loss, or None where there is no way."""
         match t:
-            case BooleanType():
-                return None
-            case IntegerType() | LongType():
-                return _safe if types.is_integer(source) else None
-            case FloatType() | DoubleType():
-                return _to_floating if types.is_floating(source) or types.is_integer(source) else None
-            case DecimalType():
-                if types.is_integer(source):
-                    return _integer_to_decimal
-                return _safe if types.is_decimal(source) else None
-            case DateType():
-                return _safe if types.is_date(source) else None
-            case TimeType():
-                return _safe if types.is_time(source) else None
-            case TimestampType() | TimestampNanoType():
-                if types.is_date(source):
-                    return _safe
-                return self.timestamp_step(source) if types.is_timestamp(source) and source.tz is None else None
-            case TimestamptzType() | TimestamptzNanoType():
-                return self.timestamp_step(source) if types.is_timestamp(source) and source.tz is not None else None
-            case StringType():
-                if isinstance(source, pa.JsonType):
-                    return lambda array, target: array.storage.cast(target)
-                return _safe if is_string_like(source) else None
-            case UUIDType():
-                if is_string_like(source):
-                    return _uuid_from_text
-                return _uuid_from_bytes if is_binary_like(source) or types.is_fixed_size_binary(source) else None
-            case FixedType():
-                return _to_fixed if is_binary_like(source) or types.is_fixed_size_binary(source) else None
-            case BinaryType() | GeometryType() | GeographyType():
-                return _safe if is_binary_like(source) or types.is_fixed_size_binary(source) else None
+            case IntegerType() | LongType() | FloatType() | DoubleType() | DecimalType():
+                return _number_step(t, source)
+            case (
+                DateType()
+                | TimeType()
+                | TimestampType()
+                | TimestampNanoType()
+                | TimestamptzType()
+                | TimestamptzNanoType()
+            ):
+                return self.time_step(t, source)
+            case StringType() | UUIDType() | FixedType() | BinaryType() | GeometryType() | GeographyType():
+                return _bytes_step(t, source)
             case VariantType():
-                parts = {f.name: f.type for f in source} if types.is_struct(source) else {}
-                if TYPED_VALUE in parts:
-                    return _from_shredded if set(parts) <= {METADATA, VALUE, TYPED_VALUE} else None
-                is_variant = set(parts) == {METADATA, VALUE} and all(is_binary_like(p) for p in parts.values())
-                return _to_variant if is_variant else None
+                return _variant_step(source)
             case _:
                 return None
 
-    def timestamp_step(self, source: pa.TimestampType) -> Callable[[pa.Array, pa.DataType], pa.Array]:
+    def time_step(self, t: PrimitiveType, source: pa.DataType) -> Step | None:
+        is_plain = isinstance(t, (TimestampType, TimestampNanoType))
+        if pa.types.is_date(source):
+            return _safe if is_plain or isinstance(t, DateType) else None
+        if pa.types.is_time(source):
+            return _safe if isinstance(t, TimeType) else None
+        if not pa.types.is_timestamp(source):
+            return None
+        fits = is_plain if source.tz is None else isinstance(t, (TimestamptzType, TimestamptzNanoType))
+        return self.timestamp_step(source) if fits else None
+
+    def timestamp_step(self, source: pa.TimestampType) -> Step:
         if self.downcast_ns and source.unit == "ns":
             return lambda array, target: pc.floor_temporal(array, unit="microsecond").cast(target)
         return _safe
+
+
+def _number_step(t: PrimitiveType, source: pa.DataType) -> Step | None:
+    is_integer = pa.types.is_integer(source)
+    if isinstance(t, (FloatType, DoubleType)):
+        return _to_floating if is_integer or pa.types.is_floating(source) else None
+    if isinstance(t, DecimalType):
+        return _integer_to_decimal if is_integer else _safe if pa.types.is_decimal(source) else None
+    return _safe if is_integer else None
+
+
+def _bytes_step(t: PrimitiveType, source: pa.DataType) -> Step | None:
+    is_bytes = is_binary_like(source) or pa.types.is_fixed_size_binary(source)
+    match t:
+        case StringType() if isinstance(source, pa.JsonType):
+            return lambda array, target: array.storage.cast(target)
+        case StringType():
+            return _safe if is_string_like(source) else None
+        case UUIDType() if is_string_like(source):
+            return _uuid_from_text
+        case UUIDType():
+            return _uuid_from_bytes if is_bytes else None
+        case FixedType():
+            return _to_fixed if is_bytes else None
+        case _:
+            return _safe if is_bytes else None
+
+
+def _variant_step(source: pa.DataType) -> Step | None:
+    parts = {f.name: f.type for f in source} if pa.types.is_struct(source) else {}
+    if TYPED_VALUE in parts:
+        return _from_shredded if set(parts) <= {METADATA, VALUE, TYPED_VALUE} else None
+    is_variant = set(parts) == {METADATA, VALUE} and all(is_binary_like(p) for p in parts.values())
+    return _to_variant if is_variant else None
 
 
 def _mask(array: pa.Array) -> pa.Array | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 from attrs import define, field, frozen
@@ -43,8 +42,10 @@ def literal(sql_type: str, value: Any) -> Fragment:
 
 def sql(text: str, *parts: Fragment) -> Fragment:
     """The text with a part in the place of each `?`. Raises ValueError where these are not as many."""
+    if not parts and "?" not in text:
+        return Fragment(text)
     first, *rest = text.split("?")
-    pieces = (part.text + after for part, after in zip(parts, rest, strict=True))
+    pieces = [part.text + after for part, after in zip(parts, rest, strict=True)]
     return Fragment("".join((first, *pieces)), literals_of(parts))
 
 
@@ -55,7 +56,7 @@ def joined(separator: str, parts: Sequence[Fragment]) -> Fragment:
 
 def literals_of(parts: Sequence[Fragment]) -> tuple[SqlLiteral, ...]:
     """The literals of parts, in order."""
-    return tuple(chain.from_iterable(p.literals for p in parts))
+    return parts[0].literals if len(parts) == 1 else tuple([v for p in parts for v in p.literals])
 
 
 def conjunction(*parts: Fragment) -> Fragment:

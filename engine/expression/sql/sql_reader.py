@@ -103,7 +103,7 @@ class _Reader:
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
 
-    def condition(self, node: exp.Expression) -> Expression:
+    def condition(self, node: exp.Expression) -> Expression:  # noqa: C901  # one case a node
         match node:
             case exp.Paren():
                 return self.condition(node.this)

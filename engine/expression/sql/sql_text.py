@@ -121,9 +121,14 @@ def _predicate(p: Predicate, most: int | None, name: Callable[[str], str]) -> st
         case PredicateOperator.LIKE | PredicateOperator.NOT_LIKE:
             word = "LIKE" if p.op is PredicateOperator.LIKE else "NOT LIKE"
             return f"{column} {word} {' ESCAPE '.join(literals)}"
-        case PredicateOperator.LT | PredicateOperator.LT_EQ | PredicateOperator.GT | PredicateOperator.GT_EQ:
-            return f"{column} {COMPARISONS[p.op]} {literals[0]}"
-        case PredicateOperator.EQ | PredicateOperator.NOT_EQ:
+        case (
+            PredicateOperator.LT
+            | PredicateOperator.LT_EQ
+            | PredicateOperator.GT
+            | PredicateOperator.GT_EQ
+            | PredicateOperator.EQ
+            | PredicateOperator.NOT_EQ
+        ):
             return f"{column} {COMPARISONS[p.op]} {literals[0]}"
         case _:
             assert_never(p.op)
