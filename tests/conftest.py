@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import icecore
 # Where there is memory for it, warehouses are made in memory: half of the time is waiting for a disk else.
 _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 2**30:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+    os.environ.setdefault("TMPDIR", str(_MEMORY))
+    tempfile.tempdir = None
 
 # Times are noisy where tests run, so no example fails for being slow; only `make fuzz` draws new examples.
 settings.register_profile("new each time", settings(deadline=None, database=None))

@@ -7,8 +7,9 @@ import tempfile
 from typing import Any
 
 import pytest
+from budgets import examples
 from histories import LAYOUTS
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_scan_rows import SCHEMA, SPECS, Model, apply, filters, rows, steps
 
@@ -18,7 +19,7 @@ AGGREGATES = ["count(*)", *(f"{f}({c})" for c in SCHEMA.names for f in ("count",
 
 
 @pytest.mark.parametrize(("format_version", "mode"), LAYOUTS)
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(5)
 @given(
     first=rows,
     history=steps,

@@ -10,16 +10,17 @@ from typing import Any
 
 import duckdb
 import pytest
+from budgets import examples
 from evolving_tables import Evolving, steps
 from expression_cases import filter_texts
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 LENGTHS = ["truncate(1)", "truncate(2)", "truncate(16)", "full", "counts", "none"]
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(4)
 @given(data=st.data())
 def test_aggregates_of_any_type_equal_duckdb(version: int, data: st.DataObject) -> None:
     """Minima and maxima by bounds that are cut short, of other types, of nothing but NaN, or absent."""

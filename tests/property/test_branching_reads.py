@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from branching_histories import Branching, history
-from hypothesis import HealthCheck, given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rows_by_id import condition, texts
 
@@ -27,7 +28,7 @@ Changes = tuple[Counter[str], Counter[str]]
 
 
 @pytest.mark.parametrize(("version", "mode"), LAYOUTS)
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(4)
 @given(seed=st.integers(0, 2**32), length=st.integers(3, 20), spec=st.sampled_from(SPECS), ends=ENDS)
 def test_reads_between_and_at_snapshots(
     version: int, mode: str, seed: int, length: int, spec: list[str], ends: tuple[int, int, int, int]

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from budgets import examples
 from histories import LAYOUTS, SPECS, apply, canonical, conditions, make_table, rows, rows_of, steps
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import icecore
@@ -33,7 +34,7 @@ def applied(before: Counter[str], changes: pa.Table) -> Counter[str]:
 
 
 @pytest.mark.parametrize(("format_version", "mode"), LAYOUTS)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(8)
 @given(
     first=rows,
     history=steps,

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import define, field
+from budgets import examples
 from core_tables import sorted_rows
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table import StaticTable
 
@@ -77,7 +78,7 @@ def key(data: list[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize(("version", "mode"), [(1, "copy-on-write"), (2, "copy-on-write"), (2, "merge-on-read")])
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(8)
 @given(spec=st.sampled_from(SPECS), steps=st.lists(commands, min_size=3, max_size=9))
 def test_commits_agree_with_a_model_and_with_pyiceberg(
     version: int, mode: str, spec: list[str], steps: list[tuple[Any, ...]]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from budgets import examples
 from core_tables import pyiceberg_catalog, sorted_rows
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pinned_files import position_deletes, rewritten
 
@@ -133,7 +134,7 @@ def files_of(table: icecore.Table, rows: list[Row]) -> list[Any]:
 @pytest.mark.parametrize(
     ("version", "mode"), [(1, "copy-on-write"), (2, "copy-on-write"), (2, "merge-on-read"), (3, "merge-on-read")]
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(8)
 @given(
     spec=st.sampled_from(SPECS),
     start=st.lists(pairs, min_size=1, max_size=3),

@@ -7,7 +7,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_scan_rows import SCHEMA, SPECS, Model, apply, filters, rows, steps
 
@@ -15,7 +16,7 @@ import icecore
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(8)
 @given(first=rows, history=steps, wanted=st.lists(filters, min_size=2, max_size=4), spec=st.sampled_from(SPECS))
 def test_SP1_SP8_explanations_add_up(
     format_version: int, first: list[dict[str, Any]], history: list[tuple[str, Any]], wanted: list[str], spec: list[str]

@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 from attrs import evolve
+from budgets import examples
 from core_tables import local, metadata_files, repository_of, sorted_rows, store_of
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import icecore
@@ -49,7 +50,7 @@ commands = st.one_of(
 )
 START = [("append", 0), ("branch", "a"), ("tag", "b"), ("add column", "a"), ("append", 3)]
 scenarios = st.lists(commands, min_size=2, max_size=12).map(lambda steps: [*START, *steps])
-bounded = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+bounded = examples(12)
 
 
 class Warehouse:
@@ -193,7 +194,7 @@ def test_replay_gives_the_live_state_and_the_past(steps: list[tuple[Any, ...]], 
         warehouse.catalog.close()
 
 
-@settings(bounded, max_examples=12)
+@examples(8)
 @given(steps=scenarios, version=st.integers(1, 3), scheme=st.sampled_from(["metastore", "filesystem"]))
 def test_rebuild_gives_the_same_bytes(steps: list[tuple[Any, ...]], version: int, scheme: str) -> None:
     """After losing every metadata file, `rebuild` writes each but those of expired snapshots, with the same bytes."""

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from attrs import define, field
+from budgets import examples
 from core_tables import SCHEMA, ids_of, peer_ids, pyiceberg_catalog, repository_of, rows
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.exceptions import ValidationException as TheirValidationError
@@ -160,7 +161,7 @@ class Both:
 
 
 @pytest.mark.parametrize("keep", ["log", "foreign"])
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate,))
+@examples(6, phases=(Phase.generate,))
 @given(layouts, st.lists(steps, min_size=3, max_size=14))
 def test_both_engines_agree(keep: str, layout: tuple[str, str], chosen: list[tuple[str, int, str]]) -> None:
     """Interleaved commits of both, with new opens between: no row is lost or doubled, and both read the same."""

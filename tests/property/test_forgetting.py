@@ -9,8 +9,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from budgets import examples
 from core_tables import local, sorted_rows, store_of
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import icecore
@@ -94,7 +95,7 @@ def seen(table: icecore.Table) -> object:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(3)
 @given(history=steps, columns=st.sampled_from([None, ("name",)]), hit=st.integers(0, 2**16))
 def test_forgetting_leaves_all_that_there_is(
     version: int, history: list[tuple[str, Any]], columns: tuple[str, ...] | None, hit: int

@@ -7,15 +7,16 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from budgets import examples
 from histories import LAYOUTS, SPECS, apply, arrow, canonical, conditions, make_table, rows, steps
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import icecore
 
 
 @pytest.mark.parametrize(("format_version", "mode"), LAYOUTS)
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(6)
 @given(
     first=rows,
     history=steps,

@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from budgets import examples
 from core_tables import SCHEMA, rows, store_of
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import icecore
@@ -75,7 +76,7 @@ def kinds(catalog: icecore.Catalog, after: int) -> list[str]:
     return [e.kind for e in store_of(catalog).events(after)]
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
+@examples(15)
 @given(st.lists(change, min_size=1, max_size=9), st.booleans())
 def test_a_transaction_is_its_changes_one_by_one_or_nothing(changes: list[tuple[Any, ...]], fails: bool) -> None:
     """The same error of the same change, after which nothing is there; else the same catalog, in one transaction.

@@ -11,7 +11,8 @@ import numpy as np
 import orjson
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
+from budgets import examples
+from hypothesis import given
 from test_scan_rows import SCHEMA, filters
 
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
@@ -60,7 +61,7 @@ TYPES: list[Type] = [
 SCHEMA_OF_ALL = Schema(tuple(NestedField(i, f"c{i}", t) for i, t in enumerate(TYPES, 1)))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(text=filters)
 def test_any_filter_is_read_as_it_was_written(text: str) -> None:
     schema = arrow_to_schema(SCHEMA, format_version=2)

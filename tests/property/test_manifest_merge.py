@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from budgets import examples
 from core_tables import metadata_files, peer_ids
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from independent_reader import LAST_UPDATED, ROW_ID, rows_of
 
@@ -39,7 +40,7 @@ def data(numbers: list[int]) -> pa.Table:
 
 
 @pytest.mark.parametrize("first_version", [1, 2, 3])
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(4)
 @given(before=st.lists(ids, max_size=2), history=steps, least=st.integers(2, 5), size=st.sampled_from([700, 10**7]))
 def test_RL2_RL3_M2_merging_keeps_rows_row_ids_and_sequence_numbers(
     first_version: int, before: list[list[int]], history: list[tuple[str, Any]], least: int, size: int

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import define, field
-from hypothesis import HealthCheck, given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_named_plan_is_fresh import described
 
@@ -147,7 +148,7 @@ class History:
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(5)
 @given(
     history=st.lists(step, min_size=2, max_size=9),
     partition=st.sampled_from(PARTITIONS),

@@ -6,8 +6,9 @@ import tempfile
 from typing import Any
 
 import pytest
+from budgets import examples
 from histories import CONDITIONS, LAYOUTS, SPECS, apply, canonical, make_table, rows, step
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import icecore
@@ -64,7 +65,7 @@ def change(table: icecore.Table, action: str, argument: Any) -> None:
 
 
 @pytest.mark.parametrize(("format_version", "mode"), LAYOUTS)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(8)
 @given(first=rows, history=more_steps, spec=st.sampled_from(SPECS), condition=st.sampled_from([*CONDITIONS, "x > 1"]))
 def test_a_named_plan_is_the_plan_made_anew(
     format_version: int,

@@ -9,7 +9,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 import sqlglot
-from hypothesis import HealthCheck, assume, given, settings
+from budgets import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import icecore
@@ -133,7 +134,7 @@ def only(table: pa.Table, needed: NeededTables) -> pa.Table:
     return table.filter(pa.array([needed.has(row) for row in rows], pa.bool_()))
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@examples(50)
 @given(query=queries())
 def test_the_answer_from_what_is_needed_is_the_answer_from_all(audit: dict[str, pa.Table], query: str) -> None:
     """Joins of every kind, subqueries, CTEs that hide a table, and names in any case."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from budgets import examples
 from evolving_tables import Evolving, steps
 from expression_cases import filter_texts
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peer_filters import peer_filter
 from pyiceberg.expressions.visitors import _StrictMetricsEvaluator, inclusive_projection, manifest_evaluator
@@ -26,7 +27,7 @@ FILTERS = 5
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(5)
 @given(data=st.data())
 def test_SP1_SP8_no_row_is_lost_and_no_file_is_planned_in_vain(version: int, data: st.DataObject) -> None:
     """DuckDB over all rows, and PyIceberg over the same manifests, after any deletes and evolution of schema and spec.

@@ -8,8 +8,9 @@ from typing import Any
 import duckdb
 import pytest
 from attrs import frozen
+from budgets import examples
 from expression_cases import TYPES, VALUES, filter_texts, metrics, native, transforms_of
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from icecore.engine.expression import parse_filter
@@ -86,7 +87,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield c
 
 
-SETTINGS = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = examples(250)
 
 
 @SETTINGS
@@ -121,7 +122,7 @@ def test_no_plan_loses_a_row_and_no_residual_adds_one(case: Case, connection: du
             check_projections(case, bound, partition, numbers, matching)
 
 
-@settings(SETTINGS, max_examples=150)
+@examples(80)
 @given(case=cases())
 def test_no_manifest_with_a_matching_row_is_left_out(case: Case, connection: duckdb.DuckDBPyConnection) -> None:
     """SP1, L1: the summaries of a manifest's partition values."""

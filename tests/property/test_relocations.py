@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import example, given, settings
+from budgets import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import icecore
@@ -92,7 +93,7 @@ STEPS = st.lists(
 )
 
 
-@settings(derandomize=True, max_examples=12)
+@examples(12)
 @given(STEPS, st.integers(1, 3))
 def test_any_history_is_the_same_wherever_it_was_taken(steps: list[str], version: int) -> None:
     """After each move or clone every snapshot has the rows that it had, and the log verifies, rebuilt too."""

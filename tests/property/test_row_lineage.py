@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from independent_reader import LAST_UPDATED, ROW_ID, rows_of
 
@@ -34,7 +35,7 @@ def data(numbers: list[int]) -> pa.Table:
 
 
 @pytest.mark.parametrize("first_version", [1, 2, 3])
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(8)
 @given(before=st.lists(ids, max_size=2), deleted=conditions, history=steps)
 def test_RL1_RL7_D2_D5_lineage_equals_an_independent_reading(
     first_version: int, before: list[list[int]], deleted: str, history: list[tuple[str, Any]]

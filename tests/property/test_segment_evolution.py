@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import define, field
-from hypothesis import HealthCheck, given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import icecore
@@ -138,7 +139,7 @@ STEPS = ("append", "append", "append", "add", "promote", "promote", "rename", "d
 
 
 @pytest.mark.parametrize("in_memory", [1, 100])
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(8)
 @given(data=st.data())
 def test_plans_from_old_segments_are_those_from_none(in_memory: int, data: st.DataObject) -> None:
     """SP1, T7: warm, from segments of the past in a fresh process, and without any."""

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from budgets import examples
 from core_tables import local, make_table, repository_of, rows, store_of
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 import icecore
@@ -152,7 +153,7 @@ STEP = st.tuples(ACTIONS, st.permutations(NAMES))
 
 
 # The steps of a failure are few enough to be read as they are; to look for fewer takes minutes.
-@settings(derandomize=True, max_examples=25, phases=[Phase.generate])
+@examples(12, phases=(Phase.generate,))
 @given(st.lists(STEP, min_size=8, max_size=20))
 def test_no_file_goes_that_a_table_can_be_read_by(steps: list[tuple[Action, list[str]]]) -> None:
     """After each step, whichever table it was of, all is there that any table's snapshots lead to."""

@@ -6,7 +6,8 @@ import tempfile
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import icecore
@@ -32,7 +33,7 @@ def same(x: tuple[Any, ...], y: tuple[Any, ...]) -> bool:
     return repr(x) == repr(y)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(15)
 @given(
     batches=BATCHES,
     version=st.sampled_from([1, 2, 3]),
