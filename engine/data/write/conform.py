@@ -199,7 +199,7 @@ class _Caster:
             raise ValidationError(f"column {path!r}: {array.type} can't become {t} without loss: {e}") from e
 
     def step(self, t: PrimitiveType, source: pa.DataType) -> Step | None:
-        """How to get from an Arrow type to an Iceberg type without loss, or None where there is no way."""
+        """The step from an Arrow type to an Iceberg type without loss, or None where there is no way."""
         match t:
             case IntegerType() | LongType() | FloatType() | DoubleType() | DecimalType():
                 return _number_step(t, source)
