@@ -74,8 +74,9 @@ def definitions(path: Path) -> Iterator[Named]:
     yield from inside(tree(path).body, None, True)
 
 
-def everything() -> list[Named]:
-    return [named for path in files() for named in definitions(path)]
+@cache
+def everything() -> tuple[Named, ...]:
+    return tuple(named for path in files() for named in definitions(path))
 
 
 def base_names(node: ast.ClassDef) -> set[str]:
@@ -181,7 +182,7 @@ def test_public_calls_name_what_they_raise() -> None:
         if n.is_public
         and isinstance(n.node, ast.FunctionDef)
         and not is_command(n.node)
-        and not documented.says(n)
         and (unsaid := sorted(e for e in raised(n.node) if e not in (n.doc or "")))
+        and not documented.says(n)
     ]
     assert silent == []
