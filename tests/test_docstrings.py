@@ -79,10 +79,11 @@ def everything() -> tuple[Named, ...]:
     return tuple(named for path in files() for named in definitions(path))
 
 
-def base_names(node: ast.ClassDef) -> set[str]:
+@cache
+def base_names(node: ast.ClassDef) -> frozenset[str]:
     """The names of the bases, without their modules and parameters."""
     plain = (b.value if isinstance(b, ast.Subscript) else b for b in node.bases)
-    return {ast.unparse(b).rsplit(".", 1)[-1] for b in plain}
+    return frozenset(ast.unparse(b).rsplit(".", 1)[-1] for b in plain)
 
 
 def is_protocol(node: ast.ClassDef) -> bool:
