@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.commit.added_files import added_entries, check_data_files
@@ -18,11 +17,12 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
+from icecore.engine.operations.file_changes import live_among
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
-from icecore.engine.spec.snapshot import Operation, Snapshot
+from icecore.engine.spec.snapshot import Operation
 from icecore.engine.storage.file_io import Storage
 
 
@@ -72,7 +72,7 @@ def describe_existing_files(
         raise ValidationError(f"files are given twice: {abbreviated(repeated, 5)}")
     if check_duplicate_files:
         spelled = [s for p in file_paths for s in _spellings(storage, p)]
-        present = _in_snapshot(repository, state, metadata.snapshot_by_ref(branch), spelled)
+        present = live_among(spelled, repository, state, metadata.snapshot_by_ref(branch))
         if present:
             raise ValidationError(f"files are in the table already: {abbreviated(present, 5)}")
     return describe_files(
@@ -99,17 +99,3 @@ def _spellings(storage: Storage, path: str) -> set[str]:
         if place.startswith(inside + "/"):
             spellings.add(old + place.removeprefix(inside))
     return spellings
-
-
-def _in_snapshot(
-    repository: Repository, state: TableState, snapshot: Snapshot | None, file_paths: list[str]
-) -> list[str]:
-    if snapshot is None:
-        return []
-    wanted = pa.array(file_paths, pa.string())
-    for listed in repository.list_manifests(state, snapshot):
-        paths = repository.entries.live(state.stream, listed, repository.storage_of(state))["file_path"]
-        present: list[str] = paths.filter(pc.is_in(paths, wanted)).to_pylist()
-        if present:
-            return present
-    return []

@@ -18,7 +18,7 @@ from icecore.engine.evolution.manage_snapshots import CherryPick, move_main
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.metadata.write_audit_publish import PUBLISHED_WAP_ID, check_unpublished
 from icecore.engine.operations.action import PlanContext
-from icecore.engine.operations.file_changes import FileChanges, removals_of
+from icecore.engine.operations.file_changes import FileChanges, live_among, removals_of
 from icecore.engine.operations.replace_partitions import REPLACE_PARTITIONS
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
@@ -39,8 +39,8 @@ class PickSnapshot:
     def plan(self, at: PlanContext) -> Command:
         """The command for main as it is now.
 
-        Raises ValidationError where the snapshot can't be picked: it is on main already, was published already,
-        replaces partitions that were changed since, or is of an operation that can only fast-forward.
+        Raises ValidationError where the snapshot can't be picked: it or a file of it is on main already, it was
+        published already, replaces partitions that were changed since, or is of an operation that only fast-forwards.
         """
         metadata = at.state.metadata
         source, head = self.pick.source(metadata), metadata.current_snapshot()
@@ -63,6 +63,12 @@ class PickSnapshot:
             _check_partitions(at, source, added)
         gone = removed.filter(pc.equal(removed["content"], int(DataFileContent.DATA)))["file_path"].to_pylist()
         effects = FileChanges(by_position=False, gone=gone)
+        again = sorted(set(added["file_path"].to_pylist()) - set(gone))
+        if present := live_among(again, at.repository, at.state, head):
+            # Its pick may be of a snapshot that has expired since, which told of it.
+            raise ValidationError(
+                f"snapshot {source.snapshot_id} can't be picked: files of it are in main already, as {present[0]}"
+            )
         summary = {SOURCE_SNAPSHOT_ID: str(source.snapshot_id)} | ({PUBLISHED_WAP_ID: wap_id} if wap_id else {})
         return ProduceSnapshot(
             Operation.APPEND if is_append else Operation.OVERWRITE,

@@ -18,11 +18,13 @@ from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.copy_on_write import lineage_schema, write_again
 from icecore.engine.operations.merge_on_read import Positions, write_deletes
 from icecore.engine.operations.reusable_files import FileKey, ReusableFiles, task_key
+from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
 from icecore.engine.spec.reserved import POS, with_columns
 from icecore.engine.spec.snapshot import Operation, Snapshot
@@ -163,6 +165,21 @@ def removals_of(at: PlanContext, snapshot: Snapshot | None, effects: FileChanges
     if removed_files < len(gone):
         raise ValidationError(f"{len(gone) - removed_files} of {len(gone)} files to remove are not in the snapshot")
     return tuple(out)
+
+
+def live_among(
+    file_paths: Sequence[str], repository: Repository, state: TableState, snapshot: Snapshot | None
+) -> list[str]:
+    """The paths, out of some, of files that are live in a snapshot; of the first manifest that holds any."""
+    if snapshot is None or not file_paths:
+        return []
+    wanted = pa.array(file_paths, pa.string())
+    for listed in repository.list_manifests(state, snapshot):
+        paths = repository.entries.live(state.stream, listed, repository.storage_of(state))["file_path"]
+        present: list[str] = paths.filter(pc.is_in(paths, wanted)).to_pylist()
+        if present:
+            return present
+    return []
 
 
 def _split(

@@ -46,6 +46,7 @@ class Version:
     is_expired: bool = False
     staged_as: str | None = None
     is_known: bool = True
+    is_picked: bool = False
 
     def is_ancestor_of(self, other: Version | None) -> bool:
         while other is not None and other is not self:

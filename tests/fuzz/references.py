@@ -147,7 +147,8 @@ def cherry_pick(world: World) -> Act | None:
     """An append is made again; anything else only where main is its parent."""
     head = world.model.refs.get("main")
     versions = [v for v in world.model.known if v.appended is not None or v.parent is head]
-    versions = [v for v in versions if v.is_known and not v.is_ancestor_of(head)]
+    # Where the first pick has expired, Java would pick again, and have the files twice.
+    versions = [v for v in versions if v.is_known and not v.is_picked and not v.is_ancestor_of(head)]
     if not versions:
         return None
     version = world.dice.choice(versions)
@@ -157,6 +158,7 @@ def cherry_pick(world: World) -> Act | None:
         if version.parent is head:
             m.refs["main"] = version
         else:
+            version.is_picked = True
             m.append("main", version.appended or ())
 
     edit = {"do": "cherry_pick", "snapshot": version.snapshot_id}

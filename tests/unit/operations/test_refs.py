@@ -106,6 +106,27 @@ def test_cherry_pick_from_a_branch(catalog: icecore.Catalog) -> None:
         table.manage_snapshots().cherry_pick(42).commit()
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_pick_whose_first_pick_has_expired_is_refused(catalog: icecore.Catalog, version: int) -> None:
+    """The snapshot that told of the first pick is gone: its file would be in main twice, and Java could not read it."""
+    table = make_table(catalog, format_version=version, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(1))
+    table.manage_snapshots().create_branch(head(table).snapshot_id, "dev").commit()
+    table.append(rows(2, 3), branch="dev")
+    source = table.snapshots()[-1].snapshot_id
+    table.append(rows(4))
+    table.manage_snapshots().cherry_pick(source).commit()
+    picked = head(table).snapshot_id
+    table.delete("id = 2")
+    table.maintenance.expire_snapshots().by_ids([picked]).commit()
+    with pytest.raises(ValidationError, match="files of it are in main already"):
+        table.manage_snapshots().cherry_pick(source).commit()
+    assert ids_of(table) == [1, 3, 4]
+    table.delete("id < 4")
+    table.manage_snapshots().cherry_pick(source).commit()
+    assert ids_of(table) == [2, 3, 4]
+
+
 def test_a_dry_run_of_a_pick_leaves_the_files(catalog: icecore.Catalog) -> None:
     table = make_table(catalog, properties=WAP)
     table.append(rows(1))
