@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,6 @@ import icecore
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
-    IcecoreError,
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
     NoSuchSnapshotError,
@@ -336,25 +336,25 @@ def test_a_namespace_is_not_dropped_under_a_new_table(catalog: icecore.Catalog, 
         make_table(catalog)
 
 
-def test_a_rename_never_takes_another_table(catalog: icecore.Catalog, open_again: Open) -> None:
-    """Where the old name belongs to another table meanwhile, a rename is refused and the other stays as it is."""
+def test_a_rename_looks_the_name_up_in_the_lock(
+    catalog: icecore.Catalog, open_again: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the name went to another table just before, the rename is of that one, and comes wholly after it."""
     make_table(catalog, "t")
-    other = open_again()
-    models = repository_of(catalog).models
-    original = models.table_stream
-    calls: list[tuple[str, ...]] = []
+    other, store = open_again(), store_of(catalog)
+    write = store.write
 
-    def table_stream(identifier: tuple[str, ...]) -> str:
-        found = original(identifier)
-        if not calls:
-            calls.append(identifier)
-            other.rename_table("ns.t", "ns.away")
-            make_table(other, "t").append(rows(5))
-        return found
+    @contextlib.contextmanager
+    def late(**options: bool) -> Iterator[Any]:
+        monkeypatch.setattr(store, "write", write)
+        other.rename_table("ns.t", "ns.away")
+        make_table(other, "t").append(rows(5))
+        with write(**options) as transaction:
+            yield transaction
 
-    models.table_stream = table_stream  # type: ignore[method-assign]
-    with pytest.raises(IcecoreError, match=r"ns\.t"):
-        catalog.rename_table("ns.t", "ns.new")
-    assert catalog.list_tables("ns") == [("ns", "away"), ("ns", "t")]
-    assert ids_of(catalog.load_table("ns.t")) == [5]
+    monkeypatch.setattr(store, "write", late)
+    catalog.rename_table("ns.t", "ns.new")
+    assert catalog.list_tables("ns") == [("ns", "away"), ("ns", "new")]
+    assert ids_of(catalog.load_table("ns.new")) == [5]
+    assert ids_of(catalog.load_table("ns.away")) == []
     assert catalog.verify().problems == ()
