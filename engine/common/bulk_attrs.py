@@ -89,7 +89,7 @@ def _plain_fields(cls: type[Any]) -> Mapping[str, Any]:
     special = [
         f.name
         for f in fields
-        if f.validator or f.converter or not f.init or f.alias != f.name or isinstance(f.default, attrs.Factory)  # type: ignore[arg-type]
+        if f.validator or f.converter or not f.init or f.alias != f.name or isinstance(f.default, attrs.Factory)  # type: ignore[arg-type]  # stubs have Factory as a function
     ]
     unslotted = [f.name for f in fields if not hasattr(getattr(cls, f.name, None), "__set__")]
     if hooks or special or unslotted:

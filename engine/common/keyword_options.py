@@ -35,7 +35,7 @@ def takes_options(declared: type) -> Callable[[F], F]:
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=_text(annotation))
             for name, annotation in keys.items()
         ]
-        checked.__signature__ = signature.replace(parameters=[*named, *options])  # type: ignore[attr-defined]
+        checked.__signature__ = signature.replace(parameters=[*named, *options])  # type: ignore[attr-defined]  # read by inspect
         return cast(F, checked)
 
     return decorate

@@ -72,6 +72,6 @@ def _apply_move(fields: list[NestedField], move: FieldMove) -> None:
         case MovePosition.BEFORE:
             fields.insert(ids.index(move.reference_id), moved)  # type: ignore[arg-type]  # checked when recorded
         case MovePosition.AFTER:
-            fields.insert(ids.index(move.reference_id) + 1, moved)  # type: ignore[arg-type]
+            fields.insert(ids.index(move.reference_id) + 1, moved)  # type: ignore[arg-type]  # checked when recorded
         case _:
             assert_never(move.position)

@@ -39,13 +39,15 @@ def check_written(
             raise CorruptFileError(f"{where} has a column of field id {i}, and was written without one")
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=64)
 def _ids(schema: bytes) -> frozenset[int] | None:
     """The ids of a schema's fields that are stored, or None where the text is no schema."""
     try:
-        return frozenset(_stored_ids(orjson.loads(schema)))
-    except (ValueError, TypeError, KeyError):
+        written = orjson.loads(schema)
+        ids = frozenset(_stored_ids({"type": "struct", "fields": written["fields"]}))
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
+    return ids if all(type(i) is int for i in ids) else None
 
 
 def _stored_ids(kind: Any) -> Iterator[int]:
