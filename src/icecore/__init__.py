@@ -5,6 +5,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from icecore import spark
     from icecore.engine.catalog.catalog import Catalog
     from icecore.engine.catalog.catalog import open_catalog as open
     from icecore.engine.catalog.import_log import import_log
@@ -41,6 +42,8 @@ else:
 
     def __getattr__(name):
         """A public name, of a module that is loaded when it is first asked for (PEP 562)."""
+        if name == "spark":
+            return import_module("icecore.spark")
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(import_module(_MODULES[name]), "open_catalog" if name == "open" else name)
@@ -48,7 +51,7 @@ else:
         return found
 
     def __dir__():
-        return sorted({*globals(), *_MODULES})
+        return sorted({*globals(), *_MODULES, "spark"})
 
 
 __all__ = [
@@ -68,4 +71,5 @@ __all__ = [
     "import_log",
     "move_warehouse",
     "open",
+    "spark",
 ]

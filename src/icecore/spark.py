@@ -1,0 +1,5 @@
+"""What Spark is given: sessions that are ready to read and write Iceberg tables."""
+
+from icecore.engine.spark.session import session
+
+__all__ = ["session"]
