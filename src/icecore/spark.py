@@ -1,4 +1,4 @@
-"""What Spark is given: sessions that are ready to read and write Iceberg tables."""
+"""The public names for Spark: sessions that are ready to read and write Iceberg tables."""
 
 from icecore.engine.spark.session import session
 
