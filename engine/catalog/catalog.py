@@ -196,7 +196,7 @@ class Catalog(CatalogLogTools):
         self._warehouse.store.check_writable()
         from icecore.projections.verify.rebuild import rebuild, rebuild_one
 
-        self._warehouse.planner.clear()
+        self._warehouse.planning.clear()
         if identifier is None:
             rebuild(self._warehouse.store, self._warehouse.repository, self._warehouse.views)
         else:

@@ -101,4 +101,4 @@ class CatalogAt:
         state = None if stream is None else self._warehouse.repository.state_at(stream, self.position)
         if state is None:
             raise NoSuchTableError(f"there was no table {dotted(name)!r} at position {self.position}")
-        return Table(self._warehouse.repository, self._warehouse.planner, state, None)
+        return Table(self._warehouse.repository, self._warehouse.planning, state, None)

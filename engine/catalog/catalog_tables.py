@@ -193,7 +193,7 @@ class CatalogTables(CatalogNamespaces):
 
     def _table_of(self, stream: str) -> Table:
         repository = self._warehouse.repository
-        return Table(repository, self._warehouse.planner, repository.state(stream), self.actor)
+        return Table(repository, self._warehouse.planning, repository.state(stream), self.actor)
 
     @overload
     def rename_table(
@@ -248,7 +248,7 @@ class CatalogTables(CatalogNamespaces):
             from icecore.engine.joint_commit.joint_purge import drop_and_purge
 
             who = provenance(self.actor, message=message, author=author)
-            return drop_and_purge(self._warehouse.targets, self._warehouse.planner, name, who, dry_run=dry_run)
+            return drop_and_purge(self._warehouse.targets, self._warehouse.planning.planner, name, who, dry_run=dry_run)
         from icecore.engine.joint_commit.joint_names import dropped
 
         return self._commit(dropped(name, is_view=False), message, author, dry_run)

@@ -50,7 +50,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         self, warehouse: Warehouse, provenance: Provenance, catalog: CatalogNames, dry_run: bool = False
     ) -> None:
         self._desk = warehouse.targets
-        self._planner = warehouse.planner
+        self._planning = warehouse.planning
         self._provenance = provenance
         self._catalog = catalog
         self._is_dry = dry_run
@@ -175,7 +175,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
 
     def _gathering(self, state: TableState) -> _Part:
         part = _Part(
-            self._desk.repository, self._planner, state, self._provenance, _same_stream(state), dry_run=self._is_dry
+            self._desk.repository, self._planning, state, self._provenance, _same_stream(state), dry_run=self._is_dry
         )
         self._tables[state.stream] = part
         return part
@@ -359,7 +359,7 @@ class _Lookup:
         stream = transaction._names.table_stream(identifier)
         part = transaction._tables.get(stream)
         state = transaction._desk.repository.state(stream) if part is None else part.latest()
-        return Table(transaction._desk.repository, transaction._planner, state, None)
+        return Table(transaction._desk.repository, transaction._planning, state, None)
 
     def load_view(self, identifier: Identifier) -> View:
         transaction = self._transaction

@@ -87,7 +87,9 @@ class CatalogLogTools(CatalogViews):
 
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
         name = identifier_tuple(identifier)
-        return purge_dropped(self._warehouse.repository, self._warehouse.planner, name, position, who, dry_run=dry_run)
+        return purge_dropped(
+            self._warehouse.repository, self._warehouse.planning.planner, name, position, who, dry_run=dry_run
+        )
 
     @overload
     def undrop_view(
@@ -212,7 +214,7 @@ class CatalogLogTools(CatalogViews):
         else:
             stream = drop_to_purge(self._warehouse.repository, name, position).stream
         who = provenance(self.actor, message=message, author=author)
-        return Forgetter(self._warehouse.repository, self._warehouse.planner).bounds(
+        return Forgetter(self._warehouse.repository, self._warehouse.planning.planner).bounds(
             stream, columns, files, who, dry_run=dry_run
         )
 
@@ -238,7 +240,7 @@ class CatalogLogTools(CatalogViews):
 
         self._warehouse.repository.check_writable()
         who = provenance(self.actor, message=message, author=author)
-        return Forgetter(self._warehouse.repository, self._warehouse.planner).text(
+        return Forgetter(self._warehouse.repository, self._warehouse.planning.planner).text(
             text, positions, who, dry_run=dry_run
         )
 

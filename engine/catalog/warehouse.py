@@ -20,7 +20,7 @@ from icecore.engine.repository.assembly import CACHE_FOLDER, assemble, scratch_f
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.storage.atomic_write import sweep
-from icecore.projections.plan.planner import Planner
+from icecore.projections.plan.planning import Planning
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
@@ -40,7 +40,7 @@ class Warehouse:
     store: EventStore
     repository: Repository
     views: ViewRepository
-    planner: Planner
+    planning: Planning
 
     @property
     def models(self) -> ReadModels:
@@ -63,7 +63,7 @@ class Warehouse:
 
     def close(self) -> None:
         """Closes the log and drops all caches."""
-        self.planner.close()
+        self.planning.close()
         self.store.close()
 
 
@@ -86,7 +86,7 @@ def open_warehouse(path: str | os.PathLike[str], *, create: bool, read_only: boo
         _found(store, folder, name)
     repository, views = assemble(store, storage_of(store, folder))
     cache = None if read_only and not os.access(path, os.W_OK) else path / CACHE_FOLDER / "segments"
-    warehouse = Warehouse(path, folder, store, repository, views, Planner(repository, cache))
+    warehouse = Warehouse(path, folder, store, repository, views, Planning(repository, cache))
     repository.foreign.adopt_all()
     if store.is_writable:
         _heal(warehouse)
@@ -123,4 +123,4 @@ def _heal(warehouse: Warehouse) -> None:
     if warehouse.store.warehouse_value(FORGETTING) is not None:
         from icecore.engine.forget.forget import Forgetter
 
-        Forgetter(warehouse.repository, warehouse.planner).tidy()
+        Forgetter(warehouse.repository, warehouse.planning.planner).tidy()

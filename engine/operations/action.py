@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import evolve, field, frozen
 
@@ -13,7 +13,10 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
-from icecore.projections.plan.planner import Planner
+from icecore.projections.plan.planning import Planning
+
+if TYPE_CHECKING:
+    from icecore.projections.plan.planner import Planner
 
 
 @frozen
@@ -25,10 +28,15 @@ class PlanContext:
     """
 
     repository: Repository
-    planner: Planner
+    planning: Planning
     state: TableState
     metadata: TableMetadata
     storage: Storage
+
+    @property
+    def planner(self) -> Planner:
+        """The planner of the table's files."""
+        return self.planning.planner
 
     def head(self, branch: str) -> Snapshot | None:
         """The snapshot at the branch's head; None for an empty main. Raises NoSuchSnapshotError."""

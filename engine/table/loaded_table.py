@@ -16,21 +16,26 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.table.commit_options import CommitOptions, provenance_of
-from icecore.projections.plan.planner import Planner
+from icecore.projections.plan.planning import Planning
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.table.transaction import Transaction
+    from icecore.projections.plan.planner import Planner
 
 
 class TableHandle:
     """One table at one version. It stays as it was loaded until `refresh()` or a commit through it."""
 
-    def __init__(self, repository: Repository, planner: Planner, state: TableState, actor: str | None) -> None:
+    def __init__(self, repository: Repository, planning: Planning, state: TableState, actor: str | None) -> None:
         self._repository = repository
-        self._planner = planner
+        self._planning = planning
         self._state = state
         self._actor = actor
+
+    @property
+    def _planner(self) -> Planner:
+        return self._planning.planner
 
     def name(self) -> Identifier:
         """The identifier as a tuple."""
@@ -135,7 +140,7 @@ class TableHandle:
         self._repository.check_writable()
         who = provenance_of(self._actor, options)
         dry_run = options.get("dry_run", False)
-        return Transaction(self._repository, self._planner, self._state, who, self._committed, dry_run)
+        return Transaction(self._repository, self._planning, self._state, who, self._committed, dry_run)
 
     def _commit_with(self, change: Callable[[Transaction], object], **options: Unpack[CommitOptions]) -> DryRun | None:
         with self.transaction(**options) as transaction:

@@ -57,7 +57,7 @@ from icecore.engine.spec.updates.table_update import (
 )
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
-from icecore.projections.plan.planner import Planner
+from icecore.projections.plan.planning import Planning
 
 Prepared = Callable[[TableState], Command | None]
 # Updates that give out the ids of columns, partition fields and orders, which files written after them carry.
@@ -81,14 +81,14 @@ class PendingCommit:
     def __init__(
         self,
         repository: Repository,
-        planner: Planner,
+        planning: Planning,
         state: TableState,
         provenance: Provenance,
         check_open: Callable[[], None],
     ) -> None:
         """`check_open` raises where the transaction has ended."""
         self.repository = repository
-        self.planner = planner
+        self.planning = planning
         self.state = repository.live_state(state.stream)
         # As the changes so far leave it; snapshots of this transaction are not in it yet.
         self.metadata = self.state.metadata
@@ -248,7 +248,7 @@ class PendingCommit:
         self._commands.append(prepare)
 
     def _context(self, state: TableState, metadata: TableMetadata) -> PlanContext:
-        return PlanContext(self.repository, self.planner, state, metadata, self.storage)
+        return PlanContext(self.repository, self.planning, state, metadata, self.storage)
 
     # Files
 

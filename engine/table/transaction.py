@@ -43,7 +43,7 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.statistics.update_statistics import UpdateStatistics
 from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
 from icecore.engine.table.pending_commit import PendingCommit
-from icecore.projections.plan.planner import Planner
+from icecore.projections.plan.planning import Planning
 
 Filter = str | Expression | None
 
@@ -60,13 +60,13 @@ class Transaction(OnceInBlock):
     def __init__(
         self,
         repository: Repository,
-        planner: Planner,
+        planning: Planning,
         state: TableState,
         provenance: Provenance,
         committed: Callable[[TableState], None],
         dry_run: bool = False,
     ) -> None:
-        self._pending = PendingCommit(repository, planner, state, provenance, self._check_open)
+        self._pending = PendingCommit(repository, planning, state, provenance, self._check_open)
         self._committed = committed
         self._is_dry = dry_run
         self._outcome: DryRun | None = None
@@ -331,7 +331,7 @@ class Transaction(OnceInBlock):
         """The groups of data files that are worth rewriting, of those that may have rows of the filter."""
         snapshot, schema = self.metadata.snapshot_by_ref(branch), self.metadata.schema()
         bound = bind(parse_filter(row_filter), schema)
-        return groups_of(self._pending.planner.plan(self._pending.state, snapshot, bound, schema), options)
+        return groups_of(self._pending.planning.planner.plan(self._pending.state, snapshot, bound, schema), options)
 
     @takes_options(RowChangeOptions)
     def rewrite_data_files(

@@ -21,6 +21,7 @@ from icecore.engine.common.fork_safety import Lock
 from icecore.engine.data.arrow.row_filter import connection
 from icecore.engine.events.event import Event
 from icecore.engine.log.reader import EventReader
+from icecore.projections.plan import planner as planner_module
 from icecore.projections.plan.planner import PlannedFiles, Planner
 from icecore.projections.segments.manifest_selection import ManifestSelection
 
@@ -111,6 +112,24 @@ def test_a_fork_while_a_thread_plans(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(Planner, "_plan", plan)
         thread = threading.Thread(target=planned, args=(table,))
         assert in_a_child(lambda: planned(table), thread, held, done) == (16, None)
+
+
+def test_a_fork_while_a_thread_makes_the_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first plan of the forked process makes one of its own."""
+    catalog, table = registered(tmp_path / "w", written(tmp_path / "theirs"))
+    held, done = threading.Event(), threading.Event()
+
+    def make(*args: Any) -> Planner:
+        if threading.current_thread() is thread:
+            held.set()
+            done.wait(60)
+        return Planner(*args)
+
+    with catalog:
+        monkeypatch.setattr(planner_module, "Planner", make)
+        thread = threading.Thread(target=planned, args=(table,))
+        assert in_a_child(lambda: planned(table), thread, held, done) == (16, None)
+        assert planned(table) == 16
 
 
 @pytest.mark.parametrize("what", ["table", "view"])

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 
 import icecore
-from icecore.projections.plan.planner import Planner
+from icecore.projections.plan.planning import Planning
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.int64())])
 
@@ -82,9 +82,8 @@ def test_the_order_of_files_is_that_of_the_manifest_list(tmp_path: Path, propert
     seen: dict[str, Any] = {}
     for number, history in enumerate(("none", "oldest first", "newest first", "some", "filters")):
         with icecore.open(tmp_path) as catalog:
-            catalog._warehouse.planner.close()
-            planner = Planner(catalog._warehouse.repository, tmp_path / f"cache{number}" if number % 2 else None)
-            catalog._warehouse = evolve(catalog._warehouse, planner=planner)
+            planning = Planning(catalog._warehouse.repository, tmp_path / f"cache{number}" if number % 2 else None)
+            catalog._warehouse = evolve(catalog._warehouse, planning=planning)
             table = catalog.load_table("ns.t")
             warm(table, history)
             planned = table.scan().plan_files()

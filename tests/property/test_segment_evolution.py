@@ -167,7 +167,7 @@ def _check(catalog: icecore.Catalog, history: History) -> None:
     state, snapshot = table.state, table.current_snapshot()
     schema = state.metadata.schema()
     bound = bind(parse_filter(text), schema)
-    warm = catalog._warehouse.planner
+    warm = catalog._warehouse.planning.planner
     assert warm.cache is not None
     plans = []
     for planner in (

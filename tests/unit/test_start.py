@@ -83,6 +83,18 @@ def test_help_loads_no_command() -> None:
     assert loaded & HEAVY == set()
 
 
+LS = "from icecore.engine.cli.main import cli; cli(['-w', {!r}, 'ls'], standalone_mode=False)"
+
+
+def test_a_list_of_tables_loads_no_planner(tmp_path: Path) -> None:
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        make_table(catalog).append(rows(1))
+    loaded = loaded_by(LS.format(str(tmp_path)))
+    assert "icecore.engine.table.table" in loaded
+    assert loaded & {"duckdb", "icecore.projections.plan.planner", *ROWS, *COMMITS, *VIEWS} == set()
+
+
 def test_help_says_of_each_command_what_its_own_help_says() -> None:
     context = click.Context(cli)
     for name, (_, _, text) in COMMANDS.items():

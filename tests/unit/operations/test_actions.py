@@ -47,7 +47,7 @@ def table(tmp_path: Path) -> Iterator[Table]:
 
 def context(table: Table) -> PlanContext:
     repository, state = table._repository, table.refresh().state
-    return PlanContext(repository, table._planner, state, state.metadata, repository.storage_of(state))
+    return PlanContext(repository, table._planning, state, state.metadata, repository.storage_of(state))
 
 
 def base_of(table: Table) -> CommitBase:

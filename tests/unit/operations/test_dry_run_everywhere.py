@@ -201,7 +201,7 @@ def other(table: Table) -> Any:
     """A file with the columns of the table that is one of another."""
     repository = table._repository
     state = repository.state(repository.models.table_stream(("ns", "other")))
-    [task] = Table(repository, table._planner, state, None).scan().plan_files()
+    [task] = Table(repository, table._planning, state, None).scan().plan_files()
     return task.file
 
 

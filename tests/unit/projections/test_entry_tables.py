@@ -29,6 +29,6 @@ def test_a_commit_starts_no_duckdb(catalog: icecore.Catalog) -> None:
     """Opening and appending plan nothing; the first plan starts DuckDB."""
     table = make_table(catalog)
     table.append(rows(1))
-    assert catalog._warehouse.planner._tables._connection is None
+    assert catalog._warehouse.planning._planner is None
     assert ids_of(table) == [1]
-    assert catalog._warehouse.planner._tables._connection is not None
+    assert catalog._warehouse.planning.planner._tables._connection is not None

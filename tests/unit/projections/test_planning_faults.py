@@ -76,7 +76,7 @@ def test_rows_of_no_manifest_are_not_planned(catalog: icecore.Catalog) -> None:
     table.append(rows(1))
     table.append(rows(2))
     assert ids_of(table) == [1, 2]
-    tables = catalog._warehouse.planner._tables
+    tables = catalog._warehouse.planning.planner._tables
     (segment,) = tables._tables[table.state.stream].segments
     tables.connection.execute(
         f"INSERT INTO {segment.entries} BY NAME SELECT * REPLACE (7::INTEGER AS m) FROM {segment.entries}"

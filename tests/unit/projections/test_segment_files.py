@@ -151,7 +151,7 @@ def test_what_nobody_looks_for_is_left_behind_by_merges(catalog: icecore.Catalog
     for i in range(40):
         table.overwrite(rows(i))
         assert planned(table) == 1
-    kept = catalog._warehouse.planner._tables._tables[table.state.stream].loaded.where
+    kept = catalog._warehouse.planning.planner._tables._tables[table.state.stream].loaded.where
     assert len(kept) < 36
     first = table.snapshots()[0]
     assert table.scan(snapshot_id=first.snapshot_id).to_arrow()["id"].to_pylist() == [0]
@@ -204,7 +204,7 @@ def test_a_plan_reads_the_columns_of_its_filter_alone(
     assert len(segments(Path(catalog.path))) == 0, "one manifest of one file is not worth a segment"
     found = re.findall(r'"(?:lower|upper|values|nulls|nans)_(\d+)"', " ".join(statements))
     assert set(found) == {"8", "10"}
-    assert len(catalog._warehouse.planner._tables._tables[table.state.stream].loaded.columns) > 4000
+    assert len(catalog._warehouse.planning.planner._tables._tables[table.state.stream].loaded.columns) > 4000
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut", "scribbled", "info"])
@@ -271,7 +271,9 @@ def test_how_much_memory_is_a_size(warehouse: Path, monkeypatch: pytest.MonkeyPa
         catalog.create_namespace("ns")
         table = made(catalog, 1)
         assert planned(table) == 1
-        (limit,) = duck.rows(catalog._warehouse.planner._tables.connection, "SELECT current_setting('memory_limit')")[0]
+        (limit,) = duck.rows(
+            catalog._warehouse.planning.planner._tables.connection, "SELECT current_setting('memory_limit')"
+        )[0]
         assert limit == "286.1 MiB"
     monkeypatch.setenv(entry_tables.MEMORY_VARIABLE, "much")
     with icecore.open(warehouse) as catalog, pytest.raises(ValidationError, match=r"ICECORE_CACHE_MEMORY.*'much'"):
@@ -287,7 +289,7 @@ def test_tables_that_were_not_planned_for_longest_are_let_go(
         for i in range(2):
             table.append(rows(i))
         assert planned(table) == 2
-    loaded = catalog._warehouse.planner._tables
+    loaded = catalog._warehouse.planning.planner._tables
     assert len(loaded._tables) == 2
     attached = duck.rows(loaded.connection, "SELECT count(*) FROM duckdb_databases() WHERE readonly")
     assert attached == [(2,)]

@@ -1,0 +1,53 @@
+"""The planner of a warehouse: made once, when something plans, and gone with the warehouse."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core_tables import ids_of, make_table, rows
+
+import icecore
+from icecore.projections.plan import planner as planner_module
+
+
+def test_threads_that_ask_at_once_get_one_planner(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one would have a DuckDB that nobody closes."""
+    real, made = planner_module.Planner, []
+    together = threading.Barrier(4)
+
+    def make(*args: Any) -> planner_module.Planner:
+        made.append(real(*args))
+        return made[-1]
+
+    def ask(_: int) -> planner_module.Planner:
+        together.wait(60)
+        return catalog._warehouse.planning.planner
+
+    monkeypatch.setattr(planner_module, "Planner", make)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(ask, range(4)))
+    assert len(made) == 1
+    assert all(planner is made[0] for planner in found)
+
+
+def test_a_closed_warehouse_has_no_duckdb(tmp_path: Path) -> None:
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = make_table(catalog)
+        table.append(rows(1))
+        assert ids_of(table) == [1]
+        tables = catalog._warehouse.planning.planner._tables
+        assert tables._connection is not None
+    assert tables._connection is None
+
+
+def test_a_warehouse_that_planned_nothing_closes_and_is_rebuilt_without_a_planner(tmp_path: Path) -> None:
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        make_table(catalog)
+        catalog.rebuild()
+    assert catalog._warehouse.planning._planner is None
