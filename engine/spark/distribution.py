@@ -8,6 +8,7 @@ from icecore.engine.properties.table_properties import DISTRIBUTION_MODE
 from icecore.engine.spark.pyspark_api import Column, DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.spark_conform import conformed_path
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_transforms import transform_column
 from icecore.engine.spec.partition import PartitionSpec
@@ -20,7 +21,7 @@ from icecore.engine.spec.types import UnknownType, UUIDType
 def distribute(
     df: DataFrame, *, schema: Schema, spec: PartitionSpec, sort_order: SortOrder | None, properties: Mapping[str, str]
 ) -> DataFrame:
-    """The DataFrame with the rows of a partition together and, inside of it, in the sort order.
+    """A conformed frame with the rows of a partition together and, inside of it, in the sort order.
 
     The table property `write.distribution-mode` says how rows move: `none`, `hash` (by partition, what is done without
     the property; Spark splits partitions that are large and joins small ones) or `range` (by partition and sort order).
@@ -35,7 +36,7 @@ def distribute(
         column = _computed(df, schema, transform, source_id)
         if column is None:
             return None
-        name = f"__icecore_{len(helpers)}"
+        name = f"helper{len(helpers)}"
         helpers.append(column.alias(name))
         return F.col(name)
 
@@ -47,13 +48,13 @@ def distribute(
             order.append(_ordered(column, f.direction, f.null_order))
     if not partition and not order:
         return df
-    out = df.select(*(F.col(quote(name)) for name in shown), *helpers)
+    out = df.select(*shown, *helpers)
     if mode == "range":
         # A round number of partitions: given columns alone Spark would not join small ones.
         out = out.repartitionByRange(*partition, *order)
     elif mode == "hash" and partition:
         out = out.hint("rebalance", *partition)
-    return out.sortWithinPartitions(*partition, *order).select(*(F.col(quote(name)) for name in shown))
+    return out.sortWithinPartitions(*partition, *order).select(*shown)
 
 
 def _computed(df: DataFrame, schema: Schema, transform: Transform, source_id: int) -> Column | None:
@@ -61,7 +62,7 @@ def _computed(df: DataFrame, schema: Schema, transform: Transform, source_id: in
     source = schema.get_field(source_id)
     if source is None or isinstance(source.field_type, UnknownType):
         return None
-    path = schema.path(source_id)
+    path = conformed_path(schema, source_id)
     found = _type_at(df.schema, path)
     if found is None:
         return None

@@ -76,8 +76,21 @@ _CAST: dict[type, tuple[tuple[str, ...], str]] = {
 }
 
 
+def column_name(field_id: int) -> str:
+    """The name of a table's column in a conformed frame: whatever the table calls it, Spark can tell this one."""
+    return f"f{field_id}"
+
+
+def conformed_path(schema: Schema, field_id: int) -> tuple[str, ...]:
+    """The path of names in a conformed frame to a column or a field of structs."""
+    root = field_id
+    while (parent := schema.parent_id(root)) is not None:
+        root = parent
+    return (column_name(root), *schema.path(field_id)[1:])
+
+
 def conform_frame(df: DataFrame, schema: Schema) -> DataFrame:
-    """The DataFrame's columns under the names, in the order and of types that the table can take.
+    """The DataFrame's columns in the order and of types that the table can take, each named by `column_name`.
 
     Columns are matched by name, fields of structs too; case matters only where Spark is told so. Columns that are
     missing are left out if they are optional or have a write default. Numbers become float or double by rounding, dates
@@ -87,15 +100,16 @@ def conform_frame(df: DataFrame, schema: Schema) -> DataFrame:
     """
     case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
     taken = _match(df.schema.fields, schema.fields, "", case_sensitive)
+    if not taken:
+        raise ValidationError("the data has no column of the table")
+    # By place, since two names may be one to the session.
+    placed = [f"c{i}" for i in range(len(df.schema.fields))]
     columns = []
     for f, position in taken:
-        source = df.schema.fields[position]
-        sql = _stored(quote(source.name), source.dataType, f.field_type, f.name, case_sensitive)
-        column = F.col(quote(source.name)) if sql is None else F.expr(sql)
-        columns.append(column.alias(f.name))
-    if not columns:
-        raise ValidationError("the data has no column of the table")
-    return df.select(*columns)
+        value = placed[position]
+        sql = _stored(value, df.schema.fields[position].dataType, f.field_type, f.name, case_sensitive)
+        columns.append(F.expr(sql or value).alias(column_name(f.field_id)))
+    return df.toDF(*placed).select(*columns)
 
 
 def _match(

@@ -21,7 +21,7 @@ from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.spark.distribution import distribute
 from icecore.engine.spark.progress import ProgressCallback, reporting
 from icecore.engine.spark.pyspark_api import DataFrame
-from icecore.engine.spark.spark_conform import conform_frame
+from icecore.engine.spark.spark_conform import column_name, conform_frame
 from icecore.engine.spark.spark_times import times_from_longs
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import PartitionSpec
@@ -95,10 +95,11 @@ def _task(
         from pyspark import TaskContext
 
         context = TaskContext.get()
+        names = {column_name(f.field_id): f.name for f in schema.fields}
         # The attempt's id is unique in the application, so no retried or speculative task shares a name.
         prefix = f"{file_prefix}-{context.partitionId():05d}-{context.taskAttemptId()}"
         files = write_arrow_files(
-            (times_from_longs(b, schema) for b in batches),
+            (times_from_longs(b.rename_columns([names[n] for n in b.schema.names]), schema) for b in batches),
             schema=schema,
             spec=spec,
             location=location,

@@ -15,6 +15,8 @@ from icecore.engine.spec.types import FLOATING_TYPES, DecimalType, DoubleType, F
 
 Path = tuple[str, ...]
 
+_OWN = "__icecore_"
+
 # NaN is missing in Parquet's statistics, -0.0 and 0.0 differ in its dictionaries; and Spark cuts a decimal literal down
 # to the 32 bits of a file from before the column was promoted.
 UNSAFE_TO_PUSH = (FloatType, DoubleType, DecimalType)
@@ -51,16 +53,21 @@ class ReadNames:
         return (
             self._complete
             and not isinstance(field.field_type, FLOATING_TYPES)
-            and _lower(path) != ("_metadata",)
+            and not (len(path) == 1 and is_taken(path[0]))
             and self._paths.get(field.field_id) == {path}
             and len(self._types.get(field.field_id, ())) <= 1
             and self._owners.get(_lower(path)) == {field.field_id}
         )
 
 
+def is_taken(name: str) -> bool:
+    """Whether a top-level column can't be read by that name: Spark or a scan has a column of its own so called."""
+    return name.lower() == "_metadata" or name.lower().startswith(_OWN)
+
+
 def alias(field_id: int) -> str:
     """A name that no column of a file has."""
-    return f"__icecore_f{field_id}"
+    return f"{_OWN}f{field_id}"
 
 
 def _struct_fields(fields: Iterable[NestedField], prefix: Path) -> Iterator[tuple[NestedField, Path]]:

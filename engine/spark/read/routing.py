@@ -14,7 +14,7 @@ from icecore.engine.data.file.file_field import FileField, has_ids
 from icecore.engine.data.read.file_sources import open_source
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.spark.read.frame_columns import ReadColumn, columns_by_name, native_default
-from icecore.engine.spark.read.frame_names import UNSAFE_TO_PUSH
+from icecore.engine.spark.read.frame_names import UNSAFE_TO_PUSH, is_taken
 from icecore.engine.spark.read.native_scan import NativeGroup
 from icecore.engine.spark.read.scan_context import ScanContext
 from icecore.engine.spark.read.whole_files import FileTask
@@ -153,7 +153,7 @@ def _names_are_readable(columns: tuple[ReadColumn, ...]) -> bool:
     """Whether Spark can tell the columns of a file apart by name, finds something in every struct, and pushes no filter
     on a part of a struct that would lose rows.
     """
-    if not _distinct(columns) or any(c.name == "_metadata" for c in columns):
+    if not _distinct(columns) or any(c.name is not None and is_taken(c.name) for c in columns):
         return False
     structs = [c for c in _all_columns(columns) if c.is_read and isinstance(c.field.field_type, StructType)]
     return all(
