@@ -28,7 +28,7 @@ def takes_options(declared: type) -> Callable[[F], F]:
         def checked(*args: Any, **kwargs: Any) -> Any:
             if not kwargs.keys() <= accepted:
                 unknown = next(k for k in kwargs if k not in accepted)
-                raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {unknown!r}")
+                raise TypeError(f"{checked.__qualname__}() got an unexpected keyword argument {unknown!r}")
             return function(*args, **kwargs)
 
         options = [

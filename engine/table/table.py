@@ -1,118 +1,203 @@
-"""Tables: metadata, changes and reads. The names are PyIceberg's where it has one."""
+"""Tables: metadata, changes and reads. The names are PyIceberg's where it has one.
+
+The class is a table of contents. What a table says of its metadata is written here; each call that reads or changes
+it is a function of the module named, whose first parameter is the table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
 
-from icecore.engine.common.keyword_options import takes_options
-from icecore.engine.table.commit_options import MetadataOptions
-from icecore.engine.table.table_rewrites import TableRewrites
+from icecore.engine.errors import CommitConflictError
+from icecore.engine.log.read_models import dotted
+from icecore.engine.metadata.fold import Identifier, TableState
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
+from icecore.engine.spec.sort import SortOrder
+from icecore.engine.table import table_commits, table_maintenance, table_reads, table_rows, table_statistics
+from icecore.engine.table.method_names import methods_named
+from icecore.projections.plan.planning import Planning
 
 if TYPE_CHECKING:
-    from icecore.engine.commit.dry_run import DryRun
-    from icecore.engine.evolution.manage_snapshots import ManageSnapshots
-    from icecore.engine.evolution.update_schema import UpdateSchema
-    from icecore.engine.evolution.update_sort_order import UpdateSortOrder
-    from icecore.engine.evolution.update_spec import UpdateSpec
-    from icecore.engine.forget.forget import Forgotten
     from icecore.engine.maintenance.maintenance import Maintenance
+    from icecore.projections.plan.planner import Planner
 
 
-class Table(TableRewrites):
+@methods_named
+class Table:
     """One table at one version. It stays as it was loaded until `refresh()` or a commit through it."""
 
-    @takes_options(MetadataOptions)
-    def update_schema(
-        self, *, allow_incompatible_changes: bool = False, **options: Unpack[MetadataOptions]
-    ) -> UpdateSchema:
-        """An update of the schema, committed by its `commit()` or the end of a `with` block."""
-        from icecore.engine.evolution.update_schema import UpdateSchema
+    def __init__(self, repository: Repository, planning: Planning, state: TableState, actor: str | None) -> None:
+        self._repository = repository
+        self._planning = planning
+        self._state = state
+        self._actor = actor
 
-        return UpdateSchema(
-            lambda ops: self._commit_with(
-                lambda t: t.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes), **options
-            )
-        )
+    # Metadata
 
-    @takes_options(MetadataOptions)
-    def update_spec(self, **options: Unpack[MetadataOptions]) -> UpdateSpec:
-        """An update of the partition spec, committed by its `commit()` or the end of a `with` block."""
-        from icecore.engine.evolution.update_spec import UpdateSpec
+    def name(self) -> Identifier:
+        """The identifier as a tuple."""
+        return self._state.identifier
 
-        return UpdateSpec(lambda ops: self._commit_with(lambda t: t.change_spec(ops), **options))
+    @property
+    def metadata(self) -> TableMetadata:
+        """The table's metadata."""
+        return self._state.metadata
 
-    @takes_options(MetadataOptions)
-    def update_sort_order(self, **options: Unpack[MetadataOptions]) -> UpdateSortOrder:
-        """An update of the sort order, committed by its `commit()` or the end of a `with` block."""
-        from icecore.engine.evolution.update_sort_order import UpdateSortOrder
+    @property
+    def metadata_location(self) -> str | None:
+        """The location of the latest metadata file; None where none was written yet."""
+        return self._state.metadata_location
 
-        return UpdateSortOrder(lambda terms: self._commit_with(lambda t: t.change_sort_order(terms), **options))
+    @property
+    def state(self) -> TableState:
+        """The table's state, with its stream and name."""
+        return self._state
 
-    @takes_options(MetadataOptions)
-    def manage_snapshots(self, **options: Unpack[MetadataOptions]) -> ManageSnapshots:
-        """An update of branches and tags, committed by its `commit()` or the end of a `with` block."""
-        from icecore.engine.evolution.manage_snapshots import ManageSnapshots
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return self.metadata.properties
 
-        return ManageSnapshots(lambda ops: self._commit_with(lambda t: t.change_refs(ops), **options))
+    @property
+    def format_version(self) -> int:
+        """The format version, 1 to 3."""
+        return self.metadata.format_version
+
+    def location(self) -> str:
+        """The table's location."""
+        return self.metadata.location
+
+    def schema(self) -> Schema:
+        """The current schema."""
+        return self.metadata.schema()
+
+    def schemas(self) -> dict[int, Schema]:
+        """All schemas by id."""
+        return {s.schema_id: s for s in self.metadata.schemas}
+
+    def spec(self) -> PartitionSpec:
+        """The default partition spec."""
+        return self.metadata.spec()
+
+    def specs(self) -> dict[int, PartitionSpec]:
+        """All partition specs by id."""
+        return dict(self.metadata.specs)
+
+    def sort_order(self) -> SortOrder:
+        """The default sort order."""
+        return self.metadata.sort_order()
+
+    def sort_orders(self) -> dict[int, SortOrder]:
+        """All sort orders by id."""
+        return {o.order_id: o for o in self.metadata.sort_orders}
+
+    def snapshots(self) -> list[Snapshot]:
+        """The snapshots, in the order of the metadata."""
+        return list(self.metadata.snapshots)
+
+    def current_snapshot(self) -> Snapshot | None:
+        """The current snapshot; None for an empty table."""
+        return self.metadata.current_snapshot()
+
+    def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot of that id; None where the table doesn't have it."""
+        return self.metadata.snapshot_by_id(snapshot_id)
+
+    def refs(self) -> dict[str, SnapshotRef]:
+        """The branches and tags by name."""
+        return dict(self.metadata.refs)
+
+    def history(self) -> list[SnapshotLogEntry]:
+        """The snapshot log: each snapshot that became current, and when."""
+        return list(self.metadata.snapshot_log)
+
+    def refresh(self) -> Self:
+        """Brings the table up to date with later commits. Raises NoSuchTableError where it was dropped."""
+        self._repository.foreign.adopt_or_warn(self._state.stream)
+        self._state = self._repository.live_state(self._state.stream)
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dotted(self.name())!r}, version {self._state.stream_version})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and other._state == self._state
+
+    __hash__ = None  # type: ignore[assignment]  # a table changes with refresh()
+
+    # Reads
+    scan = table_reads.scan
+    incremental_append_scan = table_reads.incremental_append_scan
+    incremental_changelog_scan = table_reads.incremental_changelog_scan
+    manifests = table_reads.manifests
+    files = table_reads.files
+    live_entries = table_reads.live_entries
+    partitions = table_reads.partitions
+
+    # Plans that are stored under a name
+    prefetch = table_reads.prefetch
+    named_plan = table_reads.named_plan
+    named_plans = table_reads.named_plans
+    drop_named_plan = table_reads.drop_named_plan
+
+    # Changes of rows, each as one commit
+    append = table_rows.append
+    overwrite = table_rows.overwrite
+    dynamic_partition_overwrite = table_rows.dynamic_partition_overwrite
+    upsert = table_rows.upsert
+    delete = table_rows.delete
+    delete_keys = table_rows.delete_keys
+    add_files = table_rows.add_files
+    append_files = table_rows.append_files
+    row_delta = table_rows.row_delta
+    overwrite_files = table_rows.overwrite_files
+    rewrite_files = table_rows.rewrite_files
+
+    # Changes of metadata, and several changes as one commit
+    transaction = table_commits.transaction
+    update_schema = table_commits.update_schema
+    update_spec = table_commits.update_spec
+    update_sort_order = table_commits.update_sort_order
+    manage_snapshots = table_commits.manage_snapshots
+    set_properties = table_commits.set_properties
+    remove_properties = table_commits.remove_properties
+    upgrade = table_commits.upgrade
+
+    # Statistics
+    statistics = table_statistics.statistics
+    partition_statistics = table_statistics.partition_statistics
+    compute_statistics = table_statistics.compute_statistics
+    compute_partition_statistics = table_statistics.compute_partition_statistics
+    update_statistics = table_statistics.update_statistics
+
+    # Maintenance
+    rewrite_data_files = table_maintenance.rewrite_data_files
+    rewrite_position_delete_files = table_maintenance.rewrite_position_delete_files
+    remove_dangling_deletes = table_maintenance.remove_dangling_deletes
+    rewrite_manifests = table_maintenance.rewrite_manifests
+    forget = table_maintenance.forget
 
     @property
     def maintenance(self) -> Maintenance:
         """The upkeep of the table: expiring snapshots, removing orphan files. Raises ReadOnlyError."""
-
         from icecore.engine.maintenance.maintenance import Maintenance
 
         self._repository.check_writable()
         return Maintenance(self._state.stream, self._repository, self._committed, self._actor)
 
-    @takes_options(MetadataOptions)
-    def set_properties(self, updates: Mapping[str, str], **options: Unpack[MetadataOptions]) -> DryRun | None:
-        """Sets properties. Raises ValidationError for a reserved one, or a value that it can't have."""
-        from icecore.engine.evolution.metadata_commands import changed_properties
+    @property
+    def _planner(self) -> Planner:
+        return self._planning.planner
 
-        return self._commit_with(lambda t: t.add(changed_properties(updates, ())), **options)
-
-    @takes_options(MetadataOptions)
-    def remove_properties(self, *keys: str, **options: Unpack[MetadataOptions]) -> DryRun | None:
-        """Removes properties; missing ones are ignored."""
-        from icecore.engine.evolution.metadata_commands import changed_properties
-
-        return self._commit_with(lambda t: t.add(changed_properties({}, keys)), **options)
-
-    @takes_options(MetadataOptions)
-    def upgrade(self, format_version: int, **options: Unpack[MetadataOptions]) -> DryRun | None:
-        """Raises the format version. Raises ValidationError for a lower one, or one above 3."""
-
-        from icecore.engine.evolution.metadata_commands import upgraded
-
-        return self._commit_with(lambda t: t.add(upgraded(format_version)), **options)
-
-    @takes_options(MetadataOptions)
-    def forget(
-        self,
-        *,
-        columns: Sequence[str] | None = None,
-        files: Sequence[str] | None = None,
-        **options: Unpack[MetadataOptions],
-    ) -> Forgotten:
-        """Removes the bounds of column values from the log for good, of content files that no snapshot holds any more.
-
-        Of all columns and files, or of those named: columns by their names of any time, with all nested in them, files
-        by their paths. Positions, hashes and counts stay, so that the log verifies, can be replayed and read as of any
-        position: plans of the past have a few files more. Archives are written anew; caches, free pages of the database
-        and its WAL are emptied, where others read the log at the next open. Nothing else commits meanwhile.
-
-        Out of reach are logs that were exported before, other copies, what other processes hold in memory, files that
-        still lie in storage (`left_files`), and what snapshots hold (`held`). Partition values and paths stay. So do
-        hashes, which are over random bytes too that go with the bounds; earlier releases wrote none, and by the hashes
-        of their events who guesses rightly can tell that forgotten bounds were the guess. Raises ValidationError for
-        a named file that a snapshot holds, a column that the table is partitioned by, and one that it never had;
-        ForeignCommitError, MissingArchiveError, StorageError; nothing is forgotten then.
-        """
-        from icecore.engine.events.provenance import provenance
-        from icecore.engine.forget.forget import Forgetter
-
-        self._repository.check_writable()
-        who = provenance(self._actor, message=options.get("message"), author=options.get("author"))
-        forgetter = Forgetter(self._repository, self._planner)
-        return forgetter.bounds(self._state.stream, columns, files, who, dry_run=options.get("dry_run", False))
+    def _committed(self, state: TableState) -> None:
+        """Takes the state after a commit. Raises CommitConflictError where it is another table's."""
+        if state.stream != self._state.stream:
+            raise CommitConflictError(
+                f"the idempotency key was used for a commit to {dotted(state.identifier)} before, not to this table"
+            )
+        self._state = state

@@ -1,4 +1,11 @@
-"""The changes of rows that a table offers, each as one commit."""
+"""The changes of a table's rows, each as one commit; what their options mean is in `table/commit_options.py`.
+
+With `dry_run` nothing is stored, and the result says what the commit would be. A change that is given a
+`base_snapshot_id` (what the caller read) or an `isolation_level` ("serializable" or "snapshot") is of the rows of that
+base, and raises ConflictingCommitsError where another commit got in its way: see
+`operations/conflict_validation.py`. `message` and `author` are for the log, `branch` is main unless given,
+`snapshot_properties` go into the snapshot's summary, and with the same `idempotency_key` nothing is done twice.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +17,15 @@ from attrs import evolve
 from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.spec.content_file import ContentFile
-from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.table import table_commits
 from icecore.engine.table.commit_options import (
     CommitOptions,
-    MetadataOptions,
     PinnedChangeOptions,
     PinnedOptions,
     RowChangeOptions,
     RowOptions,
 )
-from icecore.engine.table.table_reads import TableReads
+from icecore.engine.table.table_handle import TableHandle
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
@@ -28,175 +34,171 @@ if TYPE_CHECKING:
 Filter = str | Expression | None
 
 
-class TableRows(TableReads):
-    """Changes of a table's rows; what their options mean is in `table/commit_options.py`.
+@takes_options(RowOptions)
+def append(table: TableHandle, data: Any, **options: Unpack[RowOptions]) -> DryRun | None:
+    """Appends Arrow, pandas, polars or Spark data as one commit. Columns are matched by name.
 
-    With `dry_run` nothing is stored, and the result says what the commit would be. A change that is given a
-    `base_snapshot_id` (what the caller read) or an `isolation_level` ("serializable" or "snapshot") is of the rows of
-    that base, and raises ConflictingCommitsError where another commit got in its way: see
-    `operations/conflict_validation.py`. `message` and `author` are for the log, `branch` is main unless given,
-    `snapshot_properties` go into the snapshot's summary, and with the same `idempotency_key` nothing is done twice.
+    Raises ValidationError where the data does not fit the schema, NoSuchSnapshotError for an unknown branch.
     """
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        transaction.append(data, **options_of(RowChangeOptions, options))
+    return transaction.outcome
 
-    @takes_options(RowOptions)
-    def append(self, data: Any, **options: Unpack[RowOptions]) -> DryRun | None:
-        """Appends Arrow, pandas, polars or Spark data as one commit. Columns are matched by name.
 
-        Raises ValidationError where the data does not fit the schema, NoSuchSnapshotError for an unknown branch.
-        """
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            transaction.append(data, **options_of(RowChangeOptions, options))
-        return transaction.outcome
+@takes_options(PinnedOptions)
+def overwrite(
+    table: TableHandle, data: Any, overwrite_filter: Filter = None, **options: Unpack[PinnedOptions]
+) -> DryRun | None:
+    """Replaces the rows that match the filter, all rows without one, by the data, in one commit."""
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        transaction.overwrite(data, overwrite_filter, **options_of(PinnedChangeOptions, options))
+    return transaction.outcome
 
-    @takes_options(PinnedOptions)
-    def overwrite(self, data: Any, overwrite_filter: Filter = None, **options: Unpack[PinnedOptions]) -> DryRun | None:
-        """Replaces the rows that match the filter, all rows without one, by the data, in one commit."""
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            transaction.overwrite(data, overwrite_filter, **options_of(PinnedChangeOptions, options))
-        return transaction.outcome
 
-    @takes_options(PinnedOptions)
-    def dynamic_partition_overwrite(self, data: Any, **options: Unpack[PinnedOptions]) -> DryRun | None:
-        """Replaces the partitions that the data has, and leaves all others as they are, in one commit.
+@takes_options(PinnedOptions)
+def dynamic_partition_overwrite(table: TableHandle, data: Any, **options: Unpack[PinnedOptions]) -> DryRun | None:
+    """Replaces the partitions that the data has, and leaves all others as they are, in one commit.
 
-        Raises ValidationError for an unpartitioned table.
-        """
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            transaction.dynamic_partition_overwrite(data, **options_of(PinnedChangeOptions, options))
-        return transaction.outcome
+    Raises ValidationError for an unpartitioned table.
+    """
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        transaction.dynamic_partition_overwrite(data, **options_of(PinnedChangeOptions, options))
+    return transaction.outcome
 
-    @takes_options(PinnedOptions)
-    def upsert(
-        self,
-        data: Any,
-        join_cols: Sequence[str] | None = None,
-        *,
-        when_matched_update_all: bool = True,
-        when_not_matched_insert_all: bool = True,
-        **options: Unpack[PinnedOptions],
-    ) -> UpsertResult:
-        """Updates the rows whose keys the data has and inserts the others, in one commit.
 
-        The keys are `join_cols`, else the identifier fields; null equals null. Rows that would stay the same are not
-        written again. A dry run is told of in the result's `outcome`. Raises ValidationError where a key is twice in
-        the data, or a key to update twice in the table.
-        """
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            upsert = transaction.upsert(
-                data,
-                join_cols,
-                when_matched_update_all=when_matched_update_all,
-                when_not_matched_insert_all=when_not_matched_insert_all,
-                **options_of(PinnedChangeOptions, options),
-            )
-        return evolve(upsert.result, outcome=transaction.outcome)
+@takes_options(PinnedOptions)
+def upsert(
+    table: TableHandle,
+    data: Any,
+    join_cols: Sequence[str] | None = None,
+    *,
+    when_matched_update_all: bool = True,
+    when_not_matched_insert_all: bool = True,
+    **options: Unpack[PinnedOptions],
+) -> UpsertResult:
+    """Updates the rows whose keys the data has and inserts the others, in one commit.
 
-    @takes_options(PinnedOptions)
-    def delete(self, delete_filter: str | Expression, **options: Unpack[PinnedOptions]) -> DryRun | None:
-        """Deletes the rows that match the filter: whole files where all their rows do, else the file is rewritten."""
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            transaction.delete(delete_filter, **options_of(PinnedChangeOptions, options))
-        return transaction.outcome
+    The keys are `join_cols`, else the identifier fields; null equals null. Rows that would stay the same are not
+    written again. A dry run is told of in the result's `outcome`. Raises ValidationError where a key is twice in
+    the data, or a key to update twice in the table.
+    """
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        upsert = transaction.upsert(
+            data,
+            join_cols,
+            when_matched_update_all=when_matched_update_all,
+            when_not_matched_insert_all=when_not_matched_insert_all,
+            **options_of(PinnedChangeOptions, options),
+        )
+    return evolve(upsert.result, outcome=transaction.outcome)
 
-    @takes_options(RowOptions)
-    def delete_keys(self, keys: Any, key_columns: Sequence[str] = (), **options: Unpack[RowOptions]) -> DryRun | None:
-        """Deletes the rows that equal one of `keys` in the key columns, the identifier fields unless named.
 
-        Equality delete files are written and nothing is read, so this is quick to write and slow to read. Raises
-        ValidationError for a v1 table, and where the keys don't tell the partition.
-        """
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            transaction.delete_keys(keys, key_columns, **options_of(RowChangeOptions, options))
-        return transaction.outcome
+@takes_options(PinnedOptions)
+def delete(table: TableHandle, delete_filter: str | Expression, **options: Unpack[PinnedOptions]) -> DryRun | None:
+    """Deletes the rows that match the filter: whole files where all their rows do, else the file is rewritten."""
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        transaction.delete(delete_filter, **options_of(PinnedChangeOptions, options))
+    return transaction.outcome
 
-    @takes_options(RowOptions)
-    def add_files(
-        self, file_paths: Iterable[str], *, check_duplicate_files: bool = True, **options: Unpack[RowOptions]
-    ) -> DryRun | None:
-        """Adds existing Parquet files as they are.
 
-        Columns that only the path has, as in `city=Oslo/a.parquet`, are those of an identity partition (P1).
-        Raises ValidationError where a file's schema or partition does not fit, or it is in the table already.
-        """
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            transaction.add_files(
-                file_paths, check_duplicate_files=check_duplicate_files, **options_of(RowChangeOptions, options)
-            )
-        return transaction.outcome
+@takes_options(RowOptions)
+def delete_keys(
+    table: TableHandle, keys: Any, key_columns: Sequence[str] = (), **options: Unpack[RowOptions]
+) -> DryRun | None:
+    """Deletes the rows that equal one of `keys` in the key columns, the identifier fields unless named.
 
-    @takes_options(RowOptions)
-    def append_files(self, files: Iterable[ContentFile], **options: Unpack[RowOptions]) -> DryRun | None:
-        """Appends data files that a writer described already. Raises ValidationError."""
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            transaction.append_files(files, **options_of(RowChangeOptions, options))
-        return transaction.outcome
+    Equality delete files are written and nothing is read, so this is quick to write and slow to read. Raises
+    ValidationError for a v1 table, and where the keys don't tell the partition.
+    """
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        transaction.delete_keys(keys, key_columns, **options_of(RowChangeOptions, options))
+    return transaction.outcome
 
-    @takes_options(PinnedOptions)
-    def row_delta(
-        self,
-        data_files: Iterable[ContentFile] = (),
-        delete_files: Iterable[ContentFile] = (),
-        *,
-        conflict_filter: Filter = None,
-        **options: Unpack[PinnedOptions],
-    ) -> DryRun | None:
-        """Adds data files and delete files that were written already; see `Transaction.row_delta`.
 
-        Raises ConflictingCommitsError where files with deleted rows are not as they were at the base.
-        """
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            transaction.row_delta(
-                data_files, delete_files, conflict_filter=conflict_filter, **options_of(PinnedChangeOptions, options)
-            )
-        return transaction.outcome
+@takes_options(RowOptions)
+def add_files(
+    table: TableHandle, file_paths: Iterable[str], *, check_duplicate_files: bool = True, **options: Unpack[RowOptions]
+) -> DryRun | None:
+    """Adds existing Parquet files as they are.
 
-    @takes_options(PinnedOptions)
-    def overwrite_files(
-        self,
-        delete: Iterable[str | ContentFile] = (),
-        add: Iterable[ContentFile] = (),
-        *,
-        conflict_filter: Filter = None,
-        **options: Unpack[PinnedOptions],
-    ) -> DryRun | None:
-        """Removes data files and adds others that were written already; see `Transaction.overwrite_files`.
+    Columns that only the path has, as in `city=Oslo/a.parquet`, are those of an identity partition (P1).
+    Raises ValidationError where a file's schema or partition does not fit, or it is in the table already.
+    """
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        transaction.add_files(
+            file_paths, check_duplicate_files=check_duplicate_files, **options_of(RowChangeOptions, options)
+        )
+    return transaction.outcome
 
-        Raises ConflictingCommitsError where the files that go are not as they were at the base.
-        """
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            transaction.overwrite_files(
-                delete, add, conflict_filter=conflict_filter, **options_of(PinnedChangeOptions, options)
-            )
-        return transaction.outcome
 
-    @takes_options(RowOptions)
-    def rewrite_files(
-        self,
-        delete_files: Iterable[str | ContentFile],
-        add_files: Iterable[ContentFile] = (),
-        *,
-        base_snapshot_id: int | None = None,
-        data_sequence_number: int | None = None,
-        **options: Unpack[RowOptions],
-    ) -> DryRun | None:
-        """Replaces data files by others that hold the same rows; see `Transaction.rewrite_files`.
+@takes_options(RowOptions)
+def append_files(table: TableHandle, files: Iterable[ContentFile], **options: Unpack[RowOptions]) -> DryRun | None:
+    """Appends data files that a writer described already. Raises ValidationError."""
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        transaction.append_files(files, **options_of(RowChangeOptions, options))
+    return transaction.outcome
 
-        Raises ConflictingCommitsError where the files that go are not as they were at the base.
-        """
-        with self.transaction(**options_of(CommitOptions, options)) as transaction:
-            transaction.rewrite_files(
-                delete_files,
-                add_files,
-                base_snapshot_id=base_snapshot_id,
-                data_sequence_number=data_sequence_number,
-                **options_of(RowChangeOptions, options),
-            )
-        return transaction.outcome
 
-    @takes_options(MetadataOptions)
-    def rewrite_manifests(self, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]) -> DryRun | None:
-        """Rewrites manifests sorted by partition, of `commit.manifest.target-size-bytes`.
+@takes_options(PinnedOptions)
+def row_delta(
+    table: TableHandle,
+    data_files: Iterable[ContentFile] = (),
+    delete_files: Iterable[ContentFile] = (),
+    *,
+    conflict_filter: Filter = None,
+    **options: Unpack[PinnedOptions],
+) -> DryRun | None:
+    """Adds data files and delete files that were written already; see `Transaction.row_delta`.
 
-        No commit is made where the manifests are few and clean already. Raises NoSuchSnapshotError.
-        """
-        return self._commit_with(lambda t: t.rewrite_manifests(branch=branch), **options)
+    Raises ConflictingCommitsError where files with deleted rows are not as they were at the base.
+    """
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        transaction.row_delta(
+            data_files, delete_files, conflict_filter=conflict_filter, **options_of(PinnedChangeOptions, options)
+        )
+    return transaction.outcome
+
+
+@takes_options(PinnedOptions)
+def overwrite_files(
+    table: TableHandle,
+    delete: Iterable[str | ContentFile] = (),
+    add: Iterable[ContentFile] = (),
+    *,
+    conflict_filter: Filter = None,
+    **options: Unpack[PinnedOptions],
+) -> DryRun | None:
+    """Removes data files and adds others that were written already; see `Transaction.overwrite_files`.
+
+    Raises ConflictingCommitsError where the files that go are not as they were at the base.
+    """
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        transaction.overwrite_files(
+            delete, add, conflict_filter=conflict_filter, **options_of(PinnedChangeOptions, options)
+        )
+    return transaction.outcome
+
+
+@takes_options(RowOptions)
+def rewrite_files(
+    table: TableHandle,
+    delete_files: Iterable[str | ContentFile],
+    add_files: Iterable[ContentFile] = (),
+    *,
+    base_snapshot_id: int | None = None,
+    data_sequence_number: int | None = None,
+    **options: Unpack[RowOptions],
+) -> DryRun | None:
+    """Replaces data files by others that hold the same rows; see `Transaction.rewrite_files`.
+
+    Raises ConflictingCommitsError where the files that go are not as they were at the base.
+    """
+    with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        transaction.rewrite_files(
+            delete_files,
+            add_files,
+            base_snapshot_id=base_snapshot_id,
+            data_sequence_number=data_sequence_number,
+            **options_of(RowChangeOptions, options),
+        )
+    return transaction.outcome

@@ -1,4 +1,7 @@
-"""The statistics files of a table: computed, committed, read."""
+"""The statistics files of a table: computed, committed, read.
+
+With `dry_run` no file is written and nothing stored, and the result says what the commit would be.
+"""
 
 from __future__ import annotations
 
@@ -11,136 +14,148 @@ import pyarrow as pa
 from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.errors import IcecoreError
 from icecore.engine.metadata.fold import metadata_folder
-from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
+from icecore.engine.spec.snapshot import PartitionStatisticsFile, Snapshot, StatisticsFile
+from icecore.engine.table import table_commits
 from icecore.engine.table.commit_options import ComputeStatistics, MetadataOptions
-from icecore.engine.table.table_rows import TableRows
+from icecore.engine.table.table_handle import TableHandle
+from icecore.engine.table.table_reads import scan
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.statistics.update_statistics import UpdateStatistics
 
 
-class TableStatistics(TableRows):
-    """Statistics of a table's columns and partitions.
+@takes_options(MetadataOptions)
+def update_statistics(table: TableHandle, **options: Unpack[MetadataOptions]) -> UpdateStatistics:
+    """An update of the statistics files of snapshots, committed by its `commit()` or a `with` block."""
 
-    With `dry_run` no file is written and nothing stored, and the result says what the commit would be.
+    from icecore.engine.statistics.update_statistics import UpdateStatistics
+
+    return UpdateStatistics(lambda ops: table_commits.commit_with(table, lambda t: t.change_statistics(ops), **options))
+
+
+@overload
+def compute_statistics(
+    table: TableHandle,
+    columns: Iterable[str] | None = None,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[ComputeStatistics],
+) -> StatisticsFile | None: ...
+
+
+@overload
+def compute_statistics(
+    table: TableHandle, columns: Iterable[str] | None = None, *, dry_run: bool, **options: Unpack[ComputeStatistics]
+) -> StatisticsFile | DryRun | None: ...
+
+
+@takes_options(MetadataOptions)
+def compute_statistics(
+    table: TableHandle,
+    columns: Iterable[str] | None = None,
+    *,
+    snapshot_id: int | None = None,
+    **options: Unpack[MetadataOptions],
+) -> StatisticsFile | DryRun | None:
+    """Computes and commits the number of distinct values of columns, by default all primitive top-level ones.
+
+    Reads the rows of the snapshot, by default the current one; None where there is none. The file takes the place
+    of an earlier one of the snapshot. Raises ValidationError for columns without statistics, NoSuchSnapshotError,
+    and MissingDependencyError without the extra `stats`.
     """
 
-    @takes_options(MetadataOptions)
-    def update_statistics(self, **options: Unpack[MetadataOptions]) -> UpdateStatistics:
-        """An update of the statistics files of snapshots, committed by its `commit()` or a `with` block."""
+    from icecore.engine.statistics.statistics import computed_statistics, sketched_columns
 
-        from icecore.engine.statistics.update_statistics import UpdateStatistics
+    table._repository.check_writable()
+    snapshot = _snapshot(table, snapshot_id)
+    dry_run, change = options.get("dry_run", False), update_statistics(table, **options)
+    if snapshot is None:
+        return change.commit() if dry_run else None
+    names = sketched_columns(scan(table, snapshot_id=snapshot.snapshot_id).schema, columns)
+    of_columns = scan(table, snapshot_id=snapshot.snapshot_id, selected_fields=names)
+    folder = metadata_folder(table.metadata.location, table.metadata.properties)
+    file, data = computed_statistics(of_columns, names, folder)
+    with _writing(table, file.statistics_path, data, dry_run):
+        return change.set_statistics(file).commit() or file
 
-        return UpdateStatistics(lambda ops: self._commit_with(lambda t: t.change_statistics(ops), **options))
 
-    @overload
-    def compute_statistics(
-        self,
-        columns: Iterable[str] | None = None,
-        *,
-        dry_run: Literal[False] = False,
-        **options: Unpack[ComputeStatistics],
-    ) -> StatisticsFile | None: ...
+def statistics(table: TableHandle, snapshot_id: int | None = None) -> dict[str, int]:
+    """The estimated number of distinct values by column, of a snapshot, by default the current one.
 
-    @overload
-    def compute_statistics(
-        self, columns: Iterable[str] | None = None, *, dry_run: bool, **options: Unpack[ComputeStatistics]
-    ) -> StatisticsFile | DryRun | None: ...
+    Empty where nobody computed any. Raises NoSuchSnapshotError, and what reading a Puffin file raises where table
+    metadata does not tell the numbers.
+    """
 
-    @takes_options(MetadataOptions)
-    def compute_statistics(
-        self,
-        columns: Iterable[str] | None = None,
-        *,
-        snapshot_id: int | None = None,
-        **options: Unpack[MetadataOptions],
-    ) -> StatisticsFile | DryRun | None:
-        """Computes and commits the number of distinct values of columns, by default all primitive top-level ones.
+    from icecore.engine.statistics.statistics import distinct_values
 
-        Reads the rows of the snapshot, by default the current one; None where there is none. The file takes the place
-        of an earlier one of the snapshot. Raises ValidationError for columns without statistics, NoSuchSnapshotError,
-        and MissingDependencyError without the extra `stats`.
-        """
+    return distinct_values(table.metadata, table._repository.storage_of(table._state), snapshot_id)
 
-        from icecore.engine.statistics.statistics import computed_statistics, sketched_columns
 
-        self._repository.check_writable()
-        snapshot = self.current_snapshot() if snapshot_id is None else self.metadata.find_snapshot(snapshot_id)
-        dry_run, change = options.get("dry_run", False), self.update_statistics(**options)
-        if snapshot is None:
-            return change.commit() if dry_run else None
-        names = sketched_columns(self.scan(snapshot_id=snapshot.snapshot_id).schema, columns)
-        scan = self.scan(snapshot_id=snapshot.snapshot_id, selected_fields=names)
-        file, data = computed_statistics(scan, names, metadata_folder(self.location(), self.properties))
-        with self._writing(file.statistics_path, data, dry_run):
-            return change.set_statistics(file).commit() or file
+@overload
+def compute_partition_statistics(
+    table: TableHandle, *, dry_run: Literal[False] = False, **options: Unpack[ComputeStatistics]
+) -> PartitionStatisticsFile | None: ...
 
-    def statistics(self, snapshot_id: int | None = None) -> dict[str, int]:
-        """The estimated number of distinct values by column, of a snapshot, by default the current one.
 
-        Empty where nobody computed any. Raises NoSuchSnapshotError, and what reading a Puffin file raises where table
-        metadata does not tell the numbers.
-        """
+@overload
+def compute_partition_statistics(
+    table: TableHandle, *, dry_run: bool, **options: Unpack[ComputeStatistics]
+) -> PartitionStatisticsFile | DryRun | None: ...
 
-        from icecore.engine.statistics.statistics import distinct_values
 
-        return distinct_values(self.metadata, self._repository.storage_of(self._state), snapshot_id)
+@takes_options(MetadataOptions)
+def compute_partition_statistics(
+    table: TableHandle, *, snapshot_id: int | None = None, **options: Unpack[MetadataOptions]
+) -> PartitionStatisticsFile | DryRun | None:
+    """Computes and commits the statistics of each partition of a snapshot, by default the current one.
 
-    @overload
-    def compute_partition_statistics(
-        self, *, dry_run: Literal[False] = False, **options: Unpack[ComputeStatistics]
-    ) -> PartitionStatisticsFile | None: ...
+    Reads metadata only; None where there is no snapshot or it never had a file. Raises ValidationError where the
+    table was never partitioned, NoSuchSnapshotError.
+    """
+    from icecore.projections.inspect.partition_statistics import computed_partition_stats
 
-    @overload
-    def compute_partition_statistics(
-        self, *, dry_run: bool, **options: Unpack[ComputeStatistics]
-    ) -> PartitionStatisticsFile | DryRun | None: ...
+    table._repository.check_writable()
+    snapshot = _snapshot(table, snapshot_id)
+    computed = None if snapshot is None else computed_partition_stats(table._planner, table._state, snapshot)
+    dry_run, change = options.get("dry_run", False), update_statistics(table, **options)
+    if computed is None:
+        return change.commit() if dry_run else None
+    file, data = computed
+    with _writing(table, file.statistics_path, data, dry_run):
+        return change.set_partition_statistics(file).commit() or file
 
-    @takes_options(MetadataOptions)
-    def compute_partition_statistics(
-        self, *, snapshot_id: int | None = None, **options: Unpack[MetadataOptions]
-    ) -> PartitionStatisticsFile | DryRun | None:
-        """Computes and commits the statistics of each partition of a snapshot, by default the current one.
 
-        Reads metadata only; None where there is no snapshot or it never had a file. Raises ValidationError where the
-        table was never partitioned, NoSuchSnapshotError.
-        """
-        from icecore.projections.inspect.partition_statistics import computed_partition_stats
+def partition_statistics(table: TableHandle, snapshot_id: int | None = None) -> pa.Table | None:
+    """The rows of a snapshot's partition statistics file, by default the current one's; None without a file."""
+    from icecore.projections.inspect.partition_statistics import read_partition_stats
 
-        self._repository.check_writable()
-        snapshot = self.current_snapshot() if snapshot_id is None else self.metadata.find_snapshot(snapshot_id)
-        found = None if snapshot is None else computed_partition_stats(self._planner, self._state, snapshot)
-        dry_run, change = options.get("dry_run", False), self.update_statistics(**options)
-        if found is None:
-            return change.commit() if dry_run else None
-        file, data = found
-        with self._writing(file.statistics_path, data, dry_run):
-            return change.set_partition_statistics(file).commit() or file
+    wanted = table.metadata.current_snapshot_id if snapshot_id is None else snapshot_id
+    for file in table.metadata.partition_statistics:
+        if file.snapshot_id == wanted:
+            return read_partition_stats(file, table.metadata, table._repository.storage_of(table._state))
+    return None
 
-    @contextlib.contextmanager
-    def _writing(self, location: str, data: bytes, dry_run: bool) -> Iterator[None]:
-        """A context with a file for the commit that is made inside; it is deleted where that is refused."""
-        if dry_run:
-            yield
-            return
-        from icecore.engine.table.pending_commit import REFUSED
 
-        storage = self._repository.storage_of(self._state)
-        storage.create(location, data)
-        try:
-            yield
-        except REFUSED:
-            with contextlib.suppress(IcecoreError):
-                storage.delete(location)
-            raise
+def _snapshot(table: TableHandle, snapshot_id: int | None) -> Snapshot | None:
+    """The snapshot of an id, by default the current one. Raises NoSuchSnapshotError."""
+    metadata = table.metadata
+    return metadata.current_snapshot() if snapshot_id is None else metadata.find_snapshot(snapshot_id)
 
-    def partition_statistics(self, snapshot_id: int | None = None) -> pa.Table | None:
-        """The rows of a snapshot's partition statistics file, by default the current one's; None without a file."""
-        from icecore.projections.inspect.partition_statistics import read_partition_stats
 
-        wanted = self.metadata.current_snapshot_id if snapshot_id is None else snapshot_id
-        for file in self.metadata.partition_statistics:
-            if file.snapshot_id == wanted:
-                return read_partition_stats(file, self.metadata, self._repository.storage_of(self._state))
-        return None
+@contextlib.contextmanager
+def _writing(table: TableHandle, location: str, data: bytes, dry_run: bool) -> Iterator[None]:
+    """A context with a file for the commit that is made inside; it is deleted where that is refused."""
+    if dry_run:
+        yield
+        return
+    from icecore.engine.table.pending_commit import REFUSED
+
+    storage = table._repository.storage_of(table._state)
+    storage.create(location, data)
+    try:
+        yield
+    except REFUSED:
+        with contextlib.suppress(IcecoreError):
+            storage.delete(location)
+        raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -68,8 +69,8 @@ def test_the_keywords_are_those_of_the_declared_type(cls: type, name: str) -> No
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_change_of_rows_takes_the_same_options_alone_and_in_a_transaction(name: str) -> None:
-    alone = inspect.signature(getattr(Table, name)).parameters.keys()
-    inside = inspect.signature(getattr(Transaction, name)).parameters.keys() - {"groups"}
+    alone = inspect.signature(getattr(Table, name)).parameters.keys() - {"table"}
+    inside = inspect.signature(getattr(Transaction, name)).parameters.keys() - {"self", "groups"}
     assert inside <= alone
     assert alone - inside <= CommitOptions.__annotations__.keys()
 
@@ -98,6 +99,20 @@ def test_nothing_is_written_for_an_unknown_keyword(tmp_path: Path, name: str) ->
 
 def files_of(catalog: Catalog) -> set[Path]:
     return {p for p in catalog.path.rglob("*") if p.is_file() and not p.name.startswith("icecore.db")}
+
+
+def test_methods_that_are_functions_of_modules_are_named_as_methods() -> None:
+    """In errors of their calls too, checked ones and Python's own, and where pickle looks for them."""
+    for name, method in inspect.getmembers(Table, inspect.isfunction):
+        assert (method.__qualname__, method.__module__) == (f"Table.{name}", Table.__module__)
+        assert pickle.loads(pickle.dumps(method)) is method
+    with pytest.raises(TypeError, match=r"^Table\.append\(\) got an unexpected keyword argument 'brunch'"):
+        Table.append(None, rows(1), brunch="b")  # type: ignore[call-arg, arg-type]
+    with pytest.raises(TypeError, match=r"^Table\.append\(\) missing 1 required positional argument: 'data'"):
+        Table.append(None)  # type: ignore[call-arg, arg-type]
+    with pytest.raises(TypeError, match=r"^Table\.named_plan\(\) missing"):
+        Table.named_plan(None)  # type: ignore[call-arg, arg-type]
+    assert "def append(table: TableHandle" in inspect.getsource(Table.append)
 
 
 class Colours(TypedDict, total=False):

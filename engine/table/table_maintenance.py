@@ -1,0 +1,131 @@
+"""The maintenance of a table as single calls: rewrites of files, which change no row, and forgetting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
+from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.table import table_commits
+from icecore.engine.table.commit_options import MetadataOptions
+from icecore.engine.table.table_handle import TableHandle
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.dry_run import DryRun
+    from icecore.engine.forget.forget import Forgotten
+    from icecore.engine.maintenance.rewrite_data_files import RewriteResult
+
+
+@takes_options(MetadataOptions)
+def rewrite_data_files(
+    table: TableHandle,
+    row_filter: str | Expression | None = None,
+    *,
+    strategy: str = BINPACK,
+    sort_order: SortTerms | None = None,
+    options: Mapping[str, Any] | None = None,
+    branch: str = MAIN_BRANCH,
+    snapshot_properties: Mapping[str, str] | None = None,
+    **commit: Unpack[MetadataOptions],
+) -> RewriteResult:
+    """Rewrites data files, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`).
+
+    Of the files that may have rows of the filter these are the ones of a wrong size, or with many deletes, where a
+    partition has enough of them. The options are Java's: `target-file-size-bytes`, `min-file-size-bytes`,
+    `max-file-size-bytes`, `min-input-files`, `max-file-group-size-bytes`, `max-file-group-input-files`,
+    `max-files-to-rewrite`, `delete-file-threshold`, `delete-ratio-threshold`, `rewrite-all`, `output-spec-id`,
+    `use-starting-sequence-number`, `remove-dangling-deletes`, `partial-progress.enabled` (several commits) and
+    `partial-progress.max-commits`. `sort` sorts by `sort_order`, else by the table's order. Rows keep their ids
+    (v3); what others change meanwhile is taken in. A dry run writes the files to know their sizes, deletes
+    them again, and tells of each commit as if it were the only one. Raises ValidationError.
+    """
+
+    from icecore.engine.maintenance.compaction_groups import CompactionOptions
+    from icecore.engine.maintenance.rewrite_data_files import RewriteResult
+    from icecore.engine.maintenance.rewrite_strategy import order_for
+
+    planning = table_commits.transaction(table, **commit)
+    chosen = CompactionOptions.of(options or {}, planning.metadata)
+    order_for(strategy, sort_order, planning.metadata)
+    groups = planning.file_groups(row_filter, chosen, branch)
+    per_commit = -(-len(groups) // chosen.max_commits) if chosen.partial_progress else len(groups)
+    result = RewriteResult()
+    for start in range(0, len(groups), max(1, per_commit)):
+        with table_commits.transaction(table, **commit) as transaction:
+            compaction = transaction.rewrite_data_files(
+                strategy=strategy,
+                sort_order=sort_order,
+                options=options,
+                branch=branch,
+                snapshot_properties=snapshot_properties,
+                groups=groups[start : start + per_commit],
+            )
+        result += compaction.result.after(transaction.outcome)
+    if chosen.remove_dangling_deletes:
+        result += remove_dangling_deletes(table, branch=branch, **commit)
+    return result
+
+
+@takes_options(MetadataOptions)
+def rewrite_position_delete_files(
+    table: TableHandle, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]
+) -> RewriteResult:
+    """Merges the position delete files of each data file into one; in v3 into a deletion vector."""
+    with table_commits.transaction(table, **options) as transaction:
+        rewrite = transaction.rewrite_position_delete_files(branch=branch)
+    return rewrite.result.after(transaction.outcome)
+
+
+@takes_options(MetadataOptions)
+def remove_dangling_deletes(
+    table: TableHandle, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]
+) -> RewriteResult:
+    """Removes delete files that apply to no live data file, as rewrites and overwrites may leave them."""
+    with table_commits.transaction(table, **options) as transaction:
+        rewrite = transaction.remove_dangling_deletes(branch=branch)
+    return rewrite.result.after(transaction.outcome)
+
+
+@takes_options(MetadataOptions)
+def rewrite_manifests(
+    table: TableHandle, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]
+) -> DryRun | None:
+    """Rewrites manifests sorted by partition, of `commit.manifest.target-size-bytes`.
+
+    No commit is made where the manifests are few and clean already. Raises NoSuchSnapshotError.
+    """
+    return table_commits.commit_with(table, lambda t: t.rewrite_manifests(branch=branch), **options)
+
+
+@takes_options(MetadataOptions)
+def forget(
+    table: TableHandle,
+    *,
+    columns: Sequence[str] | None = None,
+    files: Sequence[str] | None = None,
+    **options: Unpack[MetadataOptions],
+) -> Forgotten:
+    """Removes the bounds of column values from the log for good, of content files that no snapshot holds any more.
+
+    Of all columns and files, or of those named: columns by their names of any time, with all nested in them, files
+    by their paths. Positions, hashes and counts stay, so that the log verifies, can be replayed and read as of any
+    position: plans of the past have a few files more. Archives are written anew; caches, free pages of the database
+    and its WAL are emptied, where others read the log at the next open. Nothing else commits meanwhile.
+
+    Out of reach are logs that were exported before, other copies, what other processes hold in memory, files that
+    still lie in storage (`left_files`), and what snapshots hold (`held`). Partition values and paths stay. So do
+    hashes, which are over random bytes too that go with the bounds; earlier releases wrote none, and by the hashes
+    of their events who guesses rightly can tell that forgotten bounds were the guess. Raises ValidationError for
+    a named file that a snapshot holds, a column that the table is partitioned by, and one that it never had;
+    ForeignCommitError, MissingArchiveError, StorageError; nothing is forgotten then.
+    """
+    from icecore.engine.events.provenance import provenance
+    from icecore.engine.forget.forget import Forgetter
+
+    table._repository.check_writable()
+    who = provenance(table._actor, message=options.get("message"), author=options.get("author"))
+    forgetter = Forgetter(table._repository, table._planner)
+    return forgetter.bounds(table._state.stream, columns, files, who, dry_run=options.get("dry_run", False))
