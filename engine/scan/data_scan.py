@@ -190,7 +190,7 @@ class DataScan:
             self.plan_files(),
             projection=self.projection,
             metadata=self._state.metadata,
-            storage=self._storage,
+            storage=self.storage,
             filter=self.row_filter,
         )
         return frame if self.limit is None else frame.limit(self.limit)
@@ -244,7 +244,7 @@ class DataScan:
             projection=columns,
             table_schema=self.schema,
             specs=self._state.metadata.specs,
-            storage=self._storage,
+            storage=self.storage,
             name_mapping=table_name_mapping(self._state.metadata),
             table_schemas=self._state.metadata.schemas,
             deletes=deletes,
@@ -252,7 +252,8 @@ class DataScan:
         return filter_batches(batches, task.residual, self.schema)
 
     @property
-    def _storage(self) -> Any:
+    def storage(self) -> Any:
+        """The storage that the table's files are in."""
         return self._planner.repository.storage_of(self._state)
 
 

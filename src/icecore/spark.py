@@ -1,5 +1,5 @@
-"""The public names for Spark: sessions that are ready to read and write Iceberg tables."""
+"""The public names for Spark: sessions that are ready to read and write Iceberg tables, and `format("icecore")`."""
 
-from icecore.engine.spark.session import session
+from icecore.engine.spark_source.registration import register, session
 
-__all__ = ["session"]
+__all__ = ["register", "session"]

@@ -11,7 +11,7 @@ def spark() -> Iterator[Any]:
     """One local Spark session for all tests; skips where PySpark or Java is missing."""
     pytest.importorskip("pyspark")
     from icecore.engine.spark.java import java_available
-    from icecore.engine.spark.session import session
+    from icecore.spark import session
 
     if not java_available():
         pytest.skip("no Java 17 or later")

@@ -1,0 +1,141 @@
+"""Reads of a table or a metadata table by Spark's tasks, planned in one process and read in others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import evolve, frozen
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, schema_to_arrow
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.conform import conform
+from icecore.engine.errors import ValidationError
+from icecore.engine.scan.data_scan import DataScan
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.spark_types import schema_to_spark
+from icecore.engine.spark_source.pushed_filters import taken_filters
+from icecore.engine.spark_source.shown_arrow import shown_batch
+from icecore.engine.spark_source.source_options import SourceOptions
+from icecore.engine.spark_source.source_rows import RowReader, slim, spark_arrow_schema
+from icecore.engine.spark_source.source_scan import narrowed
+from icecore.engine.spec.schema import Schema
+from icecore.projections.plan.splits import Splitting, combine, split_tasks, splitting_of
+
+_ROWS_PER_BATCH = 10_000
+
+
+class TasksPartition(InputPartition):
+    """Scan tasks that one Spark task reads."""
+
+    def __init__(self, tasks: Sequence[FileScanTask]) -> None:
+        super().__init__(tuple(slim(t) for t in tasks))
+
+
+@frozen
+class _Plan:
+    """The part of a read that only the process which plans it has; the catalog is closed then."""
+
+    catalog: Catalog
+    scan: DataScan
+    splitting: Splitting
+
+
+def splitting_for(properties: Mapping[str, str], options: SourceOptions) -> Splitting:
+    """The table's `read.split.*`, with the size in bytes of the option `split-size` where it is given."""
+    splitting, size = splitting_of(properties), options.whole_number("split-size", least=1)
+    return splitting if size is None else evolve(splitting, target_size=size)
+
+
+def partitions_of(tasks: Sequence[FileScanTask], splitting: Splitting) -> list[InputPartition]:
+    """The tasks cut and packed, a part for each Spark task."""
+    return [TasksPartition(c.tasks) for c in combine(split_tasks(tasks, splitting), splitting)]
+
+
+class _Pushdown:
+    """`DataSourceReader.pushFilters` of a reader, taken for that of the base class where Spark looks.
+
+    Spark refuses a reader with another one where the session lets nothing be pushed down (the default of
+    `spark.sql.python.filterPushdown.enabled`); such a session reads all files, and filters their rows.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: TableReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> list[Filter]:
+        return self._reader.take(filters)
+
+
+class TableReader(DataSourceReader):
+    """The read of a scan. The plan is made here; only what a task needs goes to it."""
+
+    def __init__(self, catalog: Catalog, scan: DataScan, row_reader: RowReader, splitting: Splitting) -> None:
+        self._plan: _Plan | None = _Plan(catalog, scan, splitting)
+        self._row_reader = row_reader
+        self.pushFilters = _Pushdown(self)
+
+    def take(self, filters: list[Filter]) -> list[Filter]:
+        """Narrows the scan by filters, all of which Spark applies again."""
+        if self._plan is not None:
+            scan = self._plan.scan
+            self._plan = evolve(self._plan, scan=narrowed(scan, taken_filters(filters, scan.schema)))
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The parts of the plan; none where no row can match. Nothing is planned after that."""
+        if self._plan is None:
+            return []
+        with self._plan.catalog:
+            return partitions_of(self._plan.scan.plan_files(), self._plan.splitting)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part."""
+        return self._row_reader.batches(partition.value or ())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_plan": None, "_row_reader": self._row_reader}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+class RowsReader(DataSourceReader):
+    """The read of rows that are there already: those of a metadata table."""
+
+    def __init__(self, rows: pa.Table, schema: Schema) -> None:
+        self._rows: pa.Table | None = rows
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The rows, in batches."""
+        if self._rows is None:
+            return []
+        return [InputPartition(b) for b in self._rows.to_batches(max_chunksize=_ROWS_PER_BATCH)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a batch."""
+        if partition.value is not None:
+            yield shown_batch(partition.value, self._schema, spark_arrow_schema(schema_to_spark(self._schema)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_rows": None, "_schema": self._schema}
+
+
+def rows_and_schema(rows: pa.Table) -> tuple[pa.Table, Schema]:
+    """Rows in the Arrow types of a schema that Spark can show."""
+    schema = arrow_to_schema(rows.schema)
+    return pa.table(conform(rows, schema).columns, schema=schema_to_arrow(schema, with_ids=False)), schema
+
+
+def check_shown(found: Schema, wanted: T.StructType) -> None:
+    """Raises ValidationError where a DataFrame's schema is not that of the rows it is to have."""
+    shown = schema_to_spark(found)
+    if [(f.name, f.dataType) for f in shown] != [(f.name, f.dataType) for f in wanted]:
+        raise ValidationError(
+            f"the schema of the read is {wanted.simpleString()}, the table has {shown.simpleString()}"
+        )

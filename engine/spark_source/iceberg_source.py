@@ -1,0 +1,95 @@
+"""`format("icecore")`: tables of a warehouse as a Python data source of Spark.
+
+Each call of Spark comes in a process of its own, which opens the warehouse for that call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from icecore.engine.catalog.catalog import Catalog, open_catalog
+from icecore.engine.common.optional_packages import needs
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.spark_types import schema_to_spark
+from icecore.engine.spark_source.batch_reader import (
+    RowsReader,
+    TableReader,
+    check_shown,
+    rows_and_schema,
+    splitting_for,
+)
+from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
+from icecore.engine.spark_source.source_options import READING, SourceOptions
+from icecore.engine.spark_source.source_rows import RowReader
+from icecore.engine.spark_source.source_scan import Pin, catalog_of, scan_of, table_of
+
+with needs("PySpark", "'icecore[spark]'"):
+    from pyspark.sql.datasource import DataSource, DataSourceReader
+
+FORMAT = "icecore"
+
+
+class IcecoreSource(DataSource):
+    """The tables of a warehouse. A DataFrame stays on the snapshot and the schema that it was made of."""
+
+    default_warehouse: ClassVar[str | None] = None
+    folder: ClassVar[str] = ""
+    _pin: Pin | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def _options(self, known: frozenset[str], *prefixes: str) -> SourceOptions:
+        given: dict[str, Any] = dict(self.options)
+        if self.default_warehouse is not None:
+            given.setdefault("warehouse", self.default_warehouse)
+        return SourceOptions.of(given, known, prefixes=prefixes, folder=self.folder)
+
+    def schema(self) -> T.StructType:
+        """The columns of the table, or of those of its columns that are asked for."""
+        options = self._options(READING)
+        with opened(options) as catalog:
+            past = catalog_of(catalog, options)
+            found = metadata_table(past, options.identifier)
+            if found is not None:
+                return schema_to_spark(rows_and_schema(metadata_rows(past, *found))[1])
+            scan = scan_of(table_of(past, options), options, _columns(options))
+            self._pin = Pin.of(scan)
+            return schema_to_spark(scan.projection)
+
+    def reader(self, schema: T.StructType) -> DataSourceReader:
+        """The read of the columns of `schema`."""
+        options = self._options(READING)
+        catalog = opened(options)
+        try:
+            return self._reader(catalog, options, schema)
+        except BaseException:
+            catalog.close()
+            raise
+
+    def _reader(self, catalog: Catalog, options: SourceOptions, schema: T.StructType) -> DataSourceReader:
+        past = catalog_of(catalog, options)
+        found = metadata_table(past, options.identifier)
+        if found is not None:
+            rows, of_rows = rows_and_schema(metadata_rows(past, *found))
+            catalog.close()
+            check_shown(of_rows, schema)
+            return RowsReader(rows, of_rows)
+        table = table_of(past, options)
+        selected = _columns(options) if options.text("columns") else tuple(schema.names)
+        scan = scan_of(table, options, selected, self._pin)
+        check_shown(scan.projection, schema)
+        row_reader = RowReader.of(scan.projection, scan.schema, table.metadata, scan.storage)
+        return TableReader(catalog, scan, row_reader, splitting_for(table.properties, options))
+
+
+def opened(options: SourceOptions) -> Catalog:
+    """The warehouse of the options; it must be there. Raises StorageError."""
+    return open_catalog(options.warehouse, create=False)
+
+
+def _columns(options: SourceOptions) -> tuple[str, ...]:
+    text = options.text("columns")
+    return ("*",) if text is None else tuple(name.strip() for name in text.split(","))

@@ -1,0 +1,44 @@
+"""The registration of `format("icecore")` in a session of Spark."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from icecore.engine.spark import session as sessions
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_REGISTERED = "spark.icecore.source"
+
+
+def register(session: Any, *, warehouse: str | os.PathLike[str] | None = None) -> None:
+    """Makes `format("icecore")` known to a session, in classic mode or Spark Connect, and lets it prune files.
+
+    `warehouse` is the folder of reads and writes that name none; a relative one, there and in the option, is one in
+    the working directory of this moment.
+    """
+    from icecore.engine.spark_source.iceberg_source import IcecoreSource
+
+    folder = os.getcwd()
+    default = None if warehouse is None else os.path.join(folder, os.fspath(warehouse))
+    mark = f"{folder}\n{default or ''}"
+    if session.conf.get(_REGISTERED, None) == mark:
+        return
+    # A class of this process alone, so that it is pickled with what it holds.
+    made = type("IcecoreSource", (IcecoreSource,), {"folder": folder, "default_warehouse": default})
+    session.dataSource.register(made)
+    session.conf.set(PUSHDOWN, "true")
+    session.conf.set(_REGISTERED, mark)
+
+
+def session(app_name: str = "icecore", *, master: str = "local[2]", memory: str = "2g", **conf: Any) -> Any:
+    """A local Spark session that is ready to read and write Iceberg tables, or the one that is running already.
+
+    `format("icecore")` is known to it: see `register`. `memory` is the driver's. `conf` is Spark's configuration; in
+    keyword arguments `__` stands for the dot, as in `spark__sql__shuffle__partitions=4`. Raises
+    MissingDependencyError where PySpark or Java is missing.
+    """
+    made = sessions.session(app_name, master=master, memory=memory, **conf)
+    if made.conf.get(_REGISTERED, None) is None:
+        register(made)
+    return made

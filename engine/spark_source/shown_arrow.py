@@ -1,0 +1,64 @@
+"""Rows in Arrow as a Spark DataFrame shows them: see `engine/spark/spark_types.py` for the types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.spark.read.stored_arrow import stored_array
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import (
+    ListType,
+    MapType,
+    StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    Type,
+    UUIDType,
+)
+
+
+def shown_batch(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.RecordBatch:
+    """The batch, whose columns are the schema's, in the Arrow types that Spark expects of it."""
+    columns = [
+        _shown(array, field.field_type, target.type)
+        for array, field, target in zip(batch.columns, schema.fields, wanted, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def _shown(array: pa.Array, t: Type, wanted: pa.DataType) -> pa.Array:
+    mask = array.is_null() if array.null_count else None
+    match t:
+        case StructType(fields=fields):
+            targets = list(wanted)
+            children = zip(struct_children(array), fields, targets, strict=True)
+            parts = [_shown(a, f.field_type, target.type) for a, f, target in children]
+            if not parts:
+                return array.cast(wanted)
+            return pa.StructArray.from_arrays(parts, fields=targets, mask=mask)
+        case ListType(element=element):
+            offsets, values = list_parts(array)
+            return pa.ListArray.from_arrays(offsets, _shown(values, element, wanted.value_type), wanted, mask=mask)
+        case MapType(key=key, value=value):
+            offsets, keys, items = map_parts(array)
+            keys, items = _shown(keys, key, wanted.key_type), _shown(items, value, wanted.item_type)
+            return pa.MapArray.from_arrays(offsets, keys, items, wanted, mask=mask)
+        case UUIDType():
+            return _uuid_text(array)
+        case TimestampNanoType() | TimestamptzNanoType():
+            # Downwards, before 1970 too: a cast would cut towards zero.
+            nanos = array.cast(pa.int64())
+            micros = np.floor_divide(np.asarray(nanos.fill_null(0)), 1000)
+            return pa.array(micros, mask=None if mask is None else np.asarray(mask)).cast(wanted)
+        case _:
+            stored = stored_array(array, t)
+            return stored if stored.type.equals(wanted) else stored.cast(wanted)
+
+
+def _uuid_text(array: pa.Array) -> pa.Array:
+    storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+    hexes = [None if v is None else v.hex() for v in storage.to_pylist()]
+    texts = [None if h is None else f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}" for h in hexes]
+    return pa.array(texts, pa.string())

@@ -1,0 +1,75 @@
+"""The rows of scan tasks as Spark takes them, read by the engine's reader in a Spark task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.narrow import narrow
+from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
+from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.spark_types import schema_to_spark
+from icecore.engine.spark.task_frames import without_metrics
+from icecore.engine.spark_source.shown_arrow import shown_batch
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.name_mapping import NameMapping
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.storage.file_io import Storage
+
+
+def spark_arrow_schema(struct: T.StructType) -> pa.Schema:
+    """The Arrow schema that Spark expects of batches with these columns."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(struct, timezone="UTC")
+
+
+@frozen
+class RowReader:
+    """The part of a read that goes along with each Spark task, so it is small."""
+
+    projection: Schema
+    schema: Schema
+    schemas: tuple[Schema, ...]
+    specs: Mapping[int, PartitionSpec]
+    name_mapping: NameMapping | None
+    storage: Storage
+
+    @classmethod
+    def of(cls, projection: Schema, schema: Schema, metadata: TableMetadata, storage: Storage) -> RowReader:
+        """The reader of a projection of a schema."""
+        mapping = table_name_mapping(metadata)
+        return cls(projection, schema, metadata.schemas, dict(metadata.specs), mapping, storage)
+
+    def batches(self, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
+        """The rows of the tasks that are not deleted and that satisfy the residuals."""
+        wanted = schema_to_arrow(self.projection, with_ids=False)
+        shown = spark_arrow_schema(schema_to_spark(self.projection))
+        deletes = DeleteCache()
+        for task in tasks:
+            batches = read_task(
+                task,
+                projection=filter_columns(task.residual, self.schema, self.projection),
+                table_schema=self.schema,
+                specs=self.specs,
+                storage=self.storage,
+                name_mapping=self.name_mapping,
+                table_schemas=self.schemas,
+                deletes=deletes,
+            )
+            for batch in filter_batches(batches, task.residual, self.schema):
+                yield shown_batch(narrow(batch, wanted), self.projection, shown)
+
+
+def slim(task: FileScanTask) -> FileScanTask:
+    """A task without the metrics of its files, which reading it needs none of."""
+    return evolve(
+        task, file=without_metrics(task.file), delete_files=tuple(without_metrics(d) for d in task.delete_files)
+    )

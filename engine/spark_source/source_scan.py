@@ -1,0 +1,99 @@
+"""The scan that the options of a read ask for, and the pin that keeps a DataFrame on one snapshot and schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve, frozen
+
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.catalog.catalog_at import CatalogAt
+from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import And, Expression
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.scan.data_scan import DataScan
+from icecore.engine.spark_source.source_options import SourceOptions
+from icecore.engine.table.table import Table
+
+_MOMENTS = ("snapshot-id", "ref", "as-of", "start-snapshot-id")
+
+
+@frozen
+class Pin:
+    """The snapshot and the schema that a DataFrame was made of; each query over it reads these."""
+
+    snapshot_id: int | None
+    schema_id: int
+
+    @classmethod
+    def of(cls, scan: DataScan) -> Pin:
+        """The pin of a scan."""
+        return cls(None if scan.snapshot is None else scan.snapshot.snapshot_id, scan.schema.schema_id)
+
+
+def catalog_of(catalog: Catalog, options: SourceOptions) -> Catalog | CatalogAt:
+    """The catalog, or as it was at the option `position`. Raises ValidationError."""
+    position = options.whole_number("position")
+    return catalog if position is None else catalog.at(position)
+
+
+def table_of(catalog: Catalog | CatalogAt, options: SourceOptions) -> Table:
+    """The table of the options. Raises NoSuchTableError, for a view too, which only Spark SQL can read."""
+    identifier = options.identifier
+    if catalog.view_exists(identifier):
+        name = ".".join(identifier)
+        raise NoSuchTableError(
+            f"{name} is a view: read it by icecore.spark.sql, or load_view({name!r}).to_spark(spark)"
+        )
+    return catalog.load_table(identifier)
+
+
+def scan_of(table: Table, options: SourceOptions, selected: Sequence[str] = ("*",), pin: Pin | None = None) -> DataScan:
+    """The scan that the options ask for, of the pinned snapshot where there is a pin.
+
+    Raises ValidationError where the snapshot is chosen twice, NoSuchSnapshotError, ExpressionError.
+    """
+    chosen = [name for name in _MOMENTS if options.text(name) is not None]
+    if len(chosen) > 1:
+        raise ValidationError(f"a read takes one of {', '.join(_MOMENTS)}, found {' and '.join(chosen)}")
+    row_filter = options.text("filter")
+    start, end = options.whole_number("start-snapshot-id"), options.whole_number("end-snapshot-id")
+    if start is not None:
+        return _pinned(
+            table.incremental_append_scan(
+                row_filter,
+                from_snapshot_id_exclusive=start,
+                to_snapshot_id_inclusive=end if pin is None or pin.snapshot_id is None else pin.snapshot_id,
+                selected_fields=selected if pin is None else ("*",),
+            ),
+            table,
+            row_filter,
+            selected,
+            pin,
+        )
+    if end is not None:
+        raise ValidationError("the option 'end-snapshot-id' needs 'start-snapshot-id', which is not read itself")
+    as_of = options.text("as-of")
+    scan = table.scan(
+        row_filter if pin is None else None,
+        selected_fields=selected if pin is None else ("*",),
+        snapshot_id=options.whole_number("snapshot-id"),
+        ref=options.text("ref"),
+        as_of=int(as_of) if as_of is not None and as_of.strip().lstrip("-").isdigit() else as_of,
+    )
+    return _pinned(scan, table, row_filter, selected, pin)
+
+
+def _pinned(scan: DataScan, table: Table, row_filter: str | None, selected: Sequence[str], pin: Pin | None) -> DataScan:
+    if pin is None:
+        return scan
+    schema = table.metadata.schema_by_id(pin.schema_id)
+    snapshot = None if pin.snapshot_id is None else table.metadata.find_snapshot(pin.snapshot_id)
+    bound = bind(parse_filter(row_filter), schema, scan.case_sensitive)
+    return evolve(scan, snapshot=snapshot, schema=schema, row_filter=bound, selected_fields=tuple(selected))
+
+
+def narrowed(scan: DataScan, filters: Sequence[Expression]) -> DataScan:
+    """The scan with bound filters beside its own."""
+    return evolve(scan, row_filter=bind(And((scan.row_filter, *filters)), scan.schema)) if filters else scan
