@@ -1,4 +1,7 @@
-"""The views of a catalog: the part of `Catalog` that creates, loads and renames them."""
+"""The views of a catalog, created, loaded, renamed, dropped and registered; tables share their names.
+
+With `dry_run` nothing is stored, and the result says what the commit would be.
+"""
 
 from __future__ import annotations
 
@@ -7,198 +10,242 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 import pyarrow as pa
 
-from icecore.engine.catalog.catalog_tables import CatalogTables
+from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, view_of
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
-    from icecore.engine.table.commit_options import Commit, CreateView, DefineView
+    from icecore.engine.table.commit_options import Commit, CreateView, DefineView, Undrop
     from icecore.engine.view.view import View
 
 
-class CatalogViews(CatalogTables):
-    """The views of a catalog. Tables and views share their names.
+@overload
+def create_view(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    sql: str | None = None,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[CreateView],
+) -> View: ...
 
-    With `dry_run` nothing is stored, and the result says what the commit would be.
+
+@overload
+def create_view(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    sql: str | None = None,
+    *,
+    dry_run: bool,
+    **options: Unpack[CreateView],
+) -> View | CatalogDryRun: ...
+
+
+def create_view(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    sql: str | None = None,
+    *,
+    dialect: str = DUCKDB,
+    representations: Mapping[str, str] | None = None,
+    schema: Schema | pa.Schema | None = None,
+    default_namespace: IdentifierLike | None = None,
+    default_catalog: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    comment: str | None = None,
+    summary: Mapping[str, str] | None = None,
+    location: str | None = None,
+    replace: bool = False,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> View | CatalogDryRun:
+    """Creates a view of a query, in one dialect or in several by `representations` (dialect to SQL).
+
+    Without a schema the query is run in DuckDB over empty tables to learn it. Short names in the SQL are looked for
+    in `default_namespace`, the view's own unless given. With `replace` a view of that name gets a new version.
+    Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, NoSuchTableError.
     """
+    from icecore.engine.catalog.view_parts import new_view, view_replacement
 
-    @overload
-    def create_view(
-        self,
-        identifier: IdentifierLike,
-        sql: str | None = None,
-        *,
-        dry_run: Literal[False] = False,
-        **options: Unpack[CreateView],
-    ) -> View: ...
+    name = identifier_tuple(identifier)
+    catalog._warehouse.repository.check_writable()
+    definition: DefineView = {
+        "dialect": dialect,
+        "representations": representations,
+        "schema": schema,
+        "default_namespace": name[:-1] if default_namespace is None else default_namespace,
+        "default_catalog": default_catalog,
+        "properties": properties,
+        "comment": comment,
+        "summary": summary,
+        "location": location,
+    }
+    if replace and view_exists(catalog, name):
+        old = load_view(catalog, name)
+        change = view_replacement(old, sql, **definition)
+        return commit(catalog, change, message, author, dry_run) or view_of(catalog, change.stream)
+    catalog._warehouse.repository.foreign.adopt_all_if_changed()
+    catalog._warehouse.models.check_new_name(name)
+    part = new_view(catalog, catalog, name, sql, **definition)
+    return commit(catalog, part, message, author, dry_run) or view_of(catalog, part.stream)
 
-    @overload
-    def create_view(
-        self, identifier: IdentifierLike, sql: str | None = None, *, dry_run: bool, **options: Unpack[CreateView]
-    ) -> View | CatalogDryRun: ...
 
-    def create_view(
-        self,
-        identifier: IdentifierLike,
-        sql: str | None = None,
-        *,
-        dialect: str = DUCKDB,
-        representations: Mapping[str, str] | None = None,
-        schema: Schema | pa.Schema | None = None,
-        default_namespace: IdentifierLike | None = None,
-        default_catalog: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        comment: str | None = None,
-        summary: Mapping[str, str] | None = None,
-        location: str | None = None,
-        replace: bool = False,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> View | CatalogDryRun:
-        """Creates a view of a query, in one dialect or in several by `representations` (dialect to SQL).
+@overload
+def register_view(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    metadata_location: str,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[Commit],
+) -> View: ...
 
-        Without a schema the query is run in DuckDB over empty tables to learn it. Short names in the SQL are looked for
-        in `default_namespace`, the view's own unless given. With `replace` a view of that name gets a new version.
-        Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, NoSuchTableError.
-        """
-        from icecore.engine.catalog.view_parts import new_view, view_replacement
 
-        name = identifier_tuple(identifier)
-        self._warehouse.repository.check_writable()
-        definition: DefineView = {
-            "dialect": dialect,
-            "representations": representations,
-            "schema": schema,
-            "default_namespace": name[:-1] if default_namespace is None else default_namespace,
-            "default_catalog": default_catalog,
-            "properties": properties,
-            "comment": comment,
-            "summary": summary,
-            "location": location,
-        }
-        if replace and self.view_exists(name):
-            old = self.load_view(name)
-            change = view_replacement(old, sql, **definition)
-            return self._commit(change, message, author, dry_run) or self._view_of(change.stream)
-        self._warehouse.repository.foreign.adopt_all_if_changed()
-        self._warehouse.models.check_new_name(name)
-        part = new_view(self, self, name, sql, **definition)
-        return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
+@overload
+def register_view(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    metadata_location: str,
+    *,
+    dry_run: bool,
+    **options: Unpack[Commit],
+) -> View | CatalogDryRun: ...
 
-    @overload
-    def register_view(
-        self,
-        identifier: IdentifierLike,
-        metadata_location: str,
-        *,
-        dry_run: Literal[False] = False,
-        **options: Unpack[Commit],
-    ) -> View: ...
 
-    @overload
-    def register_view(
-        self, identifier: IdentifierLike, metadata_location: str, *, dry_run: bool, **options: Unpack[Commit]
-    ) -> View | CatalogDryRun: ...
+def register_view(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    metadata_location: str,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> View | CatalogDryRun:
+    """Registers a view by its metadata file, written by any engine; the file stays as it is until the first commit.
 
-    def register_view(
-        self,
-        identifier: IdentifierLike,
-        metadata_location: str,
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> View | CatalogDryRun:
-        """Registers a view by its metadata file, written by any engine; the file stays as it is until the first commit.
+    Raises TableAlreadyExistsError, NoSuchNamespaceError, MissingFileError, CorruptFileError,
+    UnsupportedFormatVersionError.
+    """
+    from icecore.engine.catalog.view_parts import registered_view
 
-        Raises TableAlreadyExistsError, NoSuchNamespaceError, MissingFileError, CorruptFileError,
-        UnsupportedFormatVersionError.
-        """
-        from icecore.engine.catalog.view_parts import registered_view
+    catalog._warehouse.repository.check_writable()
+    name = identifier_tuple(identifier)
+    catalog._warehouse.models.check_new_name(name)
+    part = registered_view(catalog._warehouse.repository, name, metadata_location)
+    return commit(catalog, part, message, author, dry_run) or view_of(catalog, part.stream)
 
-        self._warehouse.repository.check_writable()
-        name = identifier_tuple(identifier)
-        self._warehouse.models.check_new_name(name)
-        part = registered_view(self._warehouse.repository, name, metadata_location)
-        return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
 
-    def load_view(self, identifier: IdentifierLike) -> View:
-        """The view of that name. Raises NoSuchViewError."""
-        name = identifier_tuple(identifier)
-        return self._view_of(self._warehouse.repository.foreign.stream_of(name, self._warehouse.models.view_stream))
+def load_view(catalog: CatalogHandle, identifier: IdentifierLike) -> View:
+    """The view of that name. Raises NoSuchViewError."""
+    repository = catalog._warehouse.repository
+    stream = repository.foreign.stream_of(identifier_tuple(identifier), repository.models.view_stream)
+    return view_of(catalog, stream)
 
-    def _view_of(self, stream: str) -> View:
-        from icecore.engine.view.view import View
 
-        return View(self._warehouse.views, self, self._warehouse.views.state(stream), self.actor)
+def view_exists(catalog: CatalogHandle, identifier: IdentifierLike) -> bool:
+    """Whether a view, not a table, has that name."""
+    catalog._warehouse.repository.foreign.adopt_all_if_changed()
+    named = catalog._warehouse.models.find(identifier_tuple(identifier))
+    return named is not None and named[0] == "view"
 
-    def view_exists(self, identifier: IdentifierLike) -> bool:
-        """Whether a view, not a table, has that name."""
-        self._warehouse.repository.foreign.adopt_all_if_changed()
-        found = self._warehouse.models.find(identifier_tuple(identifier))
-        return found is not None and found[0] == "view"
 
-    def list_views(self, namespace: IdentifierLike) -> list[Identifier]:
-        """The names of the views in a namespace. Raises NoSuchNamespaceError."""
-        levels = namespace_tuple(namespace)
-        self._warehouse.repository.foreign.adopt_all_if_changed()
-        self._warehouse.models.namespace_properties(levels)
-        return [(*levels, name) for name, _ in self._warehouse.models.names_in(levels, "view")]
+def list_views(catalog: CatalogHandle, namespace: IdentifierLike) -> list[Identifier]:
+    """The names of the views in a namespace. Raises NoSuchNamespaceError."""
+    levels = namespace_tuple(namespace)
+    catalog._warehouse.repository.foreign.adopt_all_if_changed()
+    catalog._warehouse.models.namespace_properties(levels)
+    return [(*levels, name) for name, _ in catalog._warehouse.models.names_in(levels, "view")]
 
-    def views(self) -> Iterator[View]:
-        """All views, by name."""
-        self._warehouse.repository.foreign.adopt_all_if_changed()
-        for _, kind, stream in self._warehouse.models.all_names():
-            if kind == "view":
-                yield self._view_of(stream)
 
-    @overload
-    def rename_view(
-        self,
-        from_identifier: IdentifierLike,
-        to_identifier: IdentifierLike,
-        *,
-        dry_run: Literal[False] = False,
-        **options: Unpack[Commit],
-    ) -> View: ...
+def views(catalog: CatalogHandle) -> Iterator[View]:
+    """All views, by name."""
+    catalog._warehouse.repository.foreign.adopt_all_if_changed()
+    for _, kind, stream in catalog._warehouse.models.all_names():
+        if kind == "view":
+            yield view_of(catalog, stream)
 
-    @overload
-    def rename_view(
-        self,
-        from_identifier: IdentifierLike,
-        to_identifier: IdentifierLike,
-        *,
-        dry_run: bool,
-        **options: Unpack[Commit],
-    ) -> View | CatalogDryRun: ...
 
-    def rename_view(
-        self,
-        from_identifier: IdentifierLike,
-        to_identifier: IdentifierLike,
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> View | CatalogDryRun:
-        """Renames a view. Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
-        from icecore.engine.joint_commit.joint_names import renamed
+@overload
+def rename_view(
+    catalog: CatalogHandle,
+    from_identifier: IdentifierLike,
+    to_identifier: IdentifierLike,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[Commit],
+) -> View: ...
 
-        part = renamed(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=True)
-        return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
 
-    def drop_view(
-        self,
-        identifier: IdentifierLike,
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> CatalogDryRun | None:
-        """Drops a view's name; the log keeps the view, and its files stay. Raises NoSuchViewError."""
-        from icecore.engine.joint_commit.joint_names import dropped
+@overload
+def rename_view(
+    catalog: CatalogHandle,
+    from_identifier: IdentifierLike,
+    to_identifier: IdentifierLike,
+    *,
+    dry_run: bool,
+    **options: Unpack[Commit],
+) -> View | CatalogDryRun: ...
 
-        return self._commit(dropped(identifier_tuple(identifier), is_view=True), message, author, dry_run)
+
+def rename_view(
+    catalog: CatalogHandle,
+    from_identifier: IdentifierLike,
+    to_identifier: IdentifierLike,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> View | CatalogDryRun:
+    """Renames a view. Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
+    from icecore.engine.joint_commit.joint_names import renamed
+
+    part = renamed(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=True)
+    return commit(catalog, part, message, author, dry_run) or view_of(catalog, part.stream)
+
+
+def drop_view(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> CatalogDryRun | None:
+    """Drops a view's name; the log keeps the view, and its files stay. Raises NoSuchViewError."""
+    from icecore.engine.joint_commit.joint_names import dropped
+
+    return commit(catalog, dropped(identifier_tuple(identifier), is_view=True), message, author, dry_run)
+
+
+@overload
+def undrop_view(
+    catalog: CatalogHandle, identifier: IdentifierLike, *, dry_run: Literal[False] = False, **options: Unpack[Undrop]
+) -> View: ...
+
+
+@overload
+def undrop_view(
+    catalog: CatalogHandle, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
+) -> View | CatalogDryRun: ...
+
+
+def undrop_view(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    *,
+    position: int | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> View | CatalogDryRun:
+    """Gives a view its name back, as `undrop_table`.
+
+    Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError.
+    """
+    from icecore.engine.joint_commit.joint_names import NameGivenBack
+
+    part = NameGivenBack(identifier_tuple(identifier), "view", position)
+    return commit(catalog, part, message, author, dry_run) or view_of(catalog, part.stream)

@@ -1,14 +1,20 @@
-"""The tools of a catalog's log: the part of `Catalog` that undoes, compares, forgets and exports."""
+"""The tools of a catalog's log: read, queried, verified, compared, undone, forgotten, exported, archived.
+
+With `dry_run` nothing is stored, and the result says what the commit would be.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+import pyarrow as pa
 
 from icecore.engine.archive.log_transfer import JSONL
-from icecore.engine.catalog.catalog_views import CatalogViews
+from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, table_of, table_streams
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import is_view_stream
@@ -21,282 +27,350 @@ from icecore.engine.table.table import Table
 if TYPE_CHECKING:
     from icecore.engine.archive.log_transfer import PathOrFile
     from icecore.engine.archive.write_archive import Archived
+    from icecore.engine.catalog.catalog_at import CatalogAt
     from icecore.engine.commit.dry_run import CatalogDryRun
-    from icecore.engine.deletion.purge_table import Purged
     from icecore.engine.forget.forget import Forgotten
-    from icecore.engine.table.commit_options import Commit, Undrop
-    from icecore.engine.view.view import View
+    from icecore.engine.table.commit_options import Commit
     from icecore.projections.audit.diff import CatalogDiff
+    from icecore.projections.verify.findings import Verification
+    from icecore.projections.verify.verify_tables import Progress
 
 
-class CatalogLogTools(CatalogViews):
-    """The operations of a catalog on its log beyond reading it.
+def log(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike | None = None,
+    *,
+    actor: str | None = None,
+    kind: str | None = None,
+    since: TimestampLike | None = None,
+    until: TimestampLike | None = None,
+    after: int | None = None,
+    up_to: int | None = None,
+    limit: int | None = None,
+) -> pa.Table:
+    """The events as a table, oldest first: author, change, time and reason. `limit` keeps the newest.
 
-    With `dry_run` nothing is stored, and the result says what the commit would be.
+    `identifier` is that of a table or a view; `since` and `until` are times (see `timestamps`), both included.
+    Raises NoSuchTableError, ValidationError.
     """
+    from icecore.projections.inspect.log_table import log_table
 
-    @overload
-    def undrop_table(
-        self, identifier: IdentifierLike, *, dry_run: Literal[False] = False, **options: Unpack[Undrop]
-    ) -> Table: ...
+    warehouse = catalog._warehouse
+    since_ms = None if since is None else to_epoch_ms(since, "since")
+    until_ms = None if until is None else to_epoch_ms(until, "until")
+    warehouse.repository.foreign.adopt_all_if_changed()
+    stream = None if identifier is None else warehouse.models.stream(identifier_tuple(identifier))
+    events = warehouse.store.filtered_events(
+        stream=stream, actor=actor, kind=kind, since_ms=since_ms, until_ms=until_ms, after=after, up_to=up_to
+    )
+    return log_table(warehouse.store, events, limit)
 
-    @overload
-    def undrop_table(
-        self, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
-    ) -> Table | CatalogDryRun: ...
 
-    def undrop_table(
-        self,
-        identifier: IdentifierLike,
-        *,
-        position: int | None = None,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> Table | CatalogDryRun:
-        """Gives the table that was last dropped under a name its name back, with all its data.
+def sql(
+    catalog: CatalogHandle,
+    query: str,
+    parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+    *,
+    timeout: float | None = None,
+    memory_limit: str | None = None,
+) -> pa.Table:
+    """The rows of DuckDB SQL over the log and the metadata of all tables; `icecore sql --tables` lists them.
 
-        `position` is that of the drop to undo where several tables of that name were dropped. Raises NoSuchTableError,
-        TableAlreadyExistsError where the name is taken, NoSuchNamespaceError where its namespace is gone.
-        """
-        from icecore.engine.joint_commit.joint_names import NameGivenBack
+    `parameters` gives the values of `$name` by name, or those of `?` and `$1` by position. `timeout` is in seconds,
+    `memory_limit` a size, as `512MB`. Tables that can't be read are left out of the answer, with an
+    UnreadableTableWarning: the table `problems` says why. Raises ValidationError, QueryLimitError.
+    """
+    from icecore.projections.audit.audited_tables import AuditedTable
+    from icecore.projections.audit.sql_prompt import run_sql
 
-        part = NameGivenBack(identifier_tuple(identifier), "table", position)
-        return self._commit(part, message, author, dry_run) or self._table_of(part.stream)
+    def listed() -> list[AuditedTable]:
+        names = table_streams(catalog)
+        return [AuditedTable(name, stream, partial(table_of, catalog, stream)) for name, stream in names]
 
-    def purge_table(
-        self,
-        identifier: IdentifierLike,
-        *,
-        position: int | None = None,
-        message: str | None = None,
-        author: str | None = None,
-        idempotency_key: str | None = None,
-        dry_run: bool = False,
-    ) -> Purged:
-        """Deletes the files of the table that was last dropped under a name, for good; an event names them first.
+    return run_sql(catalog, listed, query, parameters, timeout=timeout, memory_limit=memory_limit)
 
-        `position` is that of the drop where several tables of that name were dropped. What anything else in the
-        warehouse needs stays, and what lies neither in the table's folders nor in the warehouse is left. A table that
-        was purged can't be undropped; to purge it again looks for what stayed. With an `idempotency_key` a call that is
-        made again is answered with what the first one did, whatever was dropped under that name since. Raises
-        NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError, StorageError,
-        CorruptFileError; no file was deleted then.
-        """
-        from icecore.engine.deletion.purge_table import purge_dropped
 
-        who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
-        name = identifier_tuple(identifier)
-        return purge_dropped(
-            self._warehouse.repository, self._warehouse.planning.planner, name, position, who, dry_run=dry_run
-        )
+def verify(
+    catalog: CatalogHandle, *identifiers: IdentifierLike, deep: bool = False, progress: Progress | None = None
+) -> Verification:
+    """Checks the log, the read models, and that every file that a snapshot needs is there as it was written.
 
-    @overload
-    def undrop_view(
-        self, identifier: IdentifierLike, *, dry_run: Literal[False] = False, **options: Unpack[Undrop]
-    ) -> View: ...
+    Of dropped tables and views too, as they can be undropped; with `identifiers` only what these tables and views
+    need. `deep` opens the files: footers, rows, manifests, deletion vectors. `progress` is told how far it is: see
+    `Progress`. `problems` is empty where all is well. Raises NoSuchTableError.
+    """
+    from icecore.projections.verify import verify
 
-    @overload
-    def undrop_view(
-        self, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
-    ) -> View | CatalogDryRun: ...
+    warehouse = catalog._warehouse
+    streams = [warehouse.models.stream(identifier_tuple(i)) for i in identifiers]
+    return verify.verify(warehouse.store, warehouse.repository, streams or None, deep=deep, progress=progress)
 
-    def undrop_view(
-        self,
-        identifier: IdentifierLike,
-        *,
-        position: int | None = None,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> View | CatalogDryRun:
-        """Gives a view its name back, as `undrop_table`.
 
-        Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError.
+def at(
+    catalog: CatalogHandle,
+    position: int | None = None,
+    *,
+    timestamp: TimestampLike | None = None,
+    timestamp_ms: int | None = None,
+) -> CatalogAt:
+    """The catalog as of a position of the log, or a time; for reading.
 
-        Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError.
-        """
-        from icecore.engine.joint_commit.joint_names import NameGivenBack
+    A `timestamp`, or `timestamp_ms`, is a datetime, ISO 8601 text or milliseconds since the epoch: see
+    `timestamps`. Raises ValidationError.
+    """
+    from icecore.engine.catalog.catalog_at import CatalogAt
 
-        part = NameGivenBack(identifier_tuple(identifier), "view", position)
-        return self._commit(part, message, author, dry_run) or self._view_of(part.stream)
+    store = catalog._warehouse.store
+    if sum(x is not None for x in (position, timestamp, timestamp_ms)) != 1:
+        raise ValidationError("at() takes a position or a timestamp")
+    head = store.head()[0]
+    time = timestamp if timestamp_ms is None else timestamp_ms
+    at = position if time is None else store.position_at(to_epoch_ms(time, "timestamp"))
+    if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at <= head:
+        raise ValidationError(f"there is no position {at}: the log ends at {head}")
+    return CatalogAt(catalog._warehouse, at)
 
-    @overload
-    def resolve(
-        self, identifier: IdentifierLike, keep: str, *, dry_run: Literal[False] = False, **options: Unpack[Commit]
-    ) -> Table: ...
 
-    @overload
-    def resolve(
-        self, identifier: IdentifierLike, keep: str, *, dry_run: bool, **options: Unpack[Commit]
-    ) -> Table | CatalogDryRun: ...
+@overload
+def resolve(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    keep: str,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[Commit],
+) -> Table: ...
 
-    def resolve(
-        self,
-        identifier: IdentifierLike,
-        keep: str,
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> Table | CatalogDryRun:
-        """Ends a conflict between the log and a commit of another engine that does not follow it; both stay in the log.
 
-        `keep="foreign"` makes theirs the table's state: commits of the log that were never published are left aside,
-        to be read by `at()`. `keep="log"` publishes the log's state over theirs, which `at()` reads at the event that
-        took it in. Raises ValidationError where there is no conflict, NoSuchTableError, ForeignCommitError where theirs
-        can't be kept, StorageError.
-        """
-        from icecore.engine.catalog.resolve_conflict import resolution
+@overload
+def resolve(
+    catalog: CatalogHandle, identifier: IdentifierLike, keep: str, *, dry_run: bool, **options: Unpack[Commit]
+) -> Table | CatalogDryRun: ...
 
-        self._warehouse.repository.check_writable()
-        stream = self._warehouse.repository.foreign.stream_of(
-            identifier_tuple(identifier), self._warehouse.models.table_stream
-        )
-        part = resolution(self._warehouse.repository, stream, keep)
-        return self._commit(part, message, author, dry_run) or self._table_of(stream)
 
-    def diff(self, from_position: int, to_position: int | None = None) -> CatalogDiff:
-        """The difference between two positions of the log, up to the last by default: see `CatalogDiff`.
+def resolve(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    keep: str,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> Table | CatalogDryRun:
+    """Ends a conflict between the log and a commit of another engine that does not follow it; both stay in the log.
 
-        Reads the log only. Raises ValidationError where the positions are not in the log or in the wrong order.
-        """
-        from icecore.projections.audit.diff import diff
+    `keep="foreign"` makes theirs the table's state: commits of the log that were never published are left aside,
+    to be read by `at()`. `keep="log"` publishes the log's state over theirs, which `at()` reads at the event that
+    took it in. Raises ValidationError where there is no conflict, NoSuchTableError, ForeignCommitError where theirs
+    can't be kept, StorageError.
+    """
+    from icecore.engine.catalog.resolve_conflict import resolution
 
-        self._warehouse.repository.foreign.adopt_all_if_changed()
-        to = self._warehouse.store.head()[0] if to_position is None else to_position
-        return diff(self._warehouse.store, self._warehouse.repository, self._warehouse.views, from_position, to)
+    repository = catalog._warehouse.repository
+    repository.check_writable()
+    stream = repository.foreign.stream_of(identifier_tuple(identifier), repository.models.table_stream)
+    part = resolution(repository, stream, keep)
+    return commit(catalog, part, message, author, dry_run) or table_of(catalog, stream)
 
-    @overload
-    def revert(self, position: int, *, dry_run: Literal[False] = False, **options: Unpack[Commit]) -> int: ...
 
-    @overload
-    def revert(self, position: int, *, dry_run: bool, **options: Unpack[Commit]) -> int | CatalogDryRun: ...
+def diff(catalog: CatalogHandle, from_position: int, to_position: int | None = None) -> CatalogDiff:
+    """The difference between two positions of the log, up to the last by default: see `CatalogDiff`.
 
-    def revert(
-        self, position: int, *, message: str | None = None, author: str | None = None, dry_run: bool = False
-    ) -> int | CatalogDryRun:
-        """Undoes the commit at a position by a new one, whose position is returned; its message says which by default.
+    Reads the log only. Raises ValidationError where the positions are not in the log or in the wrong order.
+    """
+    from icecore.projections.audit import diff
 
-        Properties, refs, the current schema, spec and sort order are set back where they are still as the commit left
-        them; files that it added are removed where all are still live, files that it removed come back; renames, drops
-        and creates are undone. All or nothing. Raises CommitConflictError naming the later commits that stand in the
-        way, ValidationError for what has no way back: format upgrades, expired snapshots, deletes by delete files.
-        """
-        from icecore.engine.joint_commit.joint_revert import revert
+    warehouse = catalog._warehouse
+    warehouse.repository.foreign.adopt_all_if_changed()
+    to = warehouse.store.head()[0] if to_position is None else to_position
+    return diff.diff(warehouse.store, warehouse.repository, warehouse.views, from_position, to)
 
-        who = provenance(self.actor, message=message, author=author)
-        return revert(self._warehouse.targets, position, who, dry_run=dry_run)
 
-    def forget(
-        self,
-        identifier: IdentifierLike,
-        *,
-        position: int | None = None,
-        columns: Sequence[str] | None = None,
-        files: Sequence[str] | None = None,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> Forgotten:
-        """Forgets as `Table.forget`, of the table of a name or, where there is none, of the one last dropped under it.
+@overload
+def revert(
+    catalog: CatalogHandle, position: int, *, dry_run: Literal[False] = False, **options: Unpack[Commit]
+) -> int: ...
 
-        `position` is that of the drop where several were dropped. Of a table that was purged, no snapshot holds a file.
-        Raises NoSuchTableError besides.
-        """
-        from icecore.engine.forget.forget import Forgetter
-        from icecore.engine.revert.undrop import drop_to_purge
 
-        self._warehouse.repository.check_writable()
-        name = identifier_tuple(identifier)
-        if position is None and self._warehouse.repository.models.find(name) is not None:
-            stream = self._warehouse.repository.foreign.stream_of(name, self._warehouse.repository.models.table_stream)
+@overload
+def revert(
+    catalog: CatalogHandle, position: int, *, dry_run: bool, **options: Unpack[Commit]
+) -> int | CatalogDryRun: ...
+
+
+def revert(
+    catalog: CatalogHandle,
+    position: int,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> int | CatalogDryRun:
+    """Undoes the commit at a position by a new one, whose position is returned; its message says which by default.
+
+    Properties, refs, the current schema, spec and sort order are set back where they are still as the commit left
+    them; files that it added are removed where all are still live, files that it removed come back; renames, drops
+    and creates are undone. All or nothing. Raises CommitConflictError naming the later commits that stand in the
+    way, ValidationError for what has no way back: format upgrades, expired snapshots, deletes by delete files.
+    """
+    from icecore.engine.joint_commit import joint_revert
+
+    who = provenance(catalog.actor, message=message, author=author)
+    return joint_revert.revert(catalog._warehouse.targets, position, who, dry_run=dry_run)
+
+
+def forget(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    *,
+    position: int | None = None,
+    columns: Sequence[str] | None = None,
+    files: Sequence[str] | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> Forgotten:
+    """Forgets as `Table.forget`, of the table of a name or, where there is none, of the one last dropped under it.
+
+    `position` is that of the drop where several were dropped. Of a table that was purged, no snapshot holds a file.
+    Raises NoSuchTableError besides.
+    """
+    from icecore.engine.forget.forget import Forgetter
+    from icecore.engine.revert.undrop import drop_to_purge
+
+    repository = catalog._warehouse.repository
+    repository.check_writable()
+    name = identifier_tuple(identifier)
+    if position is None and repository.models.find(name) is not None:
+        stream = repository.foreign.stream_of(name, repository.models.table_stream)
+    else:
+        stream = drop_to_purge(repository, name, position).stream
+    who = provenance(catalog.actor, message=message, author=author)
+    forgetter = Forgetter(repository, catalog._warehouse.planning.planner)
+    return forgetter.bounds(stream, columns, files, who, dry_run=dry_run)
+
+
+def forget_text(
+    catalog: CatalogHandle,
+    text: str,
+    *,
+    positions: Sequence[int] | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> Forgotten:
+    """Replaces a text in events, all or some, by `forgotten`, for good: a name or an address, say.
+
+    It goes from actors and messages, values of properties and of summaries, comments of columns and the SQL of
+    views, from archives and from metadata files of the past. The log verifies as before, and an event says what was
+    forgotten; see `Table.forget` for what is out of reach. Hashes of the texts stay, by which who guesses rightly
+    can tell that a forgotten text was the guess. Bounds are forgotten by `Table.forget`, keys of idempotency never.
+    Raises ValidationError where the text stands in what the log can't do without, as names and paths, or is still
+    in force: a replay without it must end in what there is now. MissingArchiveError, StorageError.
+    """
+    from icecore.engine.forget.forget import Forgetter
+
+    catalog._warehouse.repository.check_writable()
+    who = provenance(catalog.actor, message=message, author=author)
+    forgetter = Forgetter(catalog._warehouse.repository, catalog._warehouse.planning.planner)
+    return forgetter.text(text, positions, who, dry_run=dry_run)
+
+
+def rebuild(catalog: CatalogHandle, identifier: IdentifierLike | None = None) -> None:
+    """Rebuilds everything that follows from the log: read models, and all metadata files.
+
+    Of one table or view its metadata files only. Others see what was there until all is made. Raises
+    CorruptLogError where the log can't be trusted, ForeignCommitError where another engine's commit can't be
+    adopted, NoSuchTableError, and RebuildError where some tables can't be made again: these keep what they had.
+    """
+    from icecore.projections.verify import rebuild
+
+    warehouse = catalog._warehouse
+    warehouse.store.check_writable()
+    warehouse.planning.clear()
+    if identifier is None:
+        rebuild.rebuild(warehouse.store, warehouse.repository, warehouse.views)
+    else:
+        stream = warehouse.models.stream(identifier_tuple(identifier))
+        rebuild.rebuild_one(warehouse.store, warehouse.repository, warehouse.views, stream)
+
+
+def materialize(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike | None = None,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+) -> None:
+    """Writes out the files of one table, or of all, whose commits are materialized by hand."""
+    from icecore.engine.repository.pending_files import materialize_pending
+
+    repository = catalog._warehouse.repository
+    if identifier is None:
+        streams = [stream for _, stream in table_streams(catalog)]
+    else:
+        streams = [repository.foreign.stream_of(identifier_tuple(identifier), repository.models.table_stream)]
+    who = provenance(catalog.actor, message=message, author=author)
+    for stream in streams:
+        materialize_pending(repository, stream, who)
+
+
+def export_log(catalog: CatalogHandle, target: PathOrFile, format: str = JSONL) -> int:
+    """Writes the whole log to a path or an open binary file, and returns the number of events.
+
+    `jsonl` gives CloudEvents 1.0, one a line, `parquet` a table; both hold the envelope and the content files, and
+    name the warehouse's folder, so that `icecore.import_log` makes the same log of it. Raises ValidationError,
+    CorruptLogError, StorageError.
+    """
+    from icecore.engine.archive import log_transfer
+
+    return log_transfer.export_log(catalog._warehouse.store, target, format, catalog._warehouse.folder.root)
+
+
+def archive(
+    catalog: CatalogHandle,
+    before: int | None = None,
+    *,
+    before_timestamp: TimestampLike | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Archived | None:
+    """Moves the events before a position or a time into an archive, a file beside the log or at `path`.
+
+    The log goes on from states that it notes of every table and view. Reading further back, `verify`, `rebuild` and
+    `export_log` read the archive too, so keep it where it is; where it is gone, all that there is now still works,
+    and what needs history before the cut raises MissingArchiveError. None where there is nothing to archive. Raises
+    ValidationError where files of those events are still to be written or `path` is taken, CorruptLogError,
+    CommitConflictError where another process archives too, ReadOnlyError, StorageError; the log is as it was then.
+    """
+    from icecore.engine.repository.archive_events import archive_log
+
+    if (before is None) == (before_timestamp is None):
+        raise ValidationError("archive() takes a position or a before_timestamp")
+    if before_timestamp is not None:
+        before = catalog._warehouse.store.position_at(to_epoch_ms(before_timestamp, "before_timestamp") - 1) + 1
+    assert before is not None, "one of both was given"
+    target = None if path is None else Path(path)
+    return archive_log(catalog._warehouse.repository, catalog._warehouse.views, before - 1, target)
+
+
+def archives(catalog: CatalogHandle) -> list[Archive]:
+    """The archives that hold the oldest part of the log, oldest first."""
+    return catalog._warehouse.store.archives.all()
+
+
+def checkpoint(catalog: CatalogHandle) -> int:
+    """Stores the state of every table and view that changed since its last checkpoint; returns their number.
+
+    Opening and loading then replay nothing. Commits note checkpoints of their own now and then; both are caches,
+    which `verify` compares with a replay. Raises ReadOnlyError, WarehouseLockedError.
+    """
+    repository, views = catalog._warehouse.repository, catalog._warehouse.views
+    repository.check_writable()
+    done = 0
+    for row in catalog._warehouse.store.rows(MODELS, "without_checkpoint"):
+        if is_view_stream(row["stream"]):
+            views.states.checkpoint(views.state(row["stream"]))
         else:
-            stream = drop_to_purge(self._warehouse.repository, name, position).stream
-        who = provenance(self.actor, message=message, author=author)
-        return Forgetter(self._warehouse.repository, self._warehouse.planning.planner).bounds(
-            stream, columns, files, who, dry_run=dry_run
-        )
-
-    def forget_text(
-        self,
-        text: str,
-        *,
-        positions: Sequence[int] | None = None,
-        message: str | None = None,
-        author: str | None = None,
-        dry_run: bool = False,
-    ) -> Forgotten:
-        """Replaces a text in events, all or some, by `forgotten`, for good: a name or an address, say.
-
-        It goes from actors and messages, values of properties and of summaries, comments of columns and the SQL of
-        views, from archives and from metadata files of the past. The log verifies as before, and an event says what was
-        forgotten; see `Table.forget` for what is out of reach. Hashes of the texts stay, by which who guesses rightly
-        can tell that a forgotten text was the guess. Bounds are forgotten by `Table.forget`, keys of idempotency never.
-        Raises ValidationError where the text stands in what the log can't do without, as names and paths, or is still
-        in force: a replay without it must end in what there is now. MissingArchiveError, StorageError.
-        """
-        from icecore.engine.forget.forget import Forgetter
-
-        self._warehouse.repository.check_writable()
-        who = provenance(self.actor, message=message, author=author)
-        return Forgetter(self._warehouse.repository, self._warehouse.planning.planner).text(
-            text, positions, who, dry_run=dry_run
-        )
-
-    def export_log(self, target: PathOrFile, format: str = JSONL) -> int:
-        """Writes the whole log to a path or an open binary file, and returns the number of events.
-
-        `jsonl` gives CloudEvents 1.0, one a line, `parquet` a table; both hold the envelope and the content files, and
-        name the warehouse's folder, so that `icecore.import_log` makes the same log of it. Raises ValidationError,
-        CorruptLogError, StorageError.
-        """
-
-        from icecore.engine.archive.log_transfer import export_log
-
-        return export_log(self._warehouse.store, target, format, self._warehouse.folder.root)
-
-    def archive(
-        self,
-        before: int | None = None,
-        *,
-        before_timestamp: TimestampLike | None = None,
-        path: str | os.PathLike[str] | None = None,
-    ) -> Archived | None:
-        """Moves the events before a position or a time into an archive, a file beside the log or at `path`.
-
-        The log goes on from states that it notes of every table and view. Reading further back, `verify`, `rebuild` and
-        `export_log` read the archive too, so keep it where it is; where it is gone, all that there is now still works,
-        and what needs history before the cut raises MissingArchiveError. None where there is nothing to archive. Raises
-        ValidationError where files of those events are still to be written or `path` is taken, CorruptLogError,
-        CommitConflictError where another process archives too, ReadOnlyError, StorageError; the log is as it was then.
-        """
-        from icecore.engine.catalog.archive_events import archive_log
-
-        if (before is None) == (before_timestamp is None):
-            raise ValidationError("archive() takes a position or a before_timestamp")
-        if before_timestamp is not None:
-            before = self._warehouse.store.position_at(to_epoch_ms(before_timestamp, "before_timestamp") - 1) + 1
-        assert before is not None, "one of both was given"
-        target = None if path is None else Path(path)
-        return archive_log(self._warehouse.repository, self._warehouse.views, before - 1, target)
-
-    def archives(self) -> list[Archive]:
-        """The archives that hold the oldest part of the log, oldest first."""
-        return self._warehouse.store.archives.all()
-
-    def checkpoint(self) -> int:
-        """Stores the state of every table and view that changed since its last checkpoint; returns their number.
-
-        Opening and loading then replay nothing. Commits note checkpoints of their own now and then; both are caches,
-        which `verify` compares with a replay. Raises ReadOnlyError, WarehouseLockedError.
-        """
-        self._warehouse.repository.check_writable()
-        done = 0
-        for row in self._warehouse.store.rows(MODELS, "without_checkpoint"):
-            if is_view_stream(row["stream"]):
-                self._warehouse.views.states.checkpoint(self._warehouse.views.state(row["stream"]))
-            else:
-                self._warehouse.repository.states.checkpoint(self._warehouse.repository.state(row["stream"]))
-            done += 1
-        return done
+            repository.states.checkpoint(repository.state(row["stream"]))
+        done += 1
+    return done

@@ -101,17 +101,24 @@ def files_of(catalog: Catalog) -> set[Path]:
     return {p for p in catalog.path.rglob("*") if p.is_file() and not p.name.startswith("icecore.db")}
 
 
-def test_methods_that_are_functions_of_modules_are_named_as_methods() -> None:
-    """In errors of their calls too, checked ones and Python's own, and where pickle looks for them."""
-    for name, method in inspect.getmembers(Table, inspect.isfunction):
-        assert (method.__qualname__, method.__module__) == (f"Table.{name}", Table.__module__)
+@pytest.mark.parametrize("cls", [Table, Catalog])
+def test_methods_that_are_functions_of_modules_are_named_as_methods(cls: type) -> None:
+    """So errors of their calls name them, and pickle finds them."""
+    for name, method in inspect.getmembers(cls, inspect.isfunction):
+        assert (method.__qualname__, method.__module__) == (f"{cls.__name__}.{name}", cls.__module__)
         assert pickle.loads(pickle.dumps(method)) is method
+
+
+def test_errors_of_calls_name_the_method() -> None:
+    """Of checked keywords, and Python's own."""
     with pytest.raises(TypeError, match=r"^Table\.append\(\) got an unexpected keyword argument 'brunch'"):
         Table.append(None, rows(1), brunch="b")  # type: ignore[call-arg, arg-type]
     with pytest.raises(TypeError, match=r"^Table\.append\(\) missing 1 required positional argument: 'data'"):
         Table.append(None)  # type: ignore[call-arg, arg-type]
     with pytest.raises(TypeError, match=r"^Table\.named_plan\(\) missing"):
         Table.named_plan(None)  # type: ignore[call-arg, arg-type]
+    with pytest.raises(TypeError, match=r"^Catalog\.create_namespace\(\) got an unexpected keyword argument 'brunch'"):
+        Catalog.create_namespace(None, "ns", brunch="b")  # type: ignore[call-arg, arg-type]
     assert "def append(table: TableHandle" in inspect.getsource(Table.append)
 
 

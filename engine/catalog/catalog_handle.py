@@ -1,0 +1,72 @@
+"""An open catalog as the functions of this folder take it, which are the methods of `Catalog`, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from icecore.engine.catalog.warehouse import Warehouse
+from icecore.engine.common.identifiers import Identifier, IdentifierLike
+from icecore.engine.events.provenance import provenance
+from icecore.engine.table.table import Table
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.engine.joint_commit.joint_commit import Part
+    from icecore.engine.view.view import View
+
+
+class CatalogHandle(Protocol):
+    """A catalog: its open warehouse, who commits through it, and what views and audits ask it for."""
+
+    _warehouse: Warehouse
+    actor: str | None
+
+    @property
+    def name(self) -> str: ...
+
+    def table_exists(self, identifier: IdentifierLike) -> bool: ...
+
+    def load_table(self, identifier: IdentifierLike) -> Table: ...
+
+    def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str: ...
+
+    def view_exists(self, identifier: IdentifierLike) -> bool: ...
+
+    def load_view(self, identifier: IdentifierLike) -> View: ...
+
+    def views(self) -> Iterator[View]: ...
+
+    def all_namespaces(self) -> list[Identifier]: ...
+
+    def load_namespace_properties(self, namespace: IdentifierLike) -> dict[str, str]: ...
+
+    def log(self) -> pa.Table: ...
+
+
+def commit(
+    catalog: CatalogHandle, part: Part, message: str | None, author: str | None, dry_run: bool
+) -> CatalogDryRun | None:
+    """Makes one change, or says what it would be. Raises ReadOnlyError, and what the part raises."""
+    return catalog._warehouse.commit(part, provenance(catalog.actor, message=message, author=author), dry_run=dry_run)
+
+
+def table_streams(catalog: CatalogHandle) -> list[tuple[Identifier, str]]:
+    """The names of all tables, in order, with their streams."""
+    catalog._warehouse.repository.foreign.adopt_all_if_changed()
+    return [(name, stream) for name, kind, stream in catalog._warehouse.models.all_names() if kind == "table"]
+
+
+def table_of(catalog: CatalogHandle, stream: str) -> Table:
+    """The table of a stream, as it is now."""
+    warehouse = catalog._warehouse
+    return Table(warehouse.repository, warehouse.planning, warehouse.repository.state(stream), catalog.actor)
+
+
+def view_of(catalog: CatalogHandle, stream: str) -> View:
+    """The view of a stream, as it is now."""
+    from icecore.engine.view.view import View
+
+    return View(catalog._warehouse.views, catalog, catalog._warehouse.views.state(stream), catalog.actor)
