@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-import pyarrow as pa
-
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, table_of, table_streams
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, folder_name, identifier_tuple, namespace_tuple
 from icecore.engine.common.location import to_uri
+from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.events.provenance import provenance
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.partition import PartitionSpec
-from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.table.table import Table
 
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 def create_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     dry_run: Literal[False] = False,
     **options: Unpack[CreateTable],
@@ -41,7 +39,7 @@ def create_table(
 def create_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     dry_run: bool,
     **options: Unpack[CreateTable],
@@ -51,7 +49,7 @@ def create_table(
 def create_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     partition_spec: PartitionSpec | Sequence[str] | None = None,
     sort_order: SortOrder | Sequence[str] | None = None,
@@ -64,6 +62,7 @@ def create_table(
 ) -> Table | CatalogDryRun:
     """Creates an empty table. Field ids are assigned anew; spec and order may be terms, as in `bucket(8, id)`.
 
+    The schema may be Arrow's, or the one of a Spark DataFrame, whose columns are optional.
     Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError.
     """
     from icecore.engine.catalog.table_parts import new_table
@@ -88,7 +87,7 @@ def create_table(
 def replace_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     dry_run: Literal[False] = False,
     **options: Unpack[ReplaceTable],
@@ -99,7 +98,7 @@ def replace_table(
 def replace_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     dry_run: bool,
     **options: Unpack[ReplaceTable],
@@ -109,7 +108,7 @@ def replace_table(
 def replace_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     partition_spec: PartitionSpec | Sequence[str] | None = None,
     sort_order: SortOrder | Sequence[str] | None = None,
@@ -144,7 +143,7 @@ def replace_table(
 def create_or_replace_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     dry_run: Literal[False] = False,
     **options: Unpack[CreateTable],
@@ -155,7 +154,7 @@ def create_or_replace_table(
 def create_or_replace_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     dry_run: bool,
     **options: Unpack[CreateTable],
@@ -165,7 +164,7 @@ def create_or_replace_table(
 def create_or_replace_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     dry_run: bool = False,
     **options: Any,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
-import pyarrow as pa
 from attrs import evolve
 
 from icecore.engine.catalog.pending_names import CatalogNames, PendingNames
@@ -17,6 +16,7 @@ from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.commit.single_use import OnceInBlock
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple
 from icecore.engine.common.ids import now_ms
+from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.errors import CommitConflictError, IcecoreError, NotFoundError
 from icecore.engine.events.event import Provenance
 from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
@@ -28,7 +28,6 @@ from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import CommitResult, TablePart
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.partition import PartitionSpec
-from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.view import DUCKDB
 from icecore.engine.table.pending_commit import REFUSED
@@ -83,7 +82,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
     def create_table(
         self,
         identifier: IdentifierLike,
-        schema: Schema | pa.Schema,
+        schema: SchemaLike,
         *,
         partition_spec: PartitionSpec | Sequence[str] | None = None,
         sort_order: SortOrder | Sequence[str] | None = None,
@@ -111,7 +110,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
     def replace_table(
         self,
         identifier: IdentifierLike,
-        schema: Schema | pa.Schema,
+        schema: SchemaLike,
         *,
         partition_spec: PartitionSpec | Sequence[str] | None = None,
         sort_order: SortOrder | Sequence[str] | None = None,
@@ -203,7 +202,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         *,
         dialect: str = DUCKDB,
         representations: Mapping[str, str] | None = None,
-        schema: Schema | pa.Schema | None = None,
+        schema: SchemaLike | None = None,
         default_namespace: IdentifierLike | None = None,
         default_catalog: str | None = None,
         properties: Mapping[str, str] | None = None,

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
-import pyarrow as pa
-
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, view_of
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
-from icecore.engine.spec.schema import Schema
+from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.spec.view import DUCKDB
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def create_view(
     *,
     dialect: str = DUCKDB,
     representations: Mapping[str, str] | None = None,
-    schema: Schema | pa.Schema | None = None,
+    schema: SchemaLike | None = None,
     default_namespace: IdentifierLike | None = None,
     default_catalog: str | None = None,
     properties: Mapping[str, str] | None = None,

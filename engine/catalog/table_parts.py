@@ -6,11 +6,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-import pyarrow as pa
-
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.location import to_uri
+from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.events import event as ev
 from icecore.engine.evolution.create_table import creation_payload, creation_updates
 from icecore.engine.evolution.replace_table import replaced_table
@@ -19,7 +18,6 @@ from icecore.engine.joint_commit.joint_tables import NewTable
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.partition import PartitionSpec
-from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.storage.file_io import Storage
 
@@ -33,7 +31,7 @@ class Locations(Protocol):
 def new_table(
     locations: Locations,
     name: Identifier,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     partition_spec: PartitionSpec | Sequence[str] | None,
     sort_order: SortOrder | Sequence[str] | None,
@@ -49,7 +47,7 @@ def new_table(
 
 
 def replacement(
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     *,
     partition_spec: PartitionSpec | Sequence[str] | None,
     sort_order: SortOrder | Sequence[str] | None,

@@ -6,15 +6,13 @@ import uuid
 from collections.abc import Mapping
 from typing import Unpack
 
-import pyarrow as pa
-
 from icecore.engine.catalog.table_parts import Locations
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
+from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.register import view_registration_payload
 from icecore.engine.joint_commit.joint_views import NewView, RegisteredView, ViewChange
 from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.schema import Schema
 from icecore.engine.table.commit_options import DefineView
 from icecore.engine.view.view import View
 from icecore.engine.view.view_changes import ViewChanges
@@ -30,7 +28,7 @@ def new_view(
     *,
     dialect: str,
     representations: Mapping[str, str] | None,
-    schema: Schema | pa.Schema | None,
+    schema: SchemaLike | None,
     default_namespace: IdentifierLike | None,
     default_catalog: str | None,
     properties: Mapping[str, str] | None,

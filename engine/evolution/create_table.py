@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 from attrs import evolve
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, assign_fresh_ids
+from icecore.engine.data.arrow.arrow_schema import assign_fresh_ids
+from icecore.engine.data.given_schema import SchemaLike, given_schema
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
 from icecore.engine.evolution.terms import parse_partition_terms, parse_sort_terms
 from icecore.engine.metadata.fold import check_properties
@@ -40,7 +40,7 @@ from icecore.engine.spec.updates.table_update import (
 def creation_updates(
     table_uuid: str,
     location: str,
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     partition_spec: PartitionSpec | Sequence[str] | None,
     sort_order: SortOrder | Sequence[str] | None,
     properties: Mapping[str, str],
@@ -87,7 +87,7 @@ def creation_payload(identifier: Identifier, updates: Iterable[TableUpdate]) -> 
 
 
 def fresh_parts(
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     partition_spec: PartitionSpec | Sequence[str] | None,
     sort_order: SortOrder | Sequence[str] | None,
     format_version: int,
@@ -96,13 +96,8 @@ def fresh_parts(
 
     Raises ValidationError where they don't fit.
     """
-    if isinstance(schema, pa.Schema):
-        fresh = arrow_to_schema(schema, format_version=format_version)
-        given = fresh
-    elif isinstance(schema, Schema):
-        fresh, given = evolve(assign_fresh_ids(schema), schema_id=0), schema
-    else:
-        raise ValidationError(f"a schema must be an icecore or pyarrow schema, found {type(schema).__name__}")
+    given = given_schema(schema, format_version=format_version)
+    fresh = evolve(assign_fresh_ids(given), schema_id=0)
     if not fresh.fields:
         raise ValidationError("a table needs at least one column")
     if isinstance(partition_spec, PartitionSpec):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
 from attrs import evolve
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.data.arrow.arrow_schema import assign_fresh_ids
+from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.create_table import fresh_parts
 from icecore.engine.evolution.metadata_commands import changed_properties, properties_for_schema
@@ -40,7 +40,7 @@ Updates = list[TableUpdate]
 
 
 def replaced_table(
-    schema: Schema | pa.Schema,
+    schema: SchemaLike,
     partition_spec: PartitionSpec | Sequence[str] | None,
     sort_order: SortOrder | Sequence[str] | None,
     location: str | None,

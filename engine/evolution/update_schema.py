@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
+from icecore.engine.data.given_schema import SchemaLike, given_schema
+from icecore.engine.data.spark_schema import is_spark_type, spark_to_type
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.recorded_update import RecordedUpdate
 from icecore.engine.evolution.schema_evolution import evolve_schema
@@ -22,7 +24,6 @@ from icecore.engine.evolution.schema_ops import (
     UnionByName,
     UpdateColumn,
 )
-from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import Type, parse_primitive
 
 __all__ = [
@@ -116,11 +117,9 @@ class UpdateSchema(RecordedUpdate[SchemaOp]):
         """Moves a column after another of its struct."""
         return self._record(MoveColumn(_dotted(path), MovePosition.AFTER, _dotted(after_name)))
 
-    def union_by_name(self, new_schema: Schema | pa.Schema) -> UpdateSchema:
+    def union_by_name(self, new_schema: SchemaLike) -> UpdateSchema:
         """Makes the schema hold data of `new_schema` too; see `UnionByName`. Raises ValidationError as add_column."""
-        if isinstance(new_schema, pa.Schema):
-            new_schema = arrow_to_schema(new_schema, format_version=_NEWEST_FORMAT_VERSION)
-        return self._record(UnionByName(new_schema))
+        return self._record(UnionByName(given_schema(new_schema, format_version=_NEWEST_FORMAT_VERSION)))
 
 
 def _dotted(path: str | tuple[str, ...]) -> str:
@@ -133,6 +132,8 @@ def _type(given: Type | pa.DataType | str) -> Type:
     if isinstance(given, pa.DataType):
         arrow = pa.schema([pa.field("column", given)])
         return arrow_to_schema(arrow, format_version=_NEWEST_FORMAT_VERSION).fields[0].field_type
+    if is_spark_type(given):
+        return spark_to_type(given)
     if not isinstance(given, Type):
-        raise ValidationError(f"a column's type must be an Iceberg type, an Arrow type or a text, found {given!r}")
+        raise ValidationError(f"a column's type must be an Iceberg, Arrow or Spark type, or a text, found {given!r}")
     return given

@@ -7,13 +7,11 @@ stored BIGINT). A time is a BIGINT of microseconds since midnight in both, fixed
 
 from __future__ import annotations
 
-import itertools
 from typing import assert_never
 
-from icecore.engine.data.arrow.arrow_schema import assign_fresh_ids
-from icecore.engine.errors import ValidationError
+from icecore.engine.data.spark_schema import spark_to_schema as spark_to_schema
 from icecore.engine.spark.pyspark_api import types as T
-from icecore.engine.spec.schema import Schema, check_format_version
+from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     BinaryType,
     BooleanType,
@@ -106,71 +104,5 @@ def stored_type(iceberg_type: Type) -> T.DataType:  # noqa: C901  # one case a t
             assert_never(iceberg_type)
 
 
-def spark_to_schema(struct: T.StructType, *, format_version: int = 2, keep_required: bool = False) -> Schema:
-    """The Iceberg schema that holds a DataFrame's rows, with fresh ids; comments become docs.
-
-    TINYINT and SMALLINT widen to int, CHAR and VARCHAR are strings, TIME is a time. All columns are optional, as in a
-    table that Spark makes from a query, because what a query can't make null the next one may; `keep_required` makes
-    those required that the DataFrame says are never null. Raises ValidationError naming the column whose type Iceberg
-    lacks, or the format version lacks.
-    """
-    reader = _SparkReader(keep_required)
-    schema = assign_fresh_ids(Schema(tuple(reader.field(f, f.name) for f in struct.fields)))
-    check_format_version(schema, format_version)
-    return schema
-
-
 def _shown_field(f: NestedField) -> T.StructField:
     return T.StructField(f.name, shown_type(f.field_type), True, {"comment": f.doc} if f.doc else None)
-
-
-_PLAIN: dict[str, Type] = {
-    "boolean": BooleanType(),
-    "byte": IntegerType(),
-    "short": IntegerType(),
-    "integer": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "date": DateType(),
-    "time": TimeType(),
-    "timestamp": TimestamptzType(),
-    "timestamp_ntz": TimestampType(),
-    "string": StringType(),
-    "char": StringType(),
-    "varchar": StringType(),
-    "binary": BinaryType(),
-    "void": UnknownType(),
-    "variant": VariantType(),
-}
-
-
-class _SparkReader:
-    """Spark types as Iceberg types with throw-away ids."""
-
-    def __init__(self, keep_required: bool) -> None:
-        self.keep_required = keep_required
-        self.ids = itertools.count(1)
-
-    def field(self, f: T.StructField, path: str) -> NestedField:
-        doc = (f.metadata or {}).get("comment")
-        return NestedField(next(self.ids), f.name, self.type(f.dataType, path), self.required(f.nullable), doc)
-
-    def required(self, nullable: bool) -> bool:
-        return self.keep_required and not nullable
-
-    def type(self, t: T.DataType, path: str) -> Type:
-        if isinstance(t, T.StructType):
-            return StructType(tuple(self.field(f, f"{path}.{f.name}") for f in t.fields))
-        if isinstance(t, T.ArrayType):
-            element = self.type(t.elementType, f"{path}.element")
-            return ListType(next(self.ids), element, self.required(t.containsNull))
-        if isinstance(t, T.MapType):
-            key, value = self.type(t.keyType, f"{path}.key"), self.type(t.valueType, f"{path}.value")
-            return MapType(next(self.ids), key, next(self.ids), value, self.required(t.valueContainsNull))
-        if isinstance(t, T.DecimalType):
-            return DecimalType(t.precision, t.scale)
-        found = _PLAIN.get(t.typeName())
-        if found is None:
-            raise ValidationError(f"column {path!r}: Spark type {t.simpleString()} has no Iceberg type")
-        return found

@@ -19,15 +19,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
+from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.provenance import provenance
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from icecore.engine.common.identifiers import IdentifierLike
     from icecore.engine.spec.partition import PartitionSpec
-    from icecore.engine.spec.schema import Schema
     from icecore.engine.spec.sort import SortOrder
 
 
@@ -114,7 +112,7 @@ class DefineView(TypedDict, total=False):
 
     dialect: str
     representations: Mapping[str, str] | None
-    schema: Schema | pa.Schema | None
+    schema: SchemaLike | None
     default_namespace: IdentifierLike | None
     default_catalog: str | None
     properties: Mapping[str, str] | None

@@ -11,6 +11,7 @@ import pyarrow as pa
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
 from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.common.optional_packages import to_pandas
+from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.errors import ValidationError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.view_fold import ViewState
@@ -275,7 +276,7 @@ class View:
         *,
         dialect: str,
         representations: Mapping[str, str] | None,
-        schema: Schema | pa.Schema | None,
+        schema: SchemaLike | None,
         default_namespace: IdentifierLike | None,
         default_catalog: str | None,
         summary: Mapping[str, str] | None,

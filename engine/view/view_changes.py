@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import pyarrow as pa
-
 from icecore.engine.commit.dry_run import ViewDryRun
 from icecore.engine.commit.single_use import OnceInBlock
 from icecore.engine.common.identifiers import IdentifierLike
+from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.events.event import Provenance
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.repository.view_repository import UpdatesAt, ViewRepository
-from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.updates.metadata_update import RemoveProperties
 from icecore.engine.spec.updates.view_update import ViewUpdate
 from icecore.engine.spec.view import DUCKDB
@@ -32,7 +30,7 @@ class ChangeableView(Protocol):
         *,
         dialect: str,
         representations: Mapping[str, str] | None,
-        schema: Schema | pa.Schema | None,
+        schema: SchemaLike | None,
         default_namespace: IdentifierLike | None,
         default_catalog: str | None,
         summary: Mapping[str, str] | None,
@@ -58,7 +56,7 @@ class ViewChanges:
         *,
         dialect: str = DUCKDB,
         representations: Mapping[str, str] | None = None,
-        schema: Schema | pa.Schema | None = None,
+        schema: SchemaLike | None = None,
         default_namespace: IdentifierLike | None = None,
         default_catalog: str | None = None,
         properties: Mapping[str, str] | None = None,

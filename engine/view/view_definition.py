@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import pyarrow as pa
 from attrs import evolve, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.location import to_uri
 from icecore.engine.common.version import engine_version
-from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
-from icecore.engine.errors import ValidationError
+from icecore.engine.data.given_schema import SchemaLike, given_schema
 from icecore.engine.log.read_models import dotted
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.spec.schema import Schema
@@ -40,7 +38,7 @@ class ViewDefinition:
         sql: str | None,
         dialect: str,
         representations: Mapping[str, str] | None,
-        schema: Schema | pa.Schema | None,
+        schema: SchemaLike | None,
         default_namespace: Identifier,
         default_catalog: str | None,
         summary: Mapping[str, str] | None,
@@ -91,15 +89,11 @@ def location_updates(location: str | None) -> list[ViewUpdate]:
     return [] if location is None else [SetLocation(to_uri(location).rstrip("/"))]
 
 
-def _schema(given: Schema | pa.Schema | None, version: ViewVersion, name: Identifier, lookup: Lookup) -> Schema:
+def _schema(given: SchemaLike | None, version: ViewVersion, name: Identifier, lookup: Lookup) -> Schema:
     if given is None:
         scope = NameScope(version.default_namespace, version.default_catalog, f"view {dotted(name)}")
         return derived_schema(lookup, name, sql_for(version, DUCKDB, dotted(name)).sql, scope)
-    if isinstance(given, pa.Schema):
-        return arrow_to_schema(given, format_version=_ALL_TYPES)
-    if isinstance(given, Schema):
-        return given
-    raise ValidationError(f"a schema must be an icecore or pyarrow schema, found {type(given).__name__}")
+    return given_schema(given, format_version=_ALL_TYPES)
 
 
 def _summary(summary: Mapping[str, str] | None) -> dict[str, str]:

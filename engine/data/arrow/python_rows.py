@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 
-from icecore.engine.data.arrow.arrow_schema import type_to_arrow
+from icecore.engine.data.arrow.arrow_schema import storage_type, type_to_arrow
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import ListType, MapType, NestedField, StructType, Type, walk
+from icecore.engine.spec.types import ListType, MapType, NestedField, StructType, Type, UUIDType, children, walk
 
 
 def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table:
     """A column for each key that any row has, null where a row lacks it; Arrow tells its type by the values.
 
-    Of a column with a map in it, which may be a dict or pairs, the table tells the type. Raises ValidationError where a
-    key is no string, a struct of such a column has a field that the table lacks, or Arrow's own errors.
+    Of a column with a map in it, which may be a dict or pairs, or a uuid inside of others, the table tells the type.
+    Raises ValidationError where a key is no string, a struct of such a column has a field that the table lacks, or
+    Arrow's own errors.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     if wrong := [n for n in names if not isinstance(n, str)]:
@@ -30,10 +32,17 @@ def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table
 
 
 def _column(values: list[Any], field: NestedField | None) -> pa.Array:
-    if field is None or not any(isinstance(f.field_type, MapType) for f in walk((field,))):
+    if field is None or not _needs_type(field.field_type):
         return pa.array(values)
     prepared = [_prepared(v, field.field_type, field.name) for v in values]
-    return pa.array(prepared, type_to_arrow(field.field_type, with_ids=False))
+    target = type_to_arrow(field.field_type, with_ids=False)
+    return pa.array(prepared, storage_type(target)).cast(target)
+
+
+def _needs_type(of: Type) -> bool:
+    """Whether Arrow can't tell the type by values: a dict may be a map, and it knows no uuids inside of others."""
+    inner = [f.field_type for f in walk(children(of))]
+    return isinstance(of, MapType) or any(isinstance(t, (MapType, UUIDType)) for t in inner)
 
 
 def _prepared(value: Any, of: Type, path: str) -> Any:
@@ -51,6 +60,8 @@ def _prepared(value: Any, of: Type, path: str) -> Any:
                 if name not in fields:
                     raise ValidationError(f"no column '{path}.{name}' in the schema; there are: {', '.join(fields)}")
             return {n: _prepared(v, fields[n].field_type, f"{path}.{n}") for n, v in value.items()}
+        case UUIDType() if isinstance(value, (str, UUID)):
+            return UUID(str(value)).bytes
         case _:
             return value
 

@@ -88,3 +88,16 @@ def test_uuids(catalog: icecore.Catalog) -> None:
     value = uuid.uuid4()
     made.append([{}, {"u": value}])
     assert made.scan().to_arrow()["u"].to_pylist() == [None, value]
+
+
+def test_uuids_inside_of_others(catalog: icecore.Catalog) -> None:
+    """As uuids, text or bytes, which Arrow itself takes at the top alone."""
+    uuids = pa.list_(pa.uuid())
+    inner = pa.struct([("u", pa.uuid()), ("n", pa.int64())])
+    made = catalog.create_table("ns.u", pa.schema([("l", uuids), ("s", inner), ("m", pa.map_(pa.string(), pa.uuid()))]))
+    value = uuid.uuid4()
+    made.append([{}, {"l": [value, None, str(value), value.bytes], "s": {"u": value, "n": 1}, "m": {"k": value}}])
+    _, found = made.scan().to_arrow().to_pylist()
+    assert found == {"l": [value, None, value, value], "s": {"u": value, "n": 1}, "m": [("k", value)]}
+    with pytest.raises(ValidationError, match="can't be made into Arrow"):
+        made.append([{"l": ["no uuid"]}])

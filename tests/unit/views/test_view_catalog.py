@@ -208,7 +208,7 @@ def test_a_view_is_renamed_and_dropped(catalog: icecore.Catalog) -> None:
         ("", {}, "not empty"),
         ("SELECT 1 AS x", {"dialect": ""}, "not empty"),
         ("SELECT 1 AS x", {"representations": {"DuckDB": "SELECT 2 AS x"}}, "two for DuckDB"),
-        ("SELECT 1 AS x", {"schema": "int"}, "icecore or pyarrow schema"),
+        ("SELECT 1 AS x", {"schema": "int"}, "icecore, pyarrow or Spark schema"),
         ("SELECT 1 AS x", {"properties": {"a": 1}}, "strings to strings"),
         ("SELECT 1 AS x", {"summary": {"a": None}}, "strings to strings"),
         ("SELECT 1 AS x; SELECT 2", {}, "one SELECT, found 2"),
