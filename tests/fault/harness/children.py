@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import pkgutil
 import select
 import signal
 import struct
@@ -11,31 +12,36 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
+import polars
+import pyarrow.acero
 import pyiceberg.io.pyarrow
 import pyiceberg.table.puffin
+import sqlalchemy.dialects.sqlite
 from attrs import frozen
 
-import icecore.engine.forget.forget
-import icecore.engine.relocate.clone_warehouse
-import icecore.engine.relocate.move_warehouse
-import icecore.projections.audit.sql_prompt
-import icecore.projections.inspect.partition_statistics
-import icecore.projections.verify.rebuild
-import icecore.projections.verify.verify
+import icecore
+import icecore.engine
+import icecore.projections
 
-# Imported once, so that none of the forked processes has to.
+
+def _preloaded() -> tuple[ModuleType, ...]:
+    """All modules of the engine but those that need Spark, so that none of the forked processes has to load any."""
+    roots = (icecore.engine, icecore.projections)
+    found = (m.name for r in roots for m in pkgutil.walk_packages(r.__path__, f"{r.__name__}."))
+    return tuple(import_module(n) for n in found if not n.startswith(("icecore.engine.spark", "icecore.engine.demo")))
+
+
 PRELOADED = (
+    polars,
+    pyarrow.acero,
     pyiceberg.io.pyarrow,
     pyiceberg.table.puffin,
-    icecore.engine.relocate.clone_warehouse,
-    icecore.engine.forget.forget,
-    icecore.engine.relocate.move_warehouse,
-    icecore.projections.audit.sql_prompt,
-    icecore.projections.inspect.partition_statistics,
-    icecore.projections.verify.rebuild,
-    icecore.projections.verify.verify,
+    sqlalchemy.dialects.sqlite,
+    *_preloaded(),
 )
 
 Say = Callable[[str, Any], None]
