@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,12 @@ _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 2**30:
     os.environ.setdefault("TMPDIR", str(_MEMORY))
     tempfile.tempdir = None
+
+# Hundreds of processes are started: none compiles all modules again, and Spark's run no longer than a C1 compiler pays.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", os.environ["SPARK_SUBMIT_OPTS"])
 
 # Times are noisy where tests run, so no example fails for being slow; only `make fuzz` draws new examples.
 settings.register_profile("new each time", settings(deadline=None, database=None))
@@ -49,3 +56,11 @@ def catalog(warehouse: Path) -> Iterator[icecore.Catalog]:
     with icecore.open(warehouse, actor="tester") as made:
         made.create_namespace("ns")
         yield made
+
+
+@pytest.fixture
+def no_hint_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`verify` waits for no version hint, since no other process is about to write one."""
+    from icecore.projections.verify import verify_files
+
+    monkeypatch.setattr(verify_files, "HINT_FOLLOWS_S", 0.0)

@@ -71,6 +71,7 @@ def test_an_index_that_lost_an_entry_is_found_and_healed(catalog: icecore.Catalo
         assert ids_of(again.load_table("ns.t")) == [1]
 
 
+@pytest.mark.usefixtures("no_hint_to_come")
 @pytest.mark.parametrize("scheme", ["metastore", "filesystem"])
 @pytest.mark.parametrize("damage", ["lost", "wrong"])
 def test_a_version_hint_is_checked(catalog: icecore.Catalog, scheme: str, damage: str) -> None:

@@ -93,6 +93,7 @@ def test_torn_write_ahead_logs(place: Path, counts: Counts, setting: Setting) ->
     check(counts, 4)
 
 
+@pytest.mark.usefixtures("no_hint_to_come")
 @pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)
 def test_damaged_files(place: Path, counts: Counts, setting: Setting) -> None:
     """Damage to what follows from the log is found and healed with the same bytes, damage to the log is refused."""

@@ -59,8 +59,9 @@ def running_jvm() -> Iterator[Jvm]:
     jars = _jars()
     with tempfile.TemporaryDirectory() as classes:
         sources = sorted(map(str, SOURCES.glob("*.java")))
-        _run(["javac", "-nowarn", "-Xlint:none", "-cp", f"{jars}/*", "-d", classes, *sources], "compiling the peer")
-        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-cp", f"{classes}:{jars}/*"]
+        compiler = ["javac", "-J-XX:TieredStopAtLevel=1", "-nowarn", "-Xlint:none", "-cp", f"{jars}/*", "-d", classes]
+        _run([*compiler, *sources], "compiling the peer")
+        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}/*"]
         command += ["-Duser.timezone=UTC", "org.apache.iceberg.data.FuzzPeer"]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:

@@ -113,6 +113,7 @@ def test_swapped_events_are_found(filled: icecore.Catalog) -> None:
     assert "position 3" in found and "position 4" in found
 
 
+@pytest.mark.usefixtures("no_hint_to_come")
 @pytest.mark.parametrize(("first_cut", "with_content"), [(6, False), (5, False), (4, True)])
 def test_a_log_whose_end_was_cut_off_is_found(filled: icecore.Catalog, first_cut: int, with_content: bool) -> None:
     """The read models remember events that are gone, of tables and of namespaces."""
