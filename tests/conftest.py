@@ -4,8 +4,10 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -28,6 +30,37 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", os.environ["SPARK_SUBMIT_OPTS"])
 settings.register_profile("new each time", settings(deadline=None, database=None))
 settings.register_profile("the same each time", settings(deadline=None, derandomize=True))
 settings.load_profile("the same each time")
+
+# The folders whose files take longest, which come first so that no worker is left with one at the end.
+LONGEST = ("fuzz", "fault", "property", "interop")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first: Spark, then the folders of long files, then the files of many tests."""
+    sizes = Counter(item.path for item in items)
+
+    def place(item: pytest.Item) -> tuple[int, int, Path]:
+        if _needs_spark(item.nodeid):
+            return -1, 0, item.path
+        folder = item.path.parent.name
+        return LONGEST.index(folder) if folder in LONGEST else len(LONGEST), -sizes[item.path], item.path
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each worker takes a file at a time in the order above; one takes all of Spark, so that one session is started."""
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    config.option.loadscopereorder = False
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = lambda nodeid: "Spark" if _needs_spark(nodeid) else nodeid.split("::", 1)[0]
+    return scheduler
+
+
+def _needs_spark(nodeid: str) -> bool:
+    return "spark" in nodeid.lower()
 
 
 @pytest.fixture
