@@ -107,6 +107,7 @@ def show(
 @click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then (see log).")
 @click.option("--explain", "explained", is_flag=True, help="Say of each file why, and print the SQL that ran.")
 @click.option("--name", help="Keep the plan under this name; without --where and --ref, the plan that is kept.")
+@click.option("--export", "folder", metavar="DIR", help="Write the plan to a folder, for Spark (see the docs).")
 @common_options
 @pass_settings
 def plan(
@@ -118,6 +119,7 @@ def plan(
     as_of: int | None,
     explained: bool,
     name: str | None,
+    folder: str | None,
 ) -> None:
     """Print which files a scan would read.
 
@@ -129,9 +131,11 @@ def plan(
     with settings.read() as catalog:
         loaded = catalog.load_table(table)
         if name is not None:
-            _print_named(settings, loaded, name, where, ref)
+            _print_named(settings, loaded, name, where, ref, folder)
             return
         scan = loaded.scan(where, snapshot_id=snapshot_id, ref=ref, as_of=as_of)
+        if folder is not None:
+            scan.export(folder)
         if explained:
             print_explanation(scan.explain(), loaded.location(), as_json=settings.as_json)
             return
@@ -144,9 +148,13 @@ def plan(
             print_rows(("rows", "bytes", "deletes", "file"), plan_files_rows(planned, loaded.location()))
 
 
-def _print_named(settings: Settings, table: Table, name: str, where: str | None, ref: str | None) -> None:
+def _print_named(
+    settings: Settings, table: Table, name: str, where: str | None, ref: str | None, folder: str | None
+) -> None:
     is_kept = where is None and ref is None
     plan = table.named_plan(name) if is_kept else table.prefetch(where, name=name, ref=ref)
+    if folder is not None:
+        plan.export(folder)
     if settings.as_json:
         counts = {"manifests_evaluated": plan.manifests_evaluated, "manifests_reused": plan.manifests_reused}
         print_json({"name": name, "snapshot_id": plan.snapshot_id, **counts, "files": plan_dict(plan.plan())["files"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -194,6 +195,27 @@ class DataScan:
             filter=self.row_filter,
         )
         return frame if self.limit is None else frame.limit(self.limit)
+
+    def export(self, folder: str | Path) -> None:
+        """Writes the plan to a folder, from which `icecore.spark.load_plan` reads the rows without table or log.
+
+        A plan that is there already is replaced. Raises ExpressionError for a filter that can't be written down,
+        StorageError where the folder can't be written to.
+        """
+        from icecore.engine.scan.exported_plan import ExportedPlan, export_plan
+
+        plan = ExportedPlan(
+            self._state.identifier,
+            None if self.snapshot is None else self.snapshot.snapshot_id,
+            self.plan_files(),
+            self.schema,
+            self.projection,
+            self.row_filter,
+            self.limit,
+            self._state.metadata,
+            self.storage.mapping,
+        )
+        export_plan(plan, str(folder))
 
     def _narrowest(self) -> Schema:
         """A projection for counting: what the filter needs, or else any one column."""

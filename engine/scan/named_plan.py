@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -21,7 +22,7 @@ from icecore.projections.plan.planner import Planner
 from icecore.projections.plan.scan_plan import ScanPlan
 from icecore.projections.stored_plans.plan_store import PlanStore, StoredPlan
 from icecore.projections.stored_plans.refresh_plans import Kept, refresh
-from icecore.projections.stored_plans.scan_task_json import scan_task_to_json
+from icecore.projections.stored_plans.scan_task_json import scan_task_to_json, with_partition_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,9 +62,13 @@ class NamedPlan:
     def to_json_lines(self) -> Iterator[str]:
         """The file scan tasks as JSON, one a line without its end. Spec: Appendix C, File Scan Task Serialization."""
         metadata = self._state.metadata
-        schema = _with_sources(self.scan.schema, self._state)
+        schema = with_partition_sources(self.scan.schema, metadata)
         for task in self.plan_files():
             yield orjson.dumps(scan_task_to_json(task, specs=metadata.specs, schema=schema)).decode()
+
+    def export(self, folder: str | Path) -> None:
+        """Writes the plan to a folder, as `scan.export` does."""
+        self.scan.export(folder)
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""
@@ -152,10 +157,3 @@ def _name(name: str, field_id: int | None, schema: Schema) -> str:
     if schema.get_field(field_id) is None:
         raise ValidationError(f"the plan selects the column {name!r} (id {field_id}), which is gone")
     return schema.name_of(field_id)
-
-
-def _with_sources(schema: Schema, state: TableState) -> Schema:
-    """The schema with the columns that a spec partitions by and that were dropped since."""
-    sources = {f.source_id for s in state.metadata.partition_specs for f in s.fields}
-    dropped = [f for f in state.metadata.all_fields.fields if f.field_id in sources - schema.field_ids]
-    return Schema((*schema.fields, *dropped), schema.schema_id)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
-from attrs import evolve
 
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
-from icecore.engine.spec.content_file import ContentFile
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 Item = TypeVar("Item")
@@ -55,11 +53,3 @@ def _cores(session: SparkSession) -> int:
         return int(session.sparkContext.defaultParallelism)
     except Exception:  # Connect doesn't say, with an error class of its own
         return _CORES_IN_CONNECT
-
-
-def without_metrics(file: ContentFile) -> ContentFile:
-    """A content file as a task needs it; metrics are what is large in it."""
-    none: dict[str, Any] = dict.fromkeys(
-        ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
-    )
-    return evolve(file, **none)

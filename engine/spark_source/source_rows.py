@@ -15,8 +15,8 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_types import schema_to_spark
-from icecore.engine.spark.task_frames import without_metrics
 from icecore.engine.spark_source.shown_arrow import shown_batch
+from icecore.engine.spec.content_file import without_metrics
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.partition import PartitionSpec

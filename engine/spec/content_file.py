@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 
 class DataFileContent(enum.IntEnum):
@@ -78,6 +78,14 @@ class ContentFile:
     def is_deletion_vector(self) -> bool:
         """Whether the file is a deletion vector: position deletes in a Puffin blob."""
         return self.content is DataFileContent.POSITION_DELETES and self.file_format is FileFormat.PUFFIN
+
+
+def without_metrics(file: ContentFile) -> ContentFile:
+    """A content file without column metrics, which are what is large in it."""
+    none: dict[str, Any] = dict.fromkeys(
+        ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+    )
+    return evolve(file, **none)
 
 
 @frozen

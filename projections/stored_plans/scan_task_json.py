@@ -19,6 +19,7 @@ from icecore.engine.expression.json import expression_json
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, PrimitiveType
@@ -147,6 +148,13 @@ def scan_task_from_json(
         get(obj, "length", int, where),
         data_sequence_number,
     )
+
+
+def with_partition_sources(schema: Schema, metadata: TableMetadata) -> Schema:
+    """The schema with the columns that a spec partitions by and that it lacks, as they were when they were dropped."""
+    sources = {f.source_id for s in metadata.partition_specs for f in s.fields}
+    dropped = [f for f in metadata.all_fields.fields if f.field_id in sources - schema.field_ids]
+    return Schema((*schema.fields, *dropped), schema.schema_id)
 
 
 def _delete_file(obj: Any, specs: Mapping[int, PartitionSpec], schema: Schema) -> ContentFile:

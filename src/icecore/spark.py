@@ -1,5 +1,23 @@
-"""The public names for Spark: sessions that are ready to read and write Iceberg tables, and `format("icecore")`."""
+"""The public names for Spark: sessions that are ready for Iceberg tables, `format("icecore")`, plans made elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from icecore.engine.spark_source.registration import register, session
 
-__all__ = ["register", "session"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["load_plan", "register", "session"]
+
+
+def load_plan(spark: SparkSession, folder: str | Path) -> DataFrame:
+    """The rows of a plan that `scan.export(folder)` wrote, from its files, deletes, filter and schema alone.
+
+    Raises MissingFileError where there is none, CorruptFileError where it is not what was written.
+    """
+    from icecore.engine.scan import exported_plan
+
+    return exported_plan.load_plan(str(folder)).to_spark(spark)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from attrs import evolve
 from budgets import examples
 from histories import CONDITIONS, LAYOUTS, SPECS, apply, canonical, make_table, rows, step
 from hypothesis import given
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 
 import icecore
 from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.scan.exported_plan import load_plan
+from icecore.engine.spec.content_file import without_metrics
 
 more_steps = st.lists(
     st.one_of(
@@ -29,7 +33,13 @@ more_steps = st.lists(
 )
 
 
-def described(tasks: list[FileScanTask]) -> list[Any]:
+def slim(task: FileScanTask) -> FileScanTask:
+    """The task without metrics, as it is exported."""
+    deletes = tuple(without_metrics(d) for d in task.delete_files)
+    return evolve(task, file=without_metrics(task.file), delete_files=deletes)
+
+
+def described(tasks: Sequence[FileScanTask]) -> list[Any]:
     """All that tasks say, in an order of their own; the order of delete files means nothing."""
     return sorted(
         repr((t.file, sorted(map(repr, t.delete_files)), t.residual, t.start, t.length, t.data_sequence_number))
@@ -96,3 +106,7 @@ def test_a_named_plan_is_the_plan_made_anew(
             assert theirs.manifests_evaluated == 0
             assert described(theirs.plan_files()) == described(fresh.plan_files())
             assert len(list(theirs.to_json_lines())) == len(fresh.plan_files())
+        plan.export(f"{folder}/plan")
+        exported = load_plan(f"{folder}/plan")
+        assert described(exported.tasks) == described([slim(t) for t in fresh.plan_files()])
+        assert (exported.row_filter, exported.projection) == (fresh.row_filter, fresh.projection)

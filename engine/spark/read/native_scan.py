@@ -40,8 +40,7 @@ from icecore.engine.spark.read.stored_arrow import stored_array
 from icecore.engine.spark.spark_paths import shown_path, spark_path
 from icecore.engine.spark.spark_sql_text import quote, text_literal
 from icecore.engine.spark.spark_types import stored_type
-from icecore.engine.spark.task_frames import without_metrics
-from icecore.engine.spec.content_file import ContentFile, DataFileContent
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, without_metrics
 from icecore.engine.spec.types import NestedField
 
 _PATH, _POS, _NUMBER, _SET = "__icecore_path", "__icecore_pos", "__icecore_number", "__icecore_set"

@@ -15,7 +15,8 @@ from icecore.engine.spark.read.frame_names import alias
 from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.stored_arrow import stored_batch
 from icecore.engine.spark.spark_sql_text import quote
-from icecore.engine.spark.task_frames import Batches, chunked, mapped, without_metrics
+from icecore.engine.spark.task_frames import Batches, chunked, mapped
+from icecore.engine.spec.content_file import without_metrics
 from icecore.engine.spec.schema import Schema
 
 _FILES_PER_TASK = 1
