@@ -32,12 +32,15 @@ def shown_path(path: str) -> str:
     return f"{scheme}:{'//' + authority if authority else ''}{encoded}"
 
 
-def spark_can_open(path: str) -> bool:
-    """Whether `spark.read` reads a file of that path: it skips hidden files and can't parse some names."""
+def spark_can_open(path: str, *, hidden: bool = False) -> bool:
+    """Whether Spark reads a file of that path: it can't parse some names, and its listing skips hidden files.
+
+    With `hidden` files are named to Spark without a listing.
+    """
     scheme, _, rest = path.partition("://")
     segments = rest.split("/")
     name = segments[-1]
-    if name.startswith((".", "_")) or name.endswith("._COPYING_"):
+    if not hidden and (name.startswith((".", "_")) or name.endswith("._COPYING_")):
         return False
     if any(s in (".", "..") for s in segments) or not name:
         return False

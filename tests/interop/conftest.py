@@ -20,3 +20,12 @@ def spark() -> Iterator[Any]:
     started.conf.set("spark.sql.shuffle.partitions", "4")
     yield started
     started.stop()
+
+
+@pytest.fixture(params=["true", "false"], ids=["planned-files", "public-api"])
+def either_way(spark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The session, reading by a relation of the planned files, and as it would in Spark Connect."""
+    key = "spark.icecore.plannedFiles.enabled"
+    spark.conf.set(key, request.param)
+    yield spark
+    spark.conf.unset(key)

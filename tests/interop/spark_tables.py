@@ -138,9 +138,9 @@ def equality_deletes(folder: Path, schema: Schema, data: Mapping[str, Any]) -> C
 
 
 def hidden_copy(file: ContentFile) -> ContentFile:
-    """A copy of a file under a name that Spark skips, so that it is read by Python."""
+    """A copy of a file under a name that Spark can't open, so that it is read by Python."""
     source = Path(file.file_path)
-    target = source.with_name("_" + source.name)
+    target = source.with_name("x:" + source.name)
     shutil.copy(source, target)
     return evolve(file, file_path=str(target))
 

@@ -68,6 +68,14 @@ from icecore.engine.spec.types import (  # noqa: E402
 )
 
 LONG, STRING = LongType(), StringType()
+
+
+@pytest.fixture
+def spark(either_way: Any) -> Any:
+    """Everything here is read in both ways."""
+    return either_way
+
+
 TWO = schema_of((1, "id", LONG), (2, "name", STRING))
 
 
@@ -377,13 +385,15 @@ def test_promoted_columns(spark: Any, tmp_path: Path) -> None:
 
 
 def test_trap_2_the_setting_stays_on(spark: Any, tmp_path: Path) -> None:
-    """Reading by id is switched on before a query is built and is still on when it runs."""
+    """Reading by id is on when a query runs: in a relation of planned files whatever the session says."""
     old, new = schema_of((1, "a", LONG)), schema_of((1, "b", LONG), schema_id=1)
     file = write(tmp_path, old, {"a": [7]})[0]
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "false")
     frame = read_tasks(spark, tasks_of([file]), projection=new, metadata=metadata_of(old, new), storage=STORAGE)
-    assert spark.conf.get("spark.sql.parquet.fieldId.read.enabled") == "true"
+    is_on = spark.conf.get("spark.sql.parquet.fieldId.read.enabled") == "true"
     assert frame.collect()[0].b == 7
+    assert is_on == (spark.conf.get("spark.icecore.plannedFiles.enabled") == "false")
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
 
 
 def test_trap_3_a_wrong_size_in_the_manifest_costs_no_row(spark: Any, tmp_path: Path) -> None:

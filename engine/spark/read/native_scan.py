@@ -1,6 +1,7 @@
-"""Parquet files read by Spark's own vectorised reader, with deletes as anti joins and constants by a broadcast join.
+"""Parquet files read by Spark's own vectorised reader, with deletes as anti joins.
 
-Public API alone, so it works in Spark Connect as well.
+Through a relation of exactly the planned files where the session has one, else by public API alone, with constants by a
+broadcast join: so it works in Spark Connect as well.
 Spec: Column Projection (P1), Row Lineage (RL5), Row-level Deletes (D2 to D5).
 """
 
@@ -97,7 +98,7 @@ class _NativeRead:
         sql.update({f.field_id: self.reserved_sql(f) for f in context.reserved})
         positions = self.position_deletes()
         equality = self.equality_deletes()
-        frame = self.joined(self.scanned(), numbered=bool(positions))
+        frame = self.placed(numbered=bool(positions))
         if positions:
             keys = position_keys(context.session, positions, context.storage)
             key = (F.col(_NUMBER).cast("bigint") * (1 << POSITION_BITS)) + F.col(_POS)
@@ -109,16 +110,15 @@ class _NativeRead:
     def paths(self) -> list[str]:
         return [spark_path(self.context.storage, t.file.file_path) for t in self.group.tasks]
 
-    def scanned(self) -> DataFrame:
-        """The files with their columns, and with row identities where these are needed."""
+    def read_fields(self) -> T.StructType:
+        """The columns of the files, and stored row identities where these are needed."""
         group = self.group
         fields = [c.spark_field(with_ids=group.by_id, default=self.has_default(c)) for c in group.columns if c.is_read]
         if group.by_id:
             # Lineage columns are stored where a rewrite moved rows.
             stored = [f for f in self.context.reserved if f.field_id in (ROW_ID_ID, LAST_UPDATED_ID)]
             fields += [ReadColumn(f, alias(f.field_id)).spark_field(with_ids=True) for f in stored]
-        reader = self.context.session.read.schema(T.StructType(fields)).options(**_OPTIONS)
-        return reader.parquet(*self.paths())
+        return T.StructType(fields)
 
     def has_default(self, column: ReadColumn) -> bool:
         """Whether files without the column have its initial default, not the partition's value."""
@@ -222,10 +222,21 @@ class _NativeRead:
             condition = condition & F.array_contains(rows["sets"], F.col(_SET))
         return frame.join(rows, condition, "left_anti")
 
-    def joined(self, frame: DataFrame, *, numbered: bool) -> DataFrame:
-        """The frame with the position of each row and the constants of its file."""
+    def placed(self, *, numbered: bool) -> DataFrame:
+        """The files with the position of each row and the constants of its file."""
         if numbered:
             self.constant(_NUMBER, T.IntegerType(), pa.array(range(len(self.group.tasks)), pa.int32()))
+        planned = self.context.planned_frames
+        if planned is None:
+            return self.joined()
+        sizes = [t.file.file_size_in_bytes for t in self.group.tasks]
+        frame = planned.frame(self.paths(), sizes, self.read_fields(), self.constants, _OPTIONS)
+        return frame.select("*", F.col("_metadata.row_index").alias(_POS)) if self.needs_position else frame
+
+    def joined(self) -> DataFrame:
+        """The same by public API alone."""
+        reader = self.context.session.read.schema(self.read_fields()).options(**_OPTIONS)
+        frame = reader.parquet(*self.paths())
         extra = []
         if self.needs_position:
             extra.append(F.col("_metadata.row_index").alias(_POS))

@@ -24,6 +24,8 @@ from icecore.engine.spec.types import NestedField, StructType, walk
 from icecore.engine.storage.file_io import Storage
 
 _KNOWN_FILES = 65_536
+_VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
+_V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 
 @frozen
@@ -67,18 +69,21 @@ def key_ids(tasks: Iterable[FileScanTask]) -> frozenset[int]:
 class _Router:
     def __init__(self, context: ScanContext) -> None:
         self.context = context
-        conf = context.session.conf.get("spark.sql.parquet.enableVectorizedReader", "true")
+        self.is_planned = context.planned_frames is not None
         # Spark's row by row reader loses the default of the first column.
-        self.reads_defaults = conf == "true"
+        self.reads_defaults = self.is_planned or _setting(context, _VECTORIZED) == "true"
+        # The source of version 2 does not say where in its file a row lies.
+        self.is_native = self.is_planned or "parquet" in _setting(context, _V1_SOURCES).lower().split(",")
         self.has_mapping = context.identification.name_mapping is not None
         self.by_keys: dict[frozenset[int], tuple[tuple[NestedField, ...], tuple[ReadColumn, ...], bool]] = {}
 
     def route(self, t: FileTask) -> tuple[tuple[ReadColumn, ...], frozenset[int], bool] | None:
         """The columns to read, those that the partition may have to give, and whether by id; None for Python."""
         task, file = t.task, t.task.file
-        if not t.is_whole or file.file_format is not FileFormat.PARQUET:
+        if not self.is_native or not t.is_whole or file.file_format is not FileFormat.PARQUET:
             return None
-        if not spark_can_open(spark_path(self.context.storage, file.file_path)):
+        path = spark_path(self.context.storage, file.file_path)
+        if not spark_can_open(path, hidden=self.is_planned):
             return None
         keys = key_ids([task])
         if any(self.context.key_reader(i) is None for i in keys):
@@ -137,6 +142,10 @@ class _Opened:
 @lru_cache(_KNOWN_FILES)
 def _file_columns(opened: _Opened) -> tuple[FileField, ...]:
     return open_source(opened.storage, opened.location, opened.file_format).fields
+
+
+def _setting(context: ScanContext, key: str) -> str:
+    return str(context.session.conf.get(key))
 
 
 def _all_columns(columns: Iterable[ReadColumn]) -> Iterable[ReadColumn]:

@@ -17,6 +17,7 @@ from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.read.frame_columns import ReadColumn, columns_by_id
 from icecore.engine.spark.read.frame_names import ReadNames, schema_with
+from icecore.engine.spark.relation.planned_frame import PlannedFrames
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
@@ -45,6 +46,11 @@ class ScanContext:
     def names(self) -> ReadNames:
         """The names to read columns under."""
         return ReadNames(self.metadata)
+
+    @cached_property
+    def planned_frames(self) -> PlannedFrames | None:
+        """The maker of relations of exactly the planned files; None where public API has to do."""
+        return PlannedFrames.of(self.session)
 
     @cached_property
     def identification(self) -> Identification:

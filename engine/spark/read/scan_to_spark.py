@@ -46,17 +46,22 @@ def read_tasks(
 
     `filter` is bound and may test columns that are not projected. The projection may hold the reserved columns `_file`,
     `_pos`, `_deleted`, `_spec_id`, `_row_id` and `_last_updated_sequence_number` by their ids. Types are those of
-    `schema_to_spark`. Public API alone: it works in classic mode and in Spark Connect. The session's setting
-    `spark.sql.parquet.fieldId.read.enabled` is switched on and must stay on while the DataFrame is used.
+    `schema_to_spark`.
+
+    In classic sessions Spark reads through a relation of exactly these files (`PlannedFiles` in what `explain` shows),
+    in which all settings that rows depend on are pinned. Elsewhere, in Spark Connect above all, public API alone is
+    used: then the session's setting `spark.sql.parquet.fieldId.read.enabled` is switched on and must stay on while the
+    DataFrame is used, and a session whose Parquet source is of version 2 is read through Python.
 
     Spark reports what fails while reading in exceptions of its own. Raises ValidationError where a file is planned
     twice or does not fit its partition spec.
     """
-    prepare(session)
     condition = TRUE if filter is None else filter
     if not tasks or condition == FALSE:
         return session.createDataFrame([], schema_to_spark(projection))
     context = ScanContext(session, metadata, storage, projection, condition)
+    if context.planned_frames is None:
+        prepare(session)
     found = routes(context, whole_files(tasks, storage))
     branches = [native_branch(context, group) for group in found.native]
     if found.python:

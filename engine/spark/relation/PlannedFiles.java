@@ -1,0 +1,284 @@
+package icecore;
+
+import java.io.UncheckedIOException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BasePredicate;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.Predicate$;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.collection.immutable.Seq;
+
+/**
+ * The files of a plan, as an index from which Spark takes what it reads: no folder is listed, no name is hidden, and
+ * the constants of each file come as its partition columns.
+ *
+ * Sizes are asked of the file system, in parallel and only for files that a query reads: with a size that is too small
+ * Spark would leave out row groups without a word. It lives in the driver alone.
+ */
+public class PlannedFiles implements FileIndex {
+  private static final int THREADS = 32;
+  private static final int ALONE = 16;
+
+  private final SparkSession session;
+  private final StructType constants;
+  private final byte[] plan;
+  private final String[] paths;
+  private final long size;
+  private final InternalRow[] values;
+  private final FileStatus[] statuses;
+
+  /** `plan` is what `plan_bytes.py` writes. */
+  public PlannedFiles(SparkSession session, StructType constants, byte[] plan) {
+    this.session = session;
+    this.constants = constants;
+    this.plan = plan;
+    ByteBuffer in = ByteBuffer.wrap(plan);
+    int n = in.getInt();
+    Object[] names = column(in, n, DataTypes.StringType);
+    Object[] sizes = column(in, n, DataTypes.LongType);
+    this.paths = new String[n];
+    long sum = 0;
+    for (int i = 0; i < n; i++) {
+      this.paths[i] = names[i].toString();
+      sum += Math.max(((Long) sizes[i]).longValue(), 0L);
+    }
+    this.size = sum;
+    StructField[] fields = constants.fields();
+    Object[][] rows = new Object[n][fields.length];
+    for (int f = 0; f < fields.length; f++) {
+      Object[] found = column(in, n, fields[f].dataType());
+      for (int i = 0; i < n; i++) rows[i][f] = found[i];
+    }
+    this.values = new InternalRow[n];
+    for (int i = 0; i < n; i++) this.values[i] = new GenericInternalRow(rows[i]);
+    this.statuses = new FileStatus[n];
+  }
+
+  private static Object[] column(ByteBuffer in, int n, DataType type) {
+    byte[] there = new byte[n];
+    in.get(there);
+    Object[] out = new Object[n];
+    boolean isText = type instanceof StringType || type instanceof BinaryType || type instanceof DecimalType;
+    int[] lengths = new int[isText ? n : 0];
+    for (int i = 0; i < lengths.length; i++) lengths[i] = in.getInt();
+    for (int i = 0; i < n; i++) {
+      Object value;
+      if (isText) {
+        byte[] bytes = new byte[lengths[i]];
+        in.get(bytes);
+        value = there[i] == 0 ? null : fromBytes(bytes, type);
+      } else {
+        value = fromLong(in.getLong(), type);
+      }
+      out[i] = there[i] == 0 ? null : value;
+    }
+    return out;
+  }
+
+  private static Object fromBytes(byte[] bytes, DataType type) {
+    if (type instanceof StringType) return UTF8String.fromBytes(bytes);
+    if (type instanceof BinaryType) return bytes;
+    DecimalType decimal = (DecimalType) type;
+    java.math.BigDecimal value = new java.math.BigDecimal(new String(bytes, StandardCharsets.UTF_8));
+    return Decimal.apply(value, decimal.precision(), decimal.scale());
+  }
+
+  private static Object fromLong(long value, DataType type) {
+    if (type instanceof IntegerType || type instanceof DateType) return Integer.valueOf((int) value);
+    if (type instanceof BooleanType) return Boolean.valueOf(value != 0);
+    if (type instanceof DoubleType) return Double.valueOf(Double.longBitsToDouble(value));
+    if (type instanceof FloatType) return Float.valueOf((float) Double.longBitsToDouble(value));
+    return Long.valueOf(value);
+  }
+
+  public Seq rootPaths() {
+    return seq(new ArrayList());
+  }
+
+  public StructType partitionSchema() {
+    return constants;
+  }
+
+  public long sizeInBytes() {
+    return size;
+  }
+
+  /** Nothing, since data files never change. */
+  public void refresh() {}
+
+  public String[] inputFiles() {
+    String[] out = new String[paths.length];
+    for (int i = 0; i < out.length; i++) out[i] = new Path(paths[i]).toUri().toString();
+    return out;
+  }
+
+  /** The files that a query reads. Spark does not test partition filters again, so they are applied exactly. */
+  public Seq listFiles(Seq partitionFilters, Seq dataFilters) {
+    int[] chosen = matching(partitionFilters);
+    findStatuses(chosen);
+    ArrayList out = new ArrayList(chosen.length);
+    for (int k = 0; k < chosen.length; k++) {
+      FileStatus status = statuses[chosen[k]];
+      out.add(PartitionDirectory.apply(values[chosen[k]], new FileStatus[] {status}));
+    }
+    return seq(out);
+  }
+
+  private int[] matching(Seq filters) {
+    int[] chosen = new int[paths.length];
+    int count = 0;
+    BasePredicate predicate = filters.isEmpty() ? null : predicate(filters);
+    for (int i = 0; i < paths.length; i++) {
+      if (predicate == null || predicate.eval(values[i])) chosen[count++] = i;
+    }
+    return Arrays.copyOf(chosen, count);
+  }
+
+  private BasePredicate predicate(Seq filters) {
+    Expression all = (Expression) filters.apply(0);
+    for (int i = 1; i < filters.length(); i++) all = new And(all, (Expression) filters.apply(i));
+    HashMap used = new HashMap();
+    scala.collection.Iterator references = all.references().iterator();
+    while (references.hasNext()) {
+      Attribute a = (Attribute) references.next();
+      used.put(a.name(), a);
+    }
+    ArrayList input = new ArrayList();
+    StructField[] fields = constants.fields();
+    for (int i = 0; i < fields.length; i++) {
+      Object a = used.get(fields[i].name());
+      input.add(a != null ? a : unused(fields[i]));
+    }
+    BasePredicate out = Predicate$.MODULE$.create(all, seq(input));
+    out.initialize(0);
+    return out;
+  }
+
+  private static Attribute unused(StructField f) {
+    return new AttributeReference(
+        f.name(), f.dataType(), true, Metadata.empty(), NamedExpression$.MODULE$.newExprId(), seq(new ArrayList()));
+  }
+
+  private synchronized void findStatuses(int[] chosen) {
+    int[] missing = new int[chosen.length];
+    int count = 0;
+    for (int k = 0; k < chosen.length; k++) if (statuses[chosen[k]] == null) missing[count++] = chosen[k];
+    if (count == 0) return;
+    Finder finder = new Finder(Arrays.copyOf(missing, count), session.sessionState().newHadoopConf());
+    Thread[] threads = new Thread[count <= ALONE ? 0 : Math.min(THREADS, count / ALONE)];
+    for (int i = 0; i < threads.length; i++) {
+      threads[i] = new Thread(finder, "icecore-file-status-" + i);
+      threads[i].setDaemon(true);
+      threads[i].start();
+    }
+    finder.run();
+    try {
+      for (int i = 0; i < threads.length; i++) threads[i].join();
+    } catch (InterruptedException e) {
+      finder.stop();
+      Thread.currentThread().interrupt();
+      throw new RuntimeException("interrupted while looking for planned files");
+    }
+    finder.check();
+  }
+
+  public String toString() {
+    return "PlannedFiles(" + paths.length + " files)";
+  }
+
+  public boolean equals(Object o) {
+    return o instanceof PlannedFiles
+        && ((PlannedFiles) o).constants.equals(constants)
+        && Arrays.equals(((PlannedFiles) o).plan, plan);
+  }
+
+  public int hashCode() {
+    return Arrays.hashCode(plan);
+  }
+
+  private static Seq seq(List list) {
+    return org.apache.spark.api.python.PythonUtils.toSeq(list);
+  }
+
+  /** Finds statuses of files, in as many threads as run it. */
+  private class Finder implements Runnable {
+    private final int[] wanted;
+    private final FileSystem[] systems;
+    private final AtomicInteger next = new AtomicInteger();
+    private volatile IOException failure;
+    private volatile boolean stopped;
+
+    Finder(int[] wanted, Configuration conf) {
+      this.wanted = wanted;
+      this.systems = new FileSystem[wanted.length];
+      // Opened by the thread that asks, since Hadoop keeps file systems by user.
+      HashMap known = new HashMap();
+      try {
+        for (int k = 0; k < wanted.length; k++) {
+          Path path = new Path(paths[wanted[k]]);
+          String home = path.toUri().getScheme() + "://" + path.toUri().getAuthority();
+          if (!known.containsKey(home)) known.put(home, path.getFileSystem(conf));
+          systems[k] = (FileSystem) known.get(home);
+        }
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
+    }
+
+    public void run() {
+      try {
+        for (int k = next.getAndIncrement(); k < wanted.length && !stopped; k = next.getAndIncrement()) {
+          statuses[wanted[k]] = systems[k].getFileStatus(new Path(paths[wanted[k]]));
+        }
+      } catch (IOException e) {
+        failure = e;
+        stopped = true;
+      } catch (RuntimeException e) {
+        failure = new IOException(e);
+        stopped = true;
+      }
+    }
+
+    void stop() {
+      stopped = true;
+    }
+
+    void check() {
+      if (failure != null) throw new UncheckedIOException(failure);
+    }
+  }
+}

@@ -1,0 +1,67 @@
+package icecore;
+
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.types.DataType$;
+import org.apache.spark.sql.types.StructType;
+
+/** What Python calls: a DataFrame of planned files, in few calls, since each one costs. */
+public class PlannedRelations {
+  /**
+   * A session with all settings of the one given, but those of `pinned` (lines of key=value): the last one made, where
+   * nothing has changed since.
+   */
+  public SparkSession pinnedSession(SparkSession session, SparkSession last, String pinned) {
+    HashMap wanted = settings(session);
+    Map pins = lines(pinned);
+    wanted.putAll(pins);
+    if (last != null && settings(last).equals(wanted)) return last;
+    SparkSession made = session.cloneSession();
+    for (Iterator i = pins.entrySet().iterator(); i.hasNext(); ) {
+      Map.Entry e = (Map.Entry) i.next();
+      made.sessionState().conf().setConfString((String) e.getKey(), (String) e.getValue());
+    }
+    return made;
+  }
+
+  /** The columns `fields` of the files as a DataFrame, with their constants; both types are given as JSON. */
+  public Object frame(
+      SparkSession session, SparkSession pinned, byte[] plan, String constants, String fields, String options) {
+    StructType constantType = (StructType) DataType$.MODULE$.fromJson(constants);
+    StructType dataType = (StructType) DataType$.MODULE$.fromJson(fields);
+    PlannedFiles files = new PlannedFiles(pinned, constantType, plan);
+    HadoopFsRelation relation = new HadoopFsRelation(
+        files,
+        constantType,
+        dataType,
+        scala.Option.empty(),
+        new ParquetFileFormat(),
+        org.apache.spark.api.python.PythonUtils.toScalaMap(lines(options)),
+        pinned);
+    return session.baseRelationToDataFrame(relation);
+  }
+
+  private static HashMap settings(SparkSession session) {
+    HashMap out = new HashMap();
+    scala.collection.Iterator all = session.sessionState().conf().getAllConfs().iterator();
+    while (all.hasNext()) {
+      scala.Tuple2 pair = (scala.Tuple2) all.next();
+      out.put(pair._1(), pair._2());
+    }
+    return out;
+  }
+
+  private static HashMap lines(String text) {
+    HashMap out = new HashMap();
+    String[] lines = text.split("\n");
+    for (int i = 0; i < lines.length; i++) {
+      int at = lines[i].indexOf('=');
+      if (at > 0) out.put(lines[i].substring(0, at), lines[i].substring(at + 1));
+    }
+    return out;
+  }
+}

@@ -1,0 +1,84 @@
+"""Planned files as a DataFrame of Spark's own Parquet reader, over an index of exactly these files.
+
+Nothing is listed, the constants of files are partition columns, and what the rows depend on is pinned in the relation:
+settings that change later change nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.relation.java_classes import planned_relations
+from icecore.engine.spark.relation.plan_bytes import plan_bytes
+
+Constants = Mapping[str, tuple[T.DataType, pa.Array]]
+
+# Which rows and values come out of a file. Defaults of columns need the vectorised reader.
+_PINNED = {
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
+    "spark.sql.parquet.enableVectorizedReader": "true",
+    "spark.sql.parquet.enableNestedColumnVectorizedReader": "true",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+}
+_log = logging.getLogger(__name__)
+_sessions: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
+
+
+@frozen
+class PlannedFrames:
+    """A maker of DataFrames in one classic session."""
+
+    session: SparkSession
+    java: Any
+
+    @classmethod
+    def of(cls, session: SparkSession) -> PlannedFrames | None:
+        """The maker for a session; None where only public API can be used (see `planned_relations`)."""
+        java = planned_relations(session)
+        return None if java is None else cls(session, java)
+
+    def frame(
+        self,
+        paths: Sequence[str],
+        sizes: Sequence[int],
+        fields: T.StructType,
+        constants: Constants,
+        options: Mapping[str, str],
+    ) -> DataFrame:
+        """The fields of the files, read with the options, and the constants of each file, in the order of the paths."""
+        constant_type = T.StructType([T.StructField(name, t) for name, (t, _) in constants.items()])
+        made = self.java.frame(
+            self.session._jsparkSession,
+            self._pinned(),
+            plan_bytes(paths, sizes, constants),
+            constant_type.json(),
+            fields.json(),
+            _lines(options),
+        )
+        _log.debug("%d planned files are read by an index of their own", len(paths))
+        return DataFrame(made, self.session)
+
+    def _pinned(self) -> Any:
+        last = _sessions.get(self.session)
+        pinned = self.java.pinnedSession(self.session._jsparkSession, last, _lines(_PINNED))
+        _sessions[self.session] = pinned
+        return pinned
+
+
+def _lines(settings: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}={value}" for key, value in settings.items())
