@@ -70,8 +70,8 @@ class CatalogAt:
 
     def _names(self, namespace: IdentifierLike | None, *, views: bool) -> list[Identifier]:
         levels = None if namespace is None else namespace_tuple(namespace)
-        found = (i for i, stream in self._streams.items() if ev.is_view_stream(stream) == views)
-        return sorted(i for i in found if levels in (None, i[:-1]))
+        names = (name for name, stream in self._streams.items() if ev.is_view_stream(stream) == views)
+        return sorted(name for name in names if levels in (None, name[:-1]))
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
         """Whether there was a table of that name."""

@@ -55,7 +55,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         self._is_dry = dry_run
         self._parts: dict[str, Part] = {}
         self._tables: dict[str, _Part] = {}
-        self._made: list[str] = []
+        self._new_streams: list[str] = []
         self._names = PendingNames(catalog)
         self._outcome: CatalogDryRun | None = None
 
@@ -159,7 +159,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         self._desk.repository.states.put(new.provisional)
         part = self._gathering(new.provisional)
         new.part, new.ended = part.changes, part.end_new
-        self._made.append(new.stream)
+        self._new_streams.append(new.stream)
         self._names.give(new.name, new.stream)
         self._parts[new.stream] = new
         return part
@@ -261,14 +261,14 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         """
         self._use_up()
         parts = tuple(self._parts.values())
-        made: list[bool] = []
+        logged: list[bool] = []
         try:
             if self._is_dry:
                 self._outcome = dry_run_jointly(self._desk, parts, self._provenance)
             elif parts:
-                commit_jointly(self._desk, parts, self._provenance, lambda: made.append(True))
+                commit_jointly(self._desk, parts, self._provenance, lambda: logged.append(True))
         except REFUSED:
-            if not made:
+            if not logged:
                 self._forget_files()
             raise
         finally:
@@ -284,9 +284,9 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
             table.end_with_all()
             if self._is_dry:
                 table.forget_files()
-        for stream in self._made:
+        for stream in self._new_streams:
             self._desk.repository.states.drop(stream)
-        self._parts, self._tables, self._made = {}, {}, []
+        self._parts, self._tables, self._new_streams = {}, {}, []
         self._names.forget()
 
     def _abandon(self) -> None:

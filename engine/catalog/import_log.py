@@ -58,15 +58,15 @@ def import_log(
             if catalog.position:
                 raise ValidationError(f"{catalog.path} is not empty: its log has {catalog.position} events")
             with catalog._warehouse.store.write():
-                found = import_records(catalog._warehouse.store, catalog._warehouse.models, source)
-                folder = _put_in_place(catalog._warehouse.store, found.origin)
+                imported = import_records(catalog._warehouse.store, catalog._warehouse.models, source)
+                folder = _put_in_place(catalog._warehouse.store, imported.origin)
                 if not (folder.is_home and materialize):
                     _take_to_be_there(catalog)
         if not folder.is_home:
             warnings.warn(folder.refusal(), MovedWarehouseWarning, stacklevel=2)
         elif materialize:
             _bring_up(catalog._warehouse.store, folder)
-    return evolve(found, origin=Origin(found.origin.uuid, folder.root))
+    return evolve(imported, origin=Origin(imported.origin.uuid, folder.root))
 
 
 @contextlib.contextmanager

@@ -36,7 +36,6 @@ class _Theirs:
     """The other engine's commit: its location, and the file, with those that led to it, where it can be adopted."""
 
     location: str
-    known: str | None
     through_row: bool
     chain: Chain | None
     why_not: str | None
@@ -102,7 +101,7 @@ class _Resolving:
         self._storage = repository.storage_of(state)
         head = repository.store.row(MODELS, "get_head", stream=state.stream)
         assert head is not None, "a stream with a state has a head"
-        self._known: str | None = head["metadata_location"]
+        self._published_location: str | None = head["metadata_location"]
         published = repository.states.state_at_version(state.stream, head["materialized_version"])
         self._published: TableMetadata = (published or state).metadata
 
@@ -140,20 +139,22 @@ class _Resolving:
 
     def _theirs(self) -> _Theirs:
         state = self._ours
-        found = self._repository.foreign.rows.of_stream(state.stream)
-        if found is not None and found.row_location is not None:
-            files, why = self._read([found.row_location])
+        row = self._repository.foreign.rows.of_stream(state.stream)
+        if row is not None and row.row_location is not None:
+            files, why = self._read([row.row_location])
             chain = None
             if files:
-                assert self._known is not None or why, "what was never published can't be followed"
-                chain = chain_from(self._known or "", files[0], found.previous, self._storage) or Chain(files)
-            return _Theirs(found.row_location, self._known, True, chain, why)
+                assert self._published_location is not None or why, "what was never published can't be followed"
+                chain = chain_from(self._published_location or "", files[0], row.previous, self._storage) or Chain(
+                    files
+                )
+            return _Theirs(row.row_location, True, chain, why)
         self._repository.materializer.settle_claim(state.stream)
         locations = _versions_after(state, self._storage) if is_file_system(state) else []
         if not locations:
             raise ValidationError(f"{dotted(state.identifier)}: there is no conflict to resolve any more")
         files, why = self._read(locations)
-        return _Theirs(locations[-1], self._known, False, Chain(files) if files else None, why)
+        return _Theirs(locations[-1], False, Chain(files) if files else None, why)
 
     def _read(self, locations: Sequence[str]) -> tuple[tuple[ForeignFile, ...], str | None]:
         """The files, or why they can't be adopted."""
@@ -163,7 +164,7 @@ class _Resolving:
                 file = read_foreign(location, self._storage)
             except IcecoreError as e:
                 return (), str(e)
-            if self._known is None or not is_same_table(self._ours.metadata, file.metadata):
+            if self._published_location is None or not is_same_table(self._ours.metadata, file.metadata):
                 return (), f"{location} is another table; rename or drop the one of the log, and it is taken in"
             if file.metadata.format_version < self._published.format_version:
                 return (), f"{location} has a lower format version, {file.metadata.format_version}"
@@ -172,9 +173,9 @@ class _Resolving:
 
     def _adopt(self, chain: Chain) -> TableState:
         state, base = self._ours, self._published
-        kept = {s.snapshot_id for s in chain.files[-1].metadata.snapshots}
-        known = {s.snapshot_id for s in base.snapshots}
-        aside = [s.snapshot_id for s in state.metadata.snapshots if s.snapshot_id not in kept | known]
+        in_theirs = {s.snapshot_id for s in chain.files[-1].metadata.snapshots}
+        in_base = {s.snapshot_id for s in base.snapshots}
+        aside = [s.snapshot_id for s in state.metadata.snapshots if s.snapshot_id not in in_theirs | in_base]
         for index, file in enumerate(chain.files):
             first = index == 0
             state = self._adoption.adopt(
@@ -210,7 +211,7 @@ class _Resolving:
         return {"metadata-location": location, "metadata-file": base64.b64encode(zlib.compress(data)).decode()}
 
     def _take_row_back(self, theirs: _Theirs) -> None:
-        if self._known is None:
+        if self._published_location is None:
             raise ForeignCommitError(f"{dotted(self._ours.identifier)}: {theirs.why_not}")
         if theirs.through_row:
             identifier = self._ours.identifier
@@ -220,14 +221,14 @@ class _Resolving:
                 catalog=self._repository.models.catalog_name,
                 namespace=dotted(identifier[:-1]),
                 name=identifier[-1],
-                metadata_location=self._known,
+                metadata_location=self._published_location,
                 iceberg_type="TABLE",
             )
 
 
 def _versions_after(state: TableState, storage: Storage) -> list[str]:
-    found = []
+    locations = []
     while (location := next_version_file(state, storage)) is not None:
-        found.append(location)
+        locations.append(location)
         state = evolve(state, metadata_version=state.metadata_version + 1)
-    return found
+    return locations

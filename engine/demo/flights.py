@@ -31,7 +31,7 @@ FLIGHTS = parse_schema(
 )
 
 
-def data_folder() -> Path:
+def flights_folder() -> Path:
     """The package's folder of CSV files. Raises MissingDependencyError where it isn't installed."""
     # The package is not imported: it needs pkg_resources, which setuptools has dropped.
     spec = find_spec(PACKAGE)
@@ -44,7 +44,7 @@ def data_folder() -> Path:
 def unpack_flights(folder: Path, rows: int | None = None) -> Path:
     """The CSV of the flights, unzipped into a folder; with only every n-th row where `rows` asks for fewer."""
     target = folder / "flights.csv"
-    with zipfile.ZipFile(data_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as source:
+    with zipfile.ZipFile(flights_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as source:
         if rows is None:
             target.write_bytes(source.read())
             return target
@@ -57,7 +57,7 @@ def unpack_flights(folder: Path, rows: int | None = None) -> Path:
 def small_table(name: str) -> pa.Table:
     """One of SMALL_TABLES, its types guessed by Arrow."""
     convert = pyarrow.csv.ConvertOptions(null_values=["", NULL], strings_can_be_null=True)
-    table = pyarrow.csv.read_csv(data_folder() / f"{name}.csv", convert_options=convert)
+    table = pyarrow.csv.read_csv(flights_folder() / f"{name}.csv", convert_options=convert)
     # Times of whole seconds, which Iceberg has no type for.
     fields = [f.with_type(pa.timestamp("us", f.type.tz)) if pa.types.is_timestamp(f.type) else f for f in table.schema]
     return table.cast(pa.schema(fields))

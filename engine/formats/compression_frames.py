@@ -24,14 +24,14 @@ _PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = 0x9E3779B1, 0x85EBCA77, 0xC2B
 _MASK = 0xFFFFFFFF
 
 
-def compress(codec: str, data: bytes) -> bytes:
+def compressed_frame(codec: str, data: bytes) -> bytes:
     """One frame of the data; the same data gives the same bytes."""
     if codec == ZSTD:
         return zstandard.ZstdCompressor(level=3, write_checksum=True, write_content_size=True).compress(data)
     return _with_content_size(bytes(cramjam.lz4.compress(data)), len(data))
 
 
-def decompress(codec: str, data: bytes, where: str) -> bytes:
+def frame_content(codec: str, data: bytes, where: str) -> bytes:
     """The data of one frame. Raises CorruptFileError naming `where` for anything else than one whole frame."""
     return _decompress_zstd(data, where) if codec == ZSTD else _decompress_lz4(data, where)
 

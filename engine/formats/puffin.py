@@ -16,7 +16,7 @@ from attrs import field, frozen
 from icecore.engine.common.json_reader import get, get_list, get_str_map, loads, unknown
 from icecore.engine.common.version import engine_version
 from icecore.engine.errors import CorruptFileError, ValidationError
-from icecore.engine.formats.compression_frames import LZ4, ZSTD, compress, decompress
+from icecore.engine.formats.compression_frames import LZ4, ZSTD, compressed_frame, frame_content
 
 MAGIC = b"PFA1"
 CREATED_BY = "created-by"
@@ -127,7 +127,7 @@ def write_puffin(
             raise ValidationError(
                 f"a blob is compressed with lz4, zstd or not at all, found {blob.compression_codec!r}"
             )
-        data = blob.data if blob.compression_codec is None else compress(blob.compression_codec, blob.data)
+        data = blob.data if blob.compression_codec is None else compressed_frame(blob.compression_codec, blob.data)
         stored.append(_stored(blob, offset, len(data)))
         parts.append(data)
         offset += len(data)
@@ -169,7 +169,7 @@ def _stored(blob: Blob, offset: int, length: int) -> StoredBlob:
 def _encode_footer(blobs: Sequence[StoredBlob], properties: Mapping[str, str], compressed: bool) -> bytes:
     payload = orjson.dumps({"blobs": [b.to_dict() for b in blobs], "properties": dict(properties)})
     if compressed:
-        payload = compress(LZ4, payload)
+        payload = compressed_frame(LZ4, payload)
     if len(payload) > MAX_PAYLOAD_SIZE:
         raise ValidationError(f"a Puffin footer holds at most {MAX_PAYLOAD_SIZE} bytes, found {len(payload)}")
     return MAGIC + payload + _TAIL.pack(len(payload), _FOOTER_COMPRESSED if compressed else 0, MAGIC)
@@ -193,7 +193,7 @@ def footer_by_ranges(file_size: int, read: ReadRange, where: str) -> PuffinFoote
         raise CorruptFileError(f"{where}: expected the magic PFA1 where the footer starts, found {footer[:4]!r}")
     payload = footer[len(MAGIC) : -_TAIL.size]
     if flags & _FOOTER_COMPRESSED:
-        payload = decompress(LZ4, payload, f"{where}: the footer")
+        payload = frame_content(LZ4, payload, f"{where}: the footer")
     try:
         obj = loads(payload, "the Puffin footer")
         blobs = tuple(StoredBlob.from_dict(b) for b in get_list(obj, "blobs", "the Puffin footer"))
@@ -222,6 +222,6 @@ def blob_by_ranges(read: ReadRange, blob: StoredBlob, where: str) -> bytes:
         case None | "none":
             return data
         case "lz4" | "zstd" as codec:
-            return decompress(codec, data, f"{where}: the {blob.type} blob at offset {blob.offset}")
+            return frame_content(codec, data, f"{where}: the {blob.type} blob at offset {blob.offset}")
         case codec:
             raise CorruptFileError(f"{where}: a blob is compressed with lz4, zstd or not at all, found {codec!r}")

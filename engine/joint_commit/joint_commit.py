@@ -62,12 +62,12 @@ class Part(Protocol):
 
 
 def commit_jointly(
-    desk: CommitTargets, parts: Sequence[Part], provenance: Provenance, made: Callable[[], object] = lambda: None
+    desk: CommitTargets, parts: Sequence[Part], provenance: Provenance, on_commit: Callable[[], object] = lambda: None
 ) -> tuple[Event, ...]:
     """Makes all changes, in their order, and gives their events; the first one carries the idempotency key.
 
-    Where one part lost a race all are prepared again. `made` is called once they are in the log. No events where an
-    earlier call with that key made them already. Raises what the parts raise; nothing is changed then.
+    Where one part lost a race all are prepared again. `on_commit` is called once they are in the log. No events where
+    an earlier call with that key made them already. Raises what the parts raise; nothing is changed then.
     """
     foreign: ForeignCommitError | None = None
     for _ in _retry_policy(desk, parts).attempts():
@@ -82,7 +82,7 @@ def commit_jointly(
         except ForeignCommitError as e:
             foreign = e
             continue
-        made()
+        on_commit()
         for part in parts:
             part.follow(desk)
         return events

@@ -123,10 +123,10 @@ class _Opposite:
         def find(repository: Repository) -> str:
             stream_of = repository.models.view_stream if self._is_view else repository.models.table_stream
             try:
-                found = stream_of(new)
+                holder = stream_of(new)
             except (NoSuchTableError, NoSuchViewError):
-                found = None
-            if found != self.event.stream:
+                holder = None
+            if holder != self.event.stream:
                 names = (ev.TABLE_RENAMED, ev.VIEW_RENAMED, ev.TABLE_DROPPED, ev.VIEW_DROPPED)
                 raise self._conflict(f"it is not called {dotted(new)} any more", names)
             return self.event.stream
@@ -151,12 +151,12 @@ class _Opposite:
             case ev.NAMESPACE_DROPPED:
                 return NamespaceChange(name, ev.NAMESPACE_CREATED, {**same, "properties": before})
         after = {k: v for k, v in before.items() if k not in payload["removals"]} | payload["updates"]
-        updates, removals, kept = undone_properties(before, after, models.namespace_properties(name))
-        is_blocked = kept or not (updates or removals)
+        updates, removals, set_again = undone_properties(before, after, models.namespace_properties(name))
+        is_blocked = set_again or not (updates or removals)
 
         def still_so() -> None:
             now = undone_properties(before, after, models.namespace_properties(name))
-            if is_blocked or now != (updates, removals, kept):
+            if is_blocked or now != (updates, removals, set_again):
                 raise self._namespace_conflict(name)
 
         undone = {**same, "updates": updates, "removals": removals}
@@ -196,9 +196,9 @@ class _Opposite:
             current = views.state(stream).metadata
             old, new = before.metadata, after.metadata
             out: list[ViewUpdate] = []
-            changed, removed, kept = undone_properties(old.properties, new.properties, current.properties)
-            if kept:
-                raise self._conflict(f"the properties {kept} were set again")
+            changed, removed, set_again = undone_properties(old.properties, new.properties, current.properties)
+            if set_again:
+                raise self._conflict(f"the properties {set_again} were set again")
             if old.location != new.location:
                 raise ValidationError(f"position {position}: the move of a view to another location can't be undone")
             if old.current_version_id != new.current_version_id:

@@ -25,7 +25,7 @@ from icecore.engine.maintenance.compaction_groups import CompactionOptions, File
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.copy_on_write import lineage_schema
-from icecore.engine.operations.file_changes import FileChanges, produce
+from icecore.engine.operations.file_effects import FileEffects, produce
 from icecore.engine.operations.reusable_files import FileKey, table_shape
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.table_properties import TARGET_FILE_SIZE
@@ -139,7 +139,7 @@ class Compaction:
         if not by_path:
             self.result = RewriteResult()
             return None
-        effects = FileChanges(False, gone=sorted(by_path), added=added)
+        effects = FileEffects(False, gone=sorted(by_path), added=added)
         command = produce(at, self.target, (), effects, Operation.REPLACE)
         deletes = sum(len(r.removed) for r in command.removals) - len(by_path)
         size = sum(g.size for g in self.groups)

@@ -15,7 +15,7 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.maintenance.rewrite_data_files import RewriteResult
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
-from icecore.engine.operations.file_changes import FileChanges, discarding_on_error, produce
+from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
 from icecore.engine.operations.reusable_files import FileKey
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
 from icecore.engine.spec.snapshot import Operation
@@ -42,7 +42,7 @@ class DeleteRewrite:
         chosen = [t for t in tasks if _is_worth_it(t, at.metadata.format_version)]
         if not chosen:
             return None
-        effects, deletes = FileChanges(True), DeleteCache()
+        effects, deletes = FileEffects(True), DeleteCache()
         with discarding_on_error(at, effects):
             for task in chosen:
                 positions = deletes.deleted_positions(at.storage, task.file.file_path, task.delete_files)
@@ -86,7 +86,7 @@ class DanglingDeletes:
                 dangling += [key for key in keys if key not in needed]
         if not dangling:
             return None
-        effects = FileChanges(False, dropped=dangling)
+        effects = FileEffects(False, dropped=dangling)
         self.result = RewriteResult(removed_delete_files=len(dangling))
         return produce(at, self.target, (), effects, Operation.REPLACE)
 

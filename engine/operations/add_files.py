@@ -17,7 +17,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
-from icecore.engine.operations.file_changes import live_among
+from icecore.engine.operations.file_effects import live_among
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata

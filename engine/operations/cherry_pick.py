@@ -18,7 +18,7 @@ from icecore.engine.evolution.manage_snapshots import CherryPick, move_main
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.metadata.write_audit_publish import PUBLISHED_WAP_ID, check_unpublished
 from icecore.engine.operations.action import PlanContext
-from icecore.engine.operations.file_changes import FileChanges, live_among, removals_of
+from icecore.engine.operations.file_effects import FileEffects, live_among, removals_of
 from icecore.engine.operations.replace_partitions import REPLACE_PARTITIONS
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
@@ -62,7 +62,7 @@ class PickSnapshot:
         if is_replace:
             _check_partitions(at, source, added)
         gone = removed.filter(pc.equal(removed["content"], int(DataFileContent.DATA)))["file_path"].to_pylist()
-        effects = FileChanges(by_position=False, gone=gone)
+        effects = FileEffects(by_position=False, gone=gone)
         again = sorted(set(added["file_path"].to_pylist()) - set(gone))
         if present := live_among(again, at.repository, at.state, head):
             # Its pick may be of a snapshot that has expired since, which told of it.

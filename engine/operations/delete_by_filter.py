@@ -13,7 +13,7 @@ from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
 from icecore.engine.operations.copy_on_write import survivors, write_again
-from icecore.engine.operations.file_changes import FileChanges, discarding_on_error, produce
+from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read, select_rows
 from icecore.engine.operations.reusable_files import ReusableFiles, task_key
 from icecore.engine.spec.content_file import ContentFile
@@ -38,7 +38,7 @@ class DeleteByFilter:
         Where it has a base it is of the rows of that; ConflictingCommitsError is raised where they are not the same
         any more.
         """
-        effects = FileChanges(merges_on_read(at.metadata))
+        effects = FileEffects(merges_on_read(at.metadata))
         check = self.base and Check.of(at, self.base, self.target.branch)
         snapshot = read_snapshot(at, self.target.branch, self.base)
         if check:
@@ -61,7 +61,7 @@ def read_snapshot(at: PlanContext, branch: str, base: CommitBase | None) -> Snap
 
 
 def _remove_selected(
-    at: PlanContext, tasks: Iterable[FileScanTask], effects: FileChanges, before: ReusableFiles
+    at: PlanContext, tasks: Iterable[FileScanTask], effects: FileEffects, before: ReusableFiles
 ) -> None:
     metadata, storage, deletes = at.metadata, at.storage, DeleteCache()
     for task in tasks:

@@ -20,7 +20,7 @@ from icecore.engine.expression.nodes import TRUE
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
-from icecore.engine.operations.file_changes import FileChanges, produce
+from icecore.engine.operations.file_effects import FileEffects, produce
 from icecore.engine.operations.reusable_files import FileKey
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.snapshot import Operation
@@ -93,7 +93,7 @@ class FileChange:
             check.read(TRUE)
         number = self.data_sequence_number
         check.touched(self.removed, ignore_equality_deletes=number is not None, vectors=False)
-        effects = FileChanges(False, gone=list(self.removed), dropped=list(self.dropped))
+        effects = FileEffects(False, gone=list(self.removed), dropped=list(self.dropped))
         command = produce(at, self.target, self.added, effects, Operation.REPLACE if self.is_rewrite else None)
         if number is None:
             return command

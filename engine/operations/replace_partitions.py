@@ -22,7 +22,7 @@ from icecore.engine.expression.nodes import TRUE, Expression, Predicate, Predica
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase, IsolationLevel
-from icecore.engine.operations.file_changes import FileChanges, discarding_on_error, produce
+from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile
@@ -54,7 +54,7 @@ class ReplacePartitions:
         Where it has a base, ConflictingCommitsError is raised where a file of theirs was removed or got deletes since
         then and, where it is serializable, where one came.
         """
-        effects = FileChanges(merges_on_read(at.metadata))
+        effects = FileEffects(merges_on_read(at.metadata))
         spec, fields = at.metadata.spec(), at.metadata.all_fields
         partitions = {partition_key(spec, fields, f.partition): f.partition for f in self.added}
         if self.base is not None and partitions:
@@ -87,7 +87,7 @@ def _check_unchanged(at: PlanContext, base: CommitBase, branch: str, partitions:
 def _take_partitions(
     at: PlanContext,
     snapshot: Snapshot | None,
-    effects: FileChanges,
+    effects: FileEffects,
     partitions: Mapping[Key, tuple[Any, ...]],
 ) -> None:
     metadata = at.metadata

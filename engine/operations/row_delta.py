@@ -24,7 +24,7 @@ from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
-from icecore.engine.operations.file_changes import FileChanges, produce
+from icecore.engine.operations.file_effects import FileEffects, produce
 from icecore.engine.operations.replace_partitions import partition_key
 from icecore.engine.operations.reusable_files import ReusableFiles, task_key
 from icecore.engine.properties.data_locations import DataLocations
@@ -90,7 +90,7 @@ class RowDelta:
         check.read(TRUE)
         names = _Names(at.storage, self.files)
         by_name = self._check_named(at, check, names)
-        effects = FileChanges(True)
+        effects = FileEffects(True)
         merged: list[ContentFile] = []
         try:
             for f in self.files.delete_files:

@@ -31,7 +31,7 @@ from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
 from icecore.engine.operations.copy_on_write import write_again
 from icecore.engine.operations.delete_by_filter import read_snapshot
-from icecore.engine.operations.file_changes import FileChanges, discarding_on_error, produce
+from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.properties.table_properties import UPDATE_MODE
 from icecore.engine.spec.reserved import ROW_ID
@@ -101,7 +101,7 @@ class Upsert:
         """
         schema, branch = at.metadata.schema(), self.target.branch
         source = conform(self.rows, schema)
-        effects = FileChanges(merges_on_read(at.metadata, UPDATE_MODE))
+        effects = FileEffects(merges_on_read(at.metadata, UPDATE_MODE))
         check = self.base and Check.of(at, self.base, branch)
         snapshot = read_snapshot(at, branch, self.base)
         wanted = key_filter(source, self.keys, schema)

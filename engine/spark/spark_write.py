@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from icecore.engine import errors
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
-from icecore.engine.data.write.write_rows import write_data_files as write_arrow_files
+from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.spark.distribution import distribute
@@ -39,7 +39,7 @@ _RAISED = re.compile(
 Batches = Iterable[pa.RecordBatch]
 
 
-def write_data_files(
+def write_frame_files(
     df: DataFrame,
     *,
     schema: Schema,
@@ -98,7 +98,7 @@ def _task(
         names = {column_name(f.field_id): f.name for f in schema.fields}
         # The attempt's id is unique in the application, so no retried or speculative task shares a name.
         prefix = f"{file_prefix}-{context.partitionId():05d}-{context.taskAttemptId()}"
-        files = write_arrow_files(
+        files = write_data_files(
             (times_from_longs(b.rename_columns([names[n] for n in b.schema.names]), schema) for b in batches),
             schema=schema,
             spec=spec,

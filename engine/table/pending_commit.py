@@ -184,21 +184,26 @@ class PendingCommit:
         self,
         branch: str,
         options: PinnedChangeOptions,
-        known: KnownProperty[str],
+        default_level: KnownProperty[str],
         conflict_filter: str | Expression | None = None,
     ) -> CommitBase:
-        """The base of a decision: the snapshot that is named, else the one that the caller's table showed."""
+        """The base of a decision: the snapshot that is named, else the one that the caller's table showed.
+
+        `default_level` is the property that says the isolation level where the caller names none.
+        """
         base, level = options.get("base_snapshot_id"), options.get("isolation_level")
         if base is None:
             seen = self._seen.refs.get(branch) or self._seen.refs.get(MAIN_BRANCH)
             base = None if seen is None else seen.snapshot_id
         else:
             self.metadata.find_snapshot(base)
-        return CommitBase(base, isolation_level(self.metadata.properties, known, level), conflict_filter)
+        return CommitBase(base, isolation_level(self.metadata.properties, default_level, level), conflict_filter)
 
-    def base_if_named(self, branch: str, options: PinnedChangeOptions, known: KnownProperty[str]) -> CommitBase | None:
+    def base_if_named(
+        self, branch: str, options: PinnedChangeOptions, default_level: KnownProperty[str]
+    ) -> CommitBase | None:
         """The base, where the caller names it or a level; else None: a change is of the rows at commit."""
-        return self.base(branch, options, known) if is_pinned(options) else None
+        return self.base(branch, options, default_level) if is_pinned(options) else None
 
     # Changes
 
@@ -271,9 +276,9 @@ class PendingCommit:
             return []
         self._rely_on_shape()
         if is_spark(data):
-            from icecore.engine.spark.spark_write import write_data_files as write_with_spark
+            from icecore.engine.spark.spark_write import write_frame_files
 
-            return write_with_spark(
+            return write_frame_files(
                 data,
                 schema=metadata.schema(),
                 spec=metadata.spec(),

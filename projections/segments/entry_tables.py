@@ -95,7 +95,9 @@ class EntryTables:
             return known
         typing = EntryTyping.of(metadata, latest)
         if known is None:
-            folder = None if self._cache is None else SegmentFolder(self._cache / folder_name(stream, forgotten))
+            folder = (
+                None if self._cache is None else SegmentFolder(self._cache / segment_folder_name(stream, forgotten))
+            )
             name = quote(f"entries_{self._next()}")
             known = EntryTable(name, stream, folder, Loaded.of(typing, ()), forgotten=forgotten)
             self._tables[stream] = known
@@ -316,7 +318,7 @@ class EntryTables:
 
     def remove_stale(self, stream: str) -> None:
         """Removes the segments of a table that were written before bounds of its files were forgotten."""
-        self._remove(stream, but=folder_name(stream, self._forgotten(stream)))
+        self._remove(stream, but=segment_folder_name(stream, self._forgotten(stream)))
 
     def remove(self, stream: str) -> None:
         """Removes the segments of a table from disk."""
@@ -325,8 +327,8 @@ class EntryTables:
     def _remove(self, stream: str, but: str | None) -> None:
         if self._cache is None:
             return
-        for path in self._cache.glob(f"{folder_name(stream, '')}*"):
-            rest = path.name.removeprefix(folder_name(stream, ""))
+        for path in self._cache.glob(f"{segment_folder_name(stream, '')}*"):
+            rest = path.name.removeprefix(segment_folder_name(stream, ""))
             if path.name != but and (not rest or rest.startswith(AFTER)):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -348,7 +350,7 @@ class EntryTables:
                 self._connection = None
 
 
-def folder_name(stream: str, forgotten: str) -> str:
+def segment_folder_name(stream: str, forgotten: str) -> str:
     """The folder of a table's segments, by the position at which some of their bounds were forgotten last."""
     name = stream.replace(":", "-").replace("#", "-")
     return f"{name}{AFTER}{forgotten}" if forgotten else name

@@ -29,7 +29,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spark.read.scan_to_spark import read_tasks
-from icecore.engine.spark.spark_write import write_data_files
+from icecore.engine.spark.spark_write import write_frame_files
 from icecore.engine.spec.sort import SortField, SortOrder
 from icecore.engine.spec.transform import parse_transform
 from icecore.engine.spec.types import LongType, NestedField, StringType, TimestamptzType, UUIDType
@@ -46,7 +46,7 @@ df = spark.sql(f"SELECT id, concat('n', id) AS name, uuid() AS u, {day} FROM ran
 
 
 def write(frame, prefix):
-    return write_data_files(frame, schema=old, spec=spec, location=str(folder), storage=STORAGE, properties={},
+    return write_frame_files(frame, schema=old, spec=spec, location=str(folder), storage=STORAGE, properties={},
                             file_prefix=prefix, sort_order=order)
 
 

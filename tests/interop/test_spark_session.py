@@ -116,11 +116,11 @@ sys.path.insert(0, sys.argv[1])
 from spark_tables import STORAGE, metadata_of, tasks_of
 from icecore.engine.spark.read.scan_to_spark import read_tasks
 from icecore.engine.spark.spark_types import spark_to_schema
-from icecore.engine.spark.spark_write import write_data_files
+from icecore.engine.spark.spark_write import write_frame_files
 from icecore.engine.spec.partition import UNPARTITIONED
 df = spark.range(100)
 schema = spark_to_schema(df.schema)
-files = write_data_files(df, schema=schema, spec=UNPARTITIONED, location=sys.argv[2], storage=STORAGE, properties={},
+files = write_frame_files(df, schema=schema, spec=UNPARTITIONED, location=sys.argv[2], storage=STORAGE, properties={},
                          file_prefix="f")
 found = read_tasks(spark, tasks_of(files), projection=schema, metadata=metadata_of(schema), storage=STORAGE)
 assert found.selectExpr("sum(id)").collect()[0][0] == 4950

@@ -27,7 +27,7 @@ from icecore.engine.data.read.read_tasks import read_task  # noqa: E402
 from icecore.engine.errors import ValidationError  # noqa: E402
 from icecore.engine.spark.read.scan_to_spark import read_tasks  # noqa: E402
 from icecore.engine.spark.spark_types import schema_to_spark, spark_to_schema  # noqa: E402
-from icecore.engine.spark.spark_write import write_data_files  # noqa: E402
+from icecore.engine.spark.spark_write import write_frame_files  # noqa: E402
 from icecore.engine.spec import single_value  # noqa: E402
 from icecore.engine.spec.content_file import ContentFile  # noqa: E402
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionSpec  # noqa: E402
@@ -67,7 +67,7 @@ def spark_write(
 ) -> list[ContentFile]:
     prefix = uuid.uuid4().hex
     arguments = {"properties": {}, "file_prefix": prefix, **more}
-    files = write_data_files(df, schema=schema, spec=spec, location=str(folder), storage=STORAGE, **arguments)
+    files = write_frame_files(df, schema=schema, spec=spec, location=str(folder), storage=STORAGE, **arguments)
     assert all(Path(f.file_path).name.startswith(prefix) for f in files)
     return files
 

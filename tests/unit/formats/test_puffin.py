@@ -15,7 +15,7 @@ from pyiceberg.table.puffin import PuffinFile as PeerPuffinFile
 
 from icecore.engine.data.file.puffin_file import read_blob, read_footer
 from icecore.engine.errors import CorruptFileError, IcecoreError, MissingFileError, ValidationError
-from icecore.engine.formats.compression_frames import compress, decompress
+from icecore.engine.formats.compression_frames import compressed_frame, frame_content
 from icecore.engine.formats.puffin import Blob, PuffinFile, decode_blob, decode_footer, write_puffin
 from icecore.engine.storage.file_io import Storage
 
@@ -187,18 +187,18 @@ def test_pf1_a_flipped_byte_is_found_or_changes_only_what_no_checksum_covers(com
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_pf1_frames_are_whole_and_alone(codec: str) -> None:
     data = b"some bytes, some bytes, some bytes" * 10
-    frame = compress(codec, data)
-    assert decompress(codec, frame, "blob") == data
+    frame = compressed_frame(codec, data)
+    assert frame_content(codec, frame, "blob") == data
     for broken in (b"", frame + b"x", frame[:-1], frame + frame, data):
         with pytest.raises(CorruptFileError, match=r"^blob"):
-            decompress(codec, broken, "blob")
+            frame_content(codec, broken, "blob")
 
 
 def test_pf1_a_huge_content_size_is_no_huge_allocation() -> None:
-    frame = bytearray(compress("zstd", b"x" * 70_000))
+    frame = bytearray(compressed_frame("zstd", b"x" * 70_000))
     frame[5:9] = b"\xff\xff\xff\xff"
     with pytest.raises(IcecoreError):
-        decompress("zstd", bytes(frame), "blob")
+        frame_content("zstd", bytes(frame), "blob")
 
 
 def test_a_puffin_file_does_not_print_its_bytes() -> None:

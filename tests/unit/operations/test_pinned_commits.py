@@ -16,7 +16,7 @@ from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.errors import CommitConflictError, ConflictingCommitsError, NoSuchSnapshotError, ValidationError
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.equality_deletes import write_key_deletes
-from icecore.engine.operations.file_changes import FileChanges, produce
+from icecore.engine.operations.file_effects import FileEffects, produce
 
 Open = Callable[[], icecore.Catalog]
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read"}
@@ -358,7 +358,7 @@ class Restoring:
     """Takes delete files back, as no call of a table does."""
 
     target: SnapshotTarget
-    effects: FileChanges
+    effects: FileEffects
 
     def plan(self, at: PlanContext) -> ProduceSnapshot:
         return produce(at, self.target, (), self.effects)
@@ -372,7 +372,7 @@ def test_deletes_that_were_taken_back(catalog: icecore.Catalog) -> None:
     base = base_of(table)
     [task] = table.scan().plan_files()
     gone, again = rewritten(table, "TRUE")
-    effects = FileChanges(False, dropped=[(d.file_path, d.content_offset) for d in task.delete_files])
+    effects = FileEffects(False, dropped=[(d.file_path, d.content_offset) for d in task.delete_files])
     with table.transaction() as transaction:
         pending = transaction._pending
         pending.add_writing(Restoring(SnapshotTarget("main", pending.new_snapshot_id()), effects))

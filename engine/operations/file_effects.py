@@ -32,8 +32,8 @@ from icecore.projections.entries.manifest_entries import file_key, file_keys
 
 
 @define
-class FileChanges:
-    """Data files to remove, data files whose position deletes a vector replaces, and files to add.
+class FileEffects:
+    """The effects of an operation: data files to remove, those whose position deletes a vector replaces, files to add.
 
     `by_position` says that rows of a file that stays are deleted by position; else the file is written again.
     `touched` are the data files that go or get deletes; `dropped` are delete files that go by themselves.
@@ -98,7 +98,7 @@ class FileChanges:
 
 
 @contextlib.contextmanager
-def discarding_on_error(at: PlanContext, effects: FileChanges, before: ReusableFiles | None = None) -> Iterator[None]:
+def discarding_on_error(at: PlanContext, effects: FileEffects, before: ReusableFiles | None = None) -> Iterator[None]:
     """A context in which an error deletes the files that were written for the changes."""
     try:
         yield
@@ -115,7 +115,7 @@ def produce(
     at: PlanContext,
     target: SnapshotTarget,
     added: Sequence[ContentFile],
-    effects: FileChanges,
+    effects: FileEffects,
     operation: Operation | None = None,
 ) -> ProduceSnapshot:
     """The command that makes a snapshot of the changes, and of more files, on the branch's head."""
@@ -133,7 +133,7 @@ def produce(
     )
 
 
-def _operation(effects: FileChanges, adds_data: bool) -> Operation:
+def _operation(effects: FileEffects, adds_data: bool) -> Operation:
     """The operation of the snapshot (L4): an append only adds data, a delete only removes files or adds deletes."""
     if not adds_data:
         return Operation.DELETE
@@ -141,7 +141,7 @@ def _operation(effects: FileChanges, adds_data: bool) -> Operation:
     return Operation.OVERWRITE if effects.gone or effects.superseded or adds_deletes else Operation.APPEND
 
 
-def removals_of(at: PlanContext, snapshot: Snapshot | None, effects: FileChanges) -> tuple[ManifestRemoval, ...]:
+def removals_of(at: PlanContext, snapshot: Snapshot | None, effects: FileEffects) -> tuple[ManifestRemoval, ...]:
     """The live entries of each manifest that holds a file to be removed, split.
 
     Beside the data files these are the delete files that apply to them alone, or that a vector replaces (D2). Raises
