@@ -24,8 +24,6 @@ from icecore.engine.errors import CorruptFileError
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.log.store import EventStore
 
-JSONL, PARQUET = "jsonl", "parquet"
-FORMATS = (JSONL, PARQUET)
 TYPE_PREFIX = "icecore."
 BATCH = 500
 _STRINGS = (

@@ -13,9 +13,6 @@ import orjson
 from attrs import frozen
 
 from icecore.engine.archive.export_log import (
-    FORMATS,
-    JSONL,
-    PARQUET,
     Origin,
     Record,
     jsonl_origin,
@@ -26,6 +23,7 @@ from icecore.engine.archive.export_log import (
     write_jsonl,
     write_parquet,
 )
+from icecore.engine.archive.log_formats import FORMATS, PARQUET
 from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError, ValidationError
 from icecore.engine.events.event import GENESIS_HASH, RELOCATING, Event
 from icecore.engine.formats.event_content import decode_table
@@ -190,6 +188,3 @@ def _changed(record: Record, redactions: Redactions) -> str | None:
     digest = None if record.content is None else hashlib.sha256(record.content).hexdigest()
     expected = redactions.content_hash(record.event)
     return None if digest == expected else "its content files were changed after they were written"
-
-
-__all__ = ["FORMATS", "JSONL", "PARQUET", "ImportedLog", "PathOrFile", "export_log", "import_records", "verified"]

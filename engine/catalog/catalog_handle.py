@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
-
 from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.common.identifiers import Identifier, IdentifierLike
 from icecore.engine.events.provenance import provenance
 from icecore.engine.table.table import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.joint_commit.joint_commit import Part
     from icecore.engine.view.view import View

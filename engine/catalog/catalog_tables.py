@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, table_of, table_streams
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, folder_name, identifier_tuple, namespace_tuple
 from icecore.engine.common.location import to_uri
-from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.events.provenance import provenance
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.partition import PartitionSpec
@@ -20,6 +19,7 @@ from icecore.engine.table.table import Table
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.engine.data.given_schema import SchemaLike
     from icecore.engine.deletion.purge_table import Purged
     from icecore.engine.table.commit_options import Commit, CreateTable, RegisterTable, ReplaceTable, Undrop
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, view_of
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
-from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.spec.view import DUCKDB
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.engine.data.given_schema import SchemaLike
     from icecore.engine.table.commit_options import Commit, CreateView, DefineView, Undrop
     from icecore.engine.view.view import View
 

@@ -11,9 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-import pyarrow as pa
-
-from icecore.engine.archive.log_transfer import JSONL
+from icecore.engine.archive.log_formats import JSONL
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, table_of, table_streams
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.errors import ValidationError
@@ -25,6 +23,8 @@ from icecore.engine.log.store import MODELS
 from icecore.engine.table.table import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from icecore.engine.archive.log_transfer import PathOrFile
     from icecore.engine.archive.write_archive import Archived
     from icecore.engine.catalog.catalog_at import CatalogAt

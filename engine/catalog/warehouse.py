@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from icecore.engine.deletion.delete_files import finish_due
 from icecore.engine.errors import MovedWarehouseWarning, ReadOnlyError, StorageError
 from icecore.engine.log.location_mapping import storage_of
 from icecore.engine.log.read_models import ReadModels
@@ -112,6 +111,8 @@ def _found(store: EventStore, folder: WarehouseFolder, name: str) -> None:
 
 def _heal(warehouse: Warehouse) -> None:
     """Finishes the work of a process that died: files, deletions, and a forgetting."""
+    from icecore.engine.deletion.delete_files import finish_due
+
     sweep(scratch_folder(warehouse.store))
     warehouse.repository.files.heal()
     warehouse.views.heal()

@@ -9,7 +9,7 @@ import click
 from attrs import asdict
 
 import icecore
-from icecore.engine.archive.log_transfer import FORMATS, JSONL, PARQUET
+from icecore.engine.archive.log_formats import FORMATS, JSONL, PARQUET
 from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.texts import pairs

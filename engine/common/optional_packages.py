@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from icecore.engine.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 
 @contextmanager

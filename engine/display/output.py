@@ -10,17 +10,19 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
-import pyarrow as pa
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from icecore.engine.common.text import printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_TABLE_ROWS = 1000
 _PIPE_WIDTH = 10_000
@@ -139,6 +141,8 @@ def plain(value: Any) -> Any:
 
 def _python_values(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column; times that Python has no value for as text."""
+    import pyarrow as pa
+
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         return list(column.cast(pa.string()).to_pylist())
     try:
@@ -149,6 +153,8 @@ def _python_values(column: pa.ChunkedArray) -> list[Any]:
 
 def _maps(value: Any, kind: pa.DataType) -> Any:
     """A value with its maps, which Arrow gives as pairs, as dicts."""
+    import pyarrow as pa
+
     if value is None:
         return None
     if pa.types.is_map(kind):

@@ -7,19 +7,17 @@ one in its place. So the whole history is of files that are there, whichever fol
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.common.location import LocationMapping, local_path
 from icecore.engine.common.stored_json import stored_json
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
-from icecore.engine.spec.content_file import DataFileContent
-from icecore.engine.spec.reserved import DELETE_PATH_ID
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Keys of JSON that name files which follow from no event, and stay where data is shared.
 _STATISTICS = frozenset({"statistics-path"})
@@ -90,6 +88,8 @@ class Relocations:
 
     def entries(self, entries: pa.Table) -> pa.Table:
         """Canonical entries with the paths of their files as they are now."""
+        from icecore.engine.events.relocated_entries import moved_entries
+
         for step in self.steps:
             if not step.shares_data:
                 entries = moved_entries(entries, step.mapping())
@@ -119,53 +119,3 @@ def _mapped(value: Any, mapping: LocationMapping, left_out: frozenset[str]) -> A
     if isinstance(value, dict):
         return {k: v if k in left_out else _mapped(v, mapping, left_out) for k, v in value.items()}
     return value
-
-
-def moved_entries(entries: pa.Table, mapping: LocationMapping) -> pa.Table:
-    """Canonical entries with the paths of content files mapped, and what position deletes know of such paths."""
-    for name in ("file_path", "referenced_data_file"):
-        entries = _with(entries, name, _moved_column(entries[name], mapping))
-    if pc.any(pc.equal(entries["content"], int(DataFileContent.POSITION_DELETES))).as_py():
-        names = ("lower_bounds", "upper_bounds")
-        pairs = zip(*(entries[name].to_pylist() for name in names), strict=True)
-        moved = [_moved_bounds(lower, upper, mapping) for lower, upper in pairs]
-        for name, bounds in zip(names, zip(*moved, strict=True), strict=True):
-            entries = _with(entries, name, pa.array(bounds, ENTRY_SCHEMA.field(name).type))
-    return entries
-
-
-def _moved_column(column: pa.ChunkedArray, mapping: LocationMapping) -> pa.ChunkedArray:
-    out = column
-    for old, new in mapping.prefixes:
-        # Engines write the same folder in several ways, and one column may have files of all of them.
-        inside = pc.fill_null(pc.starts_with(column, pattern=f"{old}/"), False)
-        if pc.any(inside).as_py():
-            moved = pc.binary_join_element_wise(new, pc.utf8_slice_codeunits(column, start=len(old)), "")
-            out = pc.if_else(inside, moved, out)
-    return out
-
-
-Bounds = list[tuple[int, bytes]] | None
-
-
-def _moved_bounds(lower: Bounds, upper: Bounds, mapping: LocationMapping) -> tuple[Bounds, Bounds]:
-    """The bounds of a delete file. Where not all of its paths are known to be in the old folder they are left out."""
-    found = [dict(bounds or ()).get(DELETE_PATH_ID) for bounds in (lower, upper)]
-    moved: list[bytes | None] = [None, None]
-    for old, new in mapping.prefixes:
-        if all(bound is not None and bound.startswith(f"{old}/".encode()) for bound in found):
-            # What lies between two paths of a folder lies in it too, in the same order.
-            moved = [f"{new}/".encode() + bound[len(old.encode()) + 1 :] for bound in found if bound is not None]
-            break
-    return _replaced(lower, moved[0]), _replaced(upper, moved[1])
-
-
-def _replaced(bounds: Bounds, path: bytes | None) -> Bounds:
-    if bounds is None:
-        return None
-    out = [(i, path if i == DELETE_PATH_ID else bound) for i, bound in bounds]
-    return [(i, bound) for i, bound in out if bound is not None]
-
-
-def _with(entries: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    return entries.set_column(entries.schema.get_field_index(name), entries.schema.field(name), column)

@@ -25,7 +25,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.transform import BucketTransform, VoidTransform
-from icecore.projections.entries.manifest_entries import file_keys
+from icecore.projections.entries.carried_entries import file_keys
 
 BOUNDS = ("lower_bounds", "upper_bounds")
 Ids = frozenset[int] | None

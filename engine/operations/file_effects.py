@@ -28,7 +28,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
 from icecore.engine.spec.reserved import POS, with_columns
 from icecore.engine.spec.snapshot import Operation, Snapshot
-from icecore.projections.entries.manifest_entries import file_key, file_keys
+from icecore.projections.entries.carried_entries import file_key, file_keys
 
 
 @define

@@ -17,8 +17,9 @@ from icecore.engine.common.location import LocationMapping
 from icecore.engine.data.write.relocated_deletes import relocated_delete
 from icecore.engine.events import event as ev
 from icecore.engine.events.manifest_changes import OWN_EVENT, ListedManifest
+from icecore.engine.events.relocated_entries import moved_entries
 from icecore.engine.events.relocated_manifests import Listing, RelocatedManifests, listing
-from icecore.engine.events.relocation import Relocation, moved_entries
+from icecore.engine.events.relocation import Relocation
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, files_to_arrow, row_to_file
 from icecore.engine.formats.event_content import encode_content
 from icecore.engine.log.store import EventStore

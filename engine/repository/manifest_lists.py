@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 from attrs import define, evolve, field
 
-from icecore.engine.commit.manifest_summary import summarize
 from icecore.engine.errors import StorageError
 from icecore.engine.events.manifest_changes import ListedManifest
-from icecore.engine.formats.manifest_list_avro import read_manifest_list
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.content_file import ManifestContent, ManifestFile
@@ -47,6 +45,8 @@ class ManifestLists:
         )
 
     def _counted(self, state: TableState, listed: ListedManifest) -> ManifestFile:
+        from icecore.engine.commit.manifest_summary import summarize
+
         manifest = listed.manifest
         counted = summarize(
             self.entries.inherited(state.stream, listed, self.storage_of(state)),
@@ -66,6 +66,8 @@ class ManifestLists:
 
     def _read_foreign_list(self, snapshot: Snapshot, storage: Storage) -> tuple[ListedManifest, ...]:
         if snapshot.manifest_list is not None:
+            from icecore.engine.formats.manifest_list_avro import read_manifest_list
+
             data = storage.read_bytes(snapshot.manifest_list)
             return tuple(ListedManifest(m) for m in read_manifest_list(data, snapshot.manifest_list))
         # A v1 snapshot without a list names its manifests; their headers say which spec they are of.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from icecore.engine.commit.dry_run import ViewDryRun
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import CommitConflictError, CorruptLogError
@@ -26,6 +25,9 @@ from icecore.engine.spec.updates.view_update import ViewUpdate, stored_view_upda
 from icecore.projections.files.file_follower import MaterializationWarning
 from icecore.projections.files.materialize_view import catch_up_view, write_view
 from icecore.projections.files.pointers import move_pointers, take_to_be_there
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.dry_run import ViewDryRun
 
 UpdatesAt = Callable[[int], Iterable[ViewUpdate]]
 """Gives the updates of a commit for the time (ms) at which it is made."""
@@ -115,9 +117,9 @@ class ViewRepository:
         """The outcome that a commit of the updates would have; stores nothing.
 
         Raises NoSuchViewError, ValidationError.
-
-        Raises NoSuchViewError, ValidationError.
         """
+        from icecore.engine.commit.dry_run import ViewDryRun
+
         state = self.live_state(stream)
         conflicts = []
         try:

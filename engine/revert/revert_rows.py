@@ -32,7 +32,7 @@ from icecore.engine.spec.updates.table_update import (
     RemoveSnapshots,
     SetSnapshotRef,
 )
-from icecore.projections.entries.manifest_entries import file_keys
+from icecore.projections.entries.carried_entries import file_keys
 
 _ROW_UPDATES: Kinds = (AddSnapshot, SetSnapshotRef, RemoveSnapshotRef)
 

@@ -7,10 +7,8 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.fs
 from attrs import define, field
 
 from icecore.engine.common.location import LocationMapping, is_inside, local_path
@@ -24,6 +22,10 @@ from icecore.engine.errors import (
     ValidationError,
 )
 from icecore.engine.storage.atomic_write import put_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs
 
 
 @contextlib.contextmanager
@@ -47,11 +49,19 @@ def translated(location: str, doing: str, target: str | None = None) -> Iterator
         if e.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise ReadOnlyError(f"can't {doing} {location}: {e.strerror}") from e
         raise StorageError(f"can't {doing} {location}: {e.strerror or e}") from e
-    except pa.ArrowException as e:
+    except _arrow_error() as e:
         raise StorageError(f"can't {doing} {location}: {e}") from e
     except ValueError as e:
         # Text that no file system takes as a path, as with a NUL or a lone surrogate inside.
         raise ValidationError(f"can't {doing} {location!r}: it is no location: {e}") from e
+
+
+def _arrow_error() -> type[Exception]:
+    """The class of Arrow's errors, asked for where none of the system was raised, so that Arrow is loaded no sooner."""
+    import pyarrow as pa
+
+    error: type[Exception] = pa.ArrowException
+    return error
 
 
 @define
@@ -112,6 +122,8 @@ class Storage:
     def _remote(self, location: str) -> tuple[pyarrow.fs.FileSystem, str]:
         scheme = location.split("://", 1)[0] + "://" + location.split("://", 1)[1].split("/", 1)[0]
         if scheme not in self._filesystems:
+            import pyarrow.fs
+
             filesystem, _ = pyarrow.fs.FileSystem.from_uri(location)
             self._filesystems[scheme] = filesystem
         return self._filesystems[scheme], location.split("://", 1)[1]
@@ -134,6 +146,8 @@ class Storage:
         with translated(location, "open", target):
             path = local_path(target)
             if path is not None:
+                import pyarrow as pa
+
                 return pa.memory_map(path) if os.path.getsize(path) else pa.OSFile(path)
             filesystem, inner = self._remote(target)
             return filesystem.open_input_file(inner)
@@ -146,6 +160,8 @@ class Storage:
             path = local_path(target)
             if path is not None:
                 self._make_folder(os.path.dirname(path))
+                import pyarrow as pa
+
                 return pa.OSFile(path, "wb")
             filesystem, inner = self._remote(target)
             return filesystem.open_output_stream(inner)
@@ -165,7 +181,7 @@ class Storage:
             path = local_path(target)
             if path is None:
                 filesystem, inner = self._remote(target)
-                if not replace and filesystem.get_file_info(inner).type != pyarrow.fs.FileType.NotFound:
+                if not replace and not _is_missing(filesystem.get_file_info(inner)):
                     raise FileExistsError(inner)
                 with filesystem.open_output_stream(inner) as stream:
                     stream.write(data)
@@ -210,7 +226,7 @@ class Storage:
                 return os.path.getsize(path)
             filesystem, inner = self._remote(target)
             info = filesystem.get_file_info(inner)
-            if info.type == pyarrow.fs.FileType.NotFound:
+            if _is_missing(info):
                 raise FileNotFoundError(inner)
             return int(info.size)
 
@@ -255,8 +271,16 @@ class Storage:
                 except FileNotFoundError:
                     return []
             filesystem, inner = self._remote(target)
+            import pyarrow.fs
+
             selector = pyarrow.fs.FileSelector(inner, allow_not_found=True)
             return sorted(i.base_name for i in filesystem.get_file_info(selector) if i.is_file)
+
+
+def _is_missing(info: pyarrow.fs.FileInfo) -> bool:
+    import pyarrow.fs
+
+    return bool(info.type == pyarrow.fs.FileType.NotFound)
 
 
 def _fsync(path: str) -> None:

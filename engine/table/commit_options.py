@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.provenance import provenance
 
 if TYPE_CHECKING:
     from icecore.engine.common.identifiers import IdentifierLike
+    from icecore.engine.data.given_schema import SchemaLike
     from icecore.engine.spec.partition import PartitionSpec
     from icecore.engine.spec.sort import SortOrder
 

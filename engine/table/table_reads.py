@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from icecore.engine.common.identifiers import names_of
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
@@ -15,6 +13,8 @@ from icecore.engine.expression.timestamps import TimestampLike
 from icecore.engine.table.table_handle import TableHandle
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from icecore.engine.scan.changelog import IncrementalChangelogScan
     from icecore.engine.scan.data_scan import DataScan
     from icecore.engine.scan.incremental_append import IncrementalAppendScan

@@ -9,8 +9,6 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
-import pyarrow as pa
-
 from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.errors import IcecoreError
 from icecore.engine.metadata.fold import metadata_folder
@@ -21,6 +19,8 @@ from icecore.engine.table.table_handle import TableHandle
 from icecore.engine.table.table_reads import scan
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.statistics.update_statistics import UpdateStatistics
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-import duckdb
-import pyarrow as pa
-
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
 from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.common.optional_packages import to_pandas
-from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.errors import ValidationError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.view_fold import ViewState
@@ -28,17 +24,19 @@ from icecore.engine.table.commit_options import (
     ReplaceView,
     provenance_of,
 )
-from icecore.engine.view.view_changes import ViewTransaction
-from icecore.engine.view.view_definition import ViewDefinition
-from icecore.engine.view.view_dialects import ViewSql, sql_for
-from icecore.engine.view.view_duckdb import DuckQueries
-from icecore.engine.view.view_names import Lookup, NameScope
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from icecore.engine.commit.dry_run import ViewDryRun
+    from icecore.engine.data.given_schema import SchemaLike
+    from icecore.engine.view.view_changes import ViewTransaction
+    from icecore.engine.view.view_definition import ViewDefinition
+    from icecore.engine.view.view_dialects import ViewSql
+    from icecore.engine.view.view_names import Lookup, NameScope
 
 
 class View:
@@ -113,10 +111,14 @@ class View:
 
         Raises ValidationError where it can't be transpiled.
         """
+        from icecore.engine.view.view_dialects import sql_for
+
         return sql_for(self.current_version(), dialect, dotted(self.name()))
 
     def scope(self) -> NameScope:
         """The namespace and catalog that complete the names in the current version's SQL."""
+        from icecore.engine.view.view_names import NameScope
+
         version = self.current_version()
         return NameScope(version.default_namespace, version.default_catalog, f"view {dotted(self.name())}")
 
@@ -141,6 +143,8 @@ class View:
 
         Raises ValidationError where the SQL can't be run or its columns don't fit the schema, NoSuchTableError.
         """
+        from icecore.engine.view.view_duckdb import DuckQueries
+
         queries = DuckQueries(self._lookup)
         return queries.view_rows(self.name(), self.schema(), self.sql_for(DUCKDB).sql, self.scope())
 
@@ -152,6 +156,8 @@ class View:
         self, table_name: str | None = None, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection, a new one unless given, in which the rows are a table of the view's own name."""
+        import duckdb
+
         con = connection or duckdb.connect(":memory:")
         con.register(table_name or self.name()[-1], self.to_arrow())
         return con
@@ -161,6 +167,9 @@ class View:
 
         A name without a namespace is looked for in the view's own. Raises ValidationError, NoSuchTableError.
         """
+        from icecore.engine.view.view_duckdb import DuckQueries
+        from icecore.engine.view.view_names import NameScope
+
         scope = NameScope(self.name()[:-1], None, "the query")
         return DuckQueries(self._lookup).run(sql, scope, parameters)
 
@@ -265,6 +274,8 @@ class View:
 
         A dry run stores nothing, and says in `outcome` what the commit would be.
         """
+        from icecore.engine.view.view_changes import ViewTransaction
+
         who = provenance_of(self._actor, options)
         return ViewTransaction(self, self._views, who, options.get("dry_run", False))
 
@@ -282,6 +293,8 @@ class View:
         summary: Mapping[str, str] | None,
     ) -> ViewDefinition:
         """A new definition, with namespace and catalog as they are unless given."""
+        from icecore.engine.view.view_definition import ViewDefinition
+
         current = self.current_version()
         return ViewDefinition.of(
             sql,

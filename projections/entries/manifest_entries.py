@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import evolve
 
 from icecore.engine.errors import CorruptLogError, MissingFileError
 from icecore.engine.events.manifest_changes import ListedManifest
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
-from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.storage.byte_cache import ByteCache
 from icecore.engine.storage.file_io import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CACHED_BYTES = 64 * 2**20
 
@@ -48,6 +48,8 @@ class ManifestEntries:
         if listed.row_count:
             rows = self._content(listed.position).slice(listed.row_offset, listed.row_count)
         else:
+            from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+
             rows = ENTRY_SCHEMA.empty_table()
         if rows.num_rows != listed.row_count:
             raise CorruptLogError(f"position {listed.position}: its content files end too early")
@@ -84,14 +86,16 @@ class ManifestEntries:
 
     def live(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
         """The inherited entries that are not deleted."""
-        entries = self.inherited(stream, listed, storage)
-        return entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+        from icecore.projections.entries.carried_entries import live_entries
+
+        return live_entries(self.inherited(stream, listed, storage))
 
     def _put_together(self, stream: str, listed: ListedManifest, rows: pa.Table, storage: Storage) -> pa.Table:
+        from icecore.projections.entries.carried_entries import put_together
         from icecore.projections.entries.decode_entries import decode_manifest
 
         try:
-            return pa.concat_tables([*self._carried_over(stream, listed, rows, storage), rows]).combine_chunks()
+            return put_together((self.live(stream, s, storage) for s in self.sources(stream, listed)), rows)
         except MissingFileError:
             # When snapshots expire in another engine, it deletes manifests of its own that ours have entries of.
             own = listed.manifest
@@ -99,16 +103,6 @@ class ManifestEntries:
                 data = storage.read_bytes(own.manifest_path)
                 return decode_manifest(data, where=own.manifest_path, spec_id=own.partition_spec_id)
             raise
-
-    def _carried_over(self, stream: str, listed: ListedManifest, rows: pa.Table, storage: Storage) -> list[pa.Table]:
-        gone = file_keys(rows) if rows.num_rows else None
-        out = []
-        for source in self.sources(stream, listed):
-            survivors = self.live(stream, source, storage)
-            if gone is not None:
-                survivors = survivors.filter(pc.invert(pc.is_in(file_keys(survivors), gone)))
-            out.append(with_status(survivors, ManifestEntryStatus.EXISTING))
-        return out
 
     def sources(self, stream: str, listed: ListedManifest) -> list[ListedManifest]:
         """The manifests that one was made of, as they were listed then. Raises CorruptLogError."""
@@ -139,14 +133,3 @@ class ManifestEntries:
         if entries is None:
             raise CorruptLogError(f"position {position}: its content files are missing")
         return entries
-
-
-def file_keys(entries: pa.Table) -> pa.ChunkedArray:
-    """Keys that tell files apart: the path, and for deletion vectors the offset in their Puffin file too."""
-    offsets = pc.fill_null(pc.cast(entries["content_offset"], pa.string()), "")
-    return pc.binary_join_element_wise(entries["file_path"], offsets, "\x00")
-
-
-def file_key(path: str, content_offset: int | None) -> str:
-    """The key that `file_keys` gives a file."""
-    return f"{path}\x00{'' if content_offset is None else content_offset}"

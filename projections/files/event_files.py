@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 import orjson
 from attrs import define, field, frozen
 
-from icecore.engine.commit.writable_entries import encoded_manifest
 from icecore.engine.common.compressed_json import compress, decompress
 from icecore.engine.errors import (
     FileExistsInStorageError,
@@ -25,7 +24,6 @@ from icecore.engine.events.event import TABLE_ADOPTED, TABLE_REGISTERED, TABLE_R
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.events.relocation import Relocations
-from icecore.engine.formats.manifest_list_avro import write_manifest_list
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState, is_file_system
@@ -154,6 +152,8 @@ class EventFiles:
         return self._put(event, listed.manifest.manifest_path, "manifest", data, storage)
 
     def _manifest(self, event: Event, listed: ListedManifest, metadata: TableMetadata, storage: Storage) -> bytes:
+        from icecore.engine.commit.writable_entries import encoded_manifest
+
         entries = self._entries.canonical(event.stream, listed, storage)
         marker = sync_marker(event, listed.manifest.manifest_path)
         return encoded_manifest(entries, listed.manifest, metadata, marker, event.position)
@@ -172,6 +172,8 @@ class EventFiles:
         return found
 
     def _write_list(self, event: Event, snapshot_id: int, metadata: TableMetadata, storage: Storage) -> WrittenFile:
+        from icecore.engine.formats.manifest_list_avro import write_manifest_list
+
         snapshot = metadata.find_snapshot(snapshot_id)
         location = snapshot.manifest_list
         assert location is not None, "a snapshot made here has a manifest list"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import icecore
 from icecore.engine.common.location import LocationMapping
-from icecore.engine.events.relocation import Relocation, Relocations, moved_entries, moved_prefixes
+from icecore.engine.events.relocated_entries import moved_entries
+from icecore.engine.events.relocation import Relocation, Relocations, moved_prefixes
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.spec.reserved import DELETE_PATH_ID
 

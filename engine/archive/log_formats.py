@@ -1,0 +1,4 @@
+"""The formats of exported logs, by name."""
+
+JSONL, PARQUET = "jsonl", "parquet"
+FORMATS = (JSONL, PARQUET)
