@@ -32,10 +32,10 @@ def open_catalog(
     """The catalog of a warehouse folder on a local disk, which is created where there is none.
 
     `actor` is who commits where a call names no author. `name` is what a new warehouse is called in `iceberg_tables`,
-    which PyIceberg's `sql` catalog must be opened under. The environment variable ICECORE_CACHE_MEMORY is how much of
-    the entries of manifests plans may hold in memory, `1GB` unless set. A warehouse that was copied or moved from
-    another folder is read by translation, with a MovedWarehouseWarning; each change of it is a MovedWarehouseError.
-    Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError.
+    and the name under which PyIceberg's `sql` catalog must be opened. The environment variable ICECORE_CACHE_MEMORY
+    limits the manifest entries that plans hold in memory, `1GB` by default. A warehouse that was copied or moved from
+    another folder is read with its locations mapped, with a MovedWarehouseWarning; changes of it raise
+    MovedWarehouseError. Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError.
     """
     return Catalog(path, create=create, read_only=read_only, actor=actor, name=name)
 

@@ -266,7 +266,7 @@ def drop_table(
 ) -> CatalogDryRun | Purged | None:
     """Drops a table's name; the log keeps the table, and its files stay, unless it is purged too.
 
-    With `purge` its files go for good, as with `purge_table`, and what went is returned. Raises NoSuchTableError.
+    With `purge` its files are deleted for good, as by `purge_table`, whose result is returned. Raises NoSuchTableError.
     """
     name = identifier_tuple(identifier)
     if purge:
@@ -371,11 +371,11 @@ def purge_table(
 ) -> Purged:
     """Deletes the files of the table that was last dropped under a name, for good; an event names them first.
 
-    `position` is that of the drop where several tables of that name were dropped. What anything else in the
-    warehouse needs stays, and what lies neither in the table's folders nor in the warehouse is left. A table that
-    was purged can't be undropped; to purge it again looks for what stayed. With an `idempotency_key` a call that is
-    made again is answered with what the first one did, whatever was dropped under that name since. Raises
-    NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError, StorageError,
+    `position` is that of the drop where several tables of that name were dropped. Files that anything else in the
+    warehouse references are retained, and files neither in the table's folders nor in the warehouse are left. A purged
+    table can't be undropped; purging it again deletes files that were retained before and are unreferenced now. With an
+    `idempotency_key` a repeated call returns the result of the first one, whatever was dropped under that name since.
+    Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError, StorageError,
     CorruptFileError; no file was deleted then.
     """
     from icecore.engine.deletion.purge_table import purge_dropped

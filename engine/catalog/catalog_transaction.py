@@ -40,9 +40,9 @@ from icecore.engine.view.view_changes import ViewChanges
 class CatalogTransaction(TransactionNames, OnceInBlock):
     """The changes of one commit so far; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
 
-    They are made in the order of the calls, those of one table or view together where it was first named. The events
-    share a `transaction_id`. Where a part lost a race all are prepared again, and where one is refused none is made.
-    A dry run makes none, and sets `outcome`.
+    They are made in the order of the calls, those of one table or view together at its first one. The events share a
+    `transaction_id`. Where a change lost a race all are prepared again, and where one is refused none is made. A dry
+    run makes none, and sets `outcome`.
     """
 
     def __init__(
@@ -67,9 +67,10 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
     # Tables
 
     def table(self, identifier: IdentifierLike) -> Transaction:
-        """The changes of one table, also of one made here, the same object for each name of it.
+        """The changes of one table, also of one created here; the same object for each name of it.
 
-        They are made with all others: its own `commit()` and `with` block only end with them. Raises NoSuchTableError.
+        They are committed with all others: its own `commit()` and `with` block do not commit them. Raises
+        NoSuchTableError.
         """
         self._check_open()
         name = identifier_tuple(identifier)

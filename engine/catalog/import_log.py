@@ -37,16 +37,16 @@ def import_log(
 ) -> ImportedLog:
     """Creates a warehouse whose log has the same positions, ids and hashes as the exported one.
 
-    `source` is a path or an open binary file, as `Catalog.export_log` wrote it, of either format. Data files are not in
-    a log. In the folder that it was exported from the warehouse goes on: its metadata files are written where the log
-    says, with the same bytes as ever; `materialize=False` writes none and takes them to be there, but for tables whose
-    commits are materialized by hand. In another folder it is what a copy of the warehouse is, with a
-    MovedWarehouseWarning: metadata, history and plans are read from the log, rows from files that were copied along,
-    nothing is written, and `move_warehouse` or `clone_warehouse` makes it a warehouse of its own. `location_mapping`
-    maps prefixes of locations to where their files lie now: where the log's folder is among them the warehouse reads
-    and writes there, while the locations in log and metadata stay, as their hashes ask for, so that other engines read
-    such tables only where they can map locations too. Raises ValidationError where the warehouse is not empty,
-    CorruptLogError where the chain is broken, CorruptFileError, StorageError; no log is left then where there was none.
+    `source` is a path or an open binary file that `Catalog.export_log` wrote, of either format. A log has no data
+    files. In the folder that it was exported from the warehouse continues: its metadata files are written at their
+    locations with the same bytes; with `materialize=False` they are not, and taken to be there, except for tables that
+    are materialized by hand. In another folder the warehouse is as a copied one, with a MovedWarehouseWarning:
+    metadata, history and plans are read from the log, rows from files that were copied along, it is read-only, and
+    `move_warehouse` or `clone_warehouse` makes it writable. `location_mapping` maps prefixes of locations to where
+    their files are now: where the log's folder is among them the warehouse is read and written there, while log and
+    metadata keep their locations, as the hashes require, so other engines read such tables only where they can map
+    locations too. Raises ValidationError where the warehouse is not empty, CorruptLogError where the hash chain is
+    broken, CorruptFileError, StorageError; no log is left then where there was none.
     """
     with contextlib.ExitStack() as opened:
         with _taken_back(Path(warehouse)):

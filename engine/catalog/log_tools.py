@@ -77,7 +77,7 @@ def sql(
     """The rows of DuckDB SQL over the log and the metadata of all tables; `icecore sql --tables` lists them.
 
     `parameters` gives the values of `$name` by name, or those of `?` and `$1` by position. `timeout` is in seconds,
-    `memory_limit` a size, as `512MB`. Tables that can't be read are left out of the answer, with an
+    `memory_limit` a size, as `512MB`. Tables that can't be read are missing from the answer, with an
     UnreadableTableWarning: the table `problems` says why. Raises ValidationError, QueryLimitError.
     """
     from icecore.projections.audit.audited_tables import AuditedTable
@@ -93,10 +93,10 @@ def sql(
 def verify(
     catalog: CatalogHandle, *identifiers: IdentifierLike, deep: bool = False, progress: Progress | None = None
 ) -> Verification:
-    """Checks the log, the read models, and that every file that a snapshot needs is there as it was written.
+    """Checks the log, the read models, and that every file that a snapshot references is there as it was written.
 
-    Of dropped tables and views too, as they can be undropped; with `identifiers` only what these tables and views
-    need. `deep` opens the files: footers, rows, manifests, deletion vectors. `progress` is told how far it is: see
+    Dropped tables and views are checked too, as they can be undropped; with `identifiers` only these tables and views.
+    `deep` opens the files: footers, rows, manifests, deletion vectors. `progress` is called with how far it is: see
     `Progress`. `problems` is empty where all is well. Raises NoSuchTableError.
     """
     from icecore.projections.verify import verify
@@ -159,10 +159,10 @@ def resolve(
 ) -> Table | CatalogDryRun:
     """Ends a conflict between the log and a commit of another engine that does not follow it; both stay in the log.
 
-    `keep="foreign"` makes theirs the table's state: commits of the log that were never published are left aside,
-    to be read by `at()`. `keep="log"` publishes the log's state over theirs, which `at()` reads at the event that
-    took it in. Raises ValidationError where there is no conflict, NoSuchTableError, ForeignCommitError where theirs
-    can't be kept, StorageError.
+    `keep="foreign"` makes theirs the current state: commits of the log that were never published are abandoned, and can
+    be read by `at()`. `keep="log"` publishes the log's state over theirs, which `at()` reads at the event that adopted
+    it. Raises ValidationError where there is no conflict, NoSuchTableError, ForeignCommitError where theirs can't be
+    adopted, StorageError.
     """
     from icecore.engine.catalog.resolve_conflict import resolution
 
@@ -208,10 +208,10 @@ def revert(
 ) -> int | CatalogDryRun:
     """Undoes the commit at a position by a new one, whose position is returned; its message says which by default.
 
-    Properties, refs, the current schema, spec and sort order are set back where they are still as the commit left
-    them; files that it added are removed where all are still live, files that it removed come back; renames, drops
-    and creates are undone. All or nothing. Raises CommitConflictError naming the later commits that stand in the
-    way, ValidationError for what has no way back: format upgrades, expired snapshots, deletes by delete files.
+    Properties, refs, the current schema, spec and sort order are set back where they are still as the commit set them;
+    files that it added are removed where all are still live, files that it removed are added again; renames, drops and
+    creates are undone. All or nothing. Raises CommitConflictError that names the later commits in conflict,
+    ValidationError for what can't be undone: format upgrades, expired snapshots, deletes by delete files.
     """
     from icecore.engine.joint_commit import joint_revert
 
@@ -232,8 +232,8 @@ def forget(
 ) -> Forgotten:
     """Forgets as `Table.forget`, of the table of a name or, where there is none, of the one last dropped under it.
 
-    `position` is that of the drop where several were dropped. Of a table that was purged, no snapshot holds a file.
-    Raises NoSuchTableError besides.
+    `position` is that of the drop where several were dropped. No snapshot of a purged table holds a file. Raises what
+    `Table.forget` raises, and NoSuchTableError.
     """
     from icecore.engine.forget.forget import Forgetter
     from icecore.engine.revert.undrop import drop_to_purge
@@ -261,12 +261,12 @@ def forget_text(
 ) -> Forgotten:
     """Replaces a text in events, all or some, by `forgotten`, for good: a name or an address, say.
 
-    It goes from actors and messages, values of properties and of summaries, comments of columns and the SQL of
+    It is removed from actors and messages, values of properties and of summaries, comments of columns and the SQL of
     views, from archives and from metadata files of the past. The log verifies as before, and an event says what was
-    forgotten; see `Table.forget` for what is out of reach. Hashes of the texts stay, by which who guesses rightly
-    can tell that a forgotten text was the guess. Bounds are forgotten by `Table.forget`, keys of idempotency never.
-    Raises ValidationError where the text stands in what the log can't do without, as names and paths, or is still
-    in force: a replay without it must end in what there is now. MissingArchiveError, StorageError.
+    forgotten; see `Table.forget` for what is out of reach. Hashes of the texts stay, by which a right guess of a
+    forgotten text can be confirmed. Bounds are forgotten by `Table.forget`, idempotency keys never. Raises
+    ValidationError where the text is in what a replay requires, as names and paths, or is in the current state, which a
+    replay without it must still give; MissingArchiveError, StorageError.
     """
     from icecore.engine.forget.forget import Forgetter
 
@@ -279,9 +279,9 @@ def forget_text(
 def rebuild(catalog: CatalogHandle, identifier: IdentifierLike | None = None) -> None:
     """Rebuilds everything that follows from the log: read models, and all metadata files.
 
-    Of one table or view its metadata files only. Others see what was there until all is made. Raises
-    CorruptLogError where the log can't be trusted, ForeignCommitError where another engine's commit can't be
-    adopted, NoSuchTableError, and RebuildError where some tables can't be made again: these keep what they had.
+    Of one table or view its metadata files only. Readers see the old ones until all are written. Raises CorruptLogError
+    where the log can't be trusted, ForeignCommitError where another engine's commit can't be adopted, NoSuchTableError,
+    and RebuildError where some tables can't be rebuilt: these keep their files.
     """
     from icecore.projections.verify import rebuild
 
@@ -336,11 +336,11 @@ def archive(
 ) -> Archived | None:
     """Moves the events before a position or a time into an archive, a file beside the log or at `path`.
 
-    The log goes on from states that it notes of every table and view. Reading further back, `verify`, `rebuild` and
-    `export_log` read the archive too, so keep it where it is; where it is gone, all that there is now still works,
-    and what needs history before the cut raises MissingArchiveError. None where there is nothing to archive. Raises
-    ValidationError where files of those events are still to be written or `path` is taken, CorruptLogError,
-    CommitConflictError where another process archives too, ReadOnlyError, StorageError; the log is as it was then.
+    The log then starts from stored states of every table and view. Reads further back, `verify`, `rebuild` and
+    `export_log` read the archive too, so keep it in its place; without it the current state works as before, and what
+    needs earlier history raises MissingArchiveError. None where there is nothing to archive. Raises ValidationError
+    where files of those events are still to be written or `path` is taken, CorruptLogError, CommitConflictError where
+    another process archives too, ReadOnlyError, StorageError; the log is as it was then.
     """
     from icecore.engine.repository.archive_events import archive_log
 
@@ -361,8 +361,8 @@ def archives(catalog: CatalogHandle) -> list[Archive]:
 def checkpoint(catalog: CatalogHandle) -> int:
     """Stores the state of every table and view that changed since its last checkpoint; returns their number.
 
-    Opening and loading then replay nothing. Commits note checkpoints of their own now and then; both are caches,
-    which `verify` compares with a replay. Raises ReadOnlyError, WarehouseLockedError.
+    Opening and loading then need no replay. Commits store checkpoints now and then by themselves; all are caches, which
+    `verify` compares with a replay. Raises ReadOnlyError, WarehouseLockedError.
     """
     repository, views = catalog._warehouse.repository, catalog._warehouse.views
     repository.check_writable()

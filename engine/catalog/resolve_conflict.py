@@ -44,8 +44,8 @@ class _Theirs:
 def resolution(repository: Repository, stream: str, keep: str) -> Resolution:
     """The part of a commit that ends a conflict with another engine's commit.
 
-    `foreign` makes theirs the table's state; commits of the log that were not published stay in it. `log` takes theirs
-    in as an event first, where it can be read, then publishes the log's own state over it. Raises ValidationError for
+    `foreign` makes theirs the current state; commits of the log that were not published stay in it. `log` adopts theirs
+    as an event first, where it can be read, then publishes the log's own state over it. Raises ValidationError for
     another word, and for a view.
     """
     if keep not in KEEPS:

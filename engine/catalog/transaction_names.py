@@ -20,7 +20,7 @@ from icecore.engine.joint_commit.joint_names import (
 class TransactionNames(UsedOnce):
     """The changes of namespaces and names, in the order of the calls.
 
-    So a namespace is made before what goes into it, and dropped after what was in it was dropped or moved away.
+    So a namespace is created before its tables and views, and dropped after they were dropped or renamed away.
     """
 
     _parts: dict[str, Part]

@@ -67,7 +67,7 @@ class Warehouse:
 
 
 def open_warehouse(path: str | os.PathLike[str], *, create: bool, read_only: bool, name: str) -> Warehouse:
-    """Opens a warehouse folder, and goes on with what a crash left unfinished in it.
+    """Opens a warehouse folder, and finishes what a crash left unfinished in it.
 
     Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError.
     """

@@ -1,12 +1,12 @@
 """Deletion of a table's files: an event first, which says who, why and which, and the files after it.
 
-The event and a note that its files are still there come in one SQLite transaction. They go in short turns, each inside
-of the log's write lock after a look at what was committed since the event: what came to be needed again stays. A kill
-in the middle leaves the note, by which the next open, or the next such call, goes on.
+One SQLite transaction appends the event and a record that its files are still to be deleted. They are deleted in short
+turns, each under the log's write lock and after a check of the commits since the event: a file that one of them
+references is retained. After a crash the record is still there, and the next open, or the next such call, resumes.
 
-So a file stays that any table of the warehouse took in by a commit before its turn. A commit that takes in a file after
-it went names one that is not there: nothing holds a file between the moment that a writer looked at it and its commit.
-Tables of other warehouses and catalogs that the log does not know are not asked.
+So a file is retained if any table of the warehouse references it by a commit before its turn. A later commit that
+references it names a missing file: nothing reserves a file between a writer's check and its commit. Tables in catalogs
+that the log does not know are not checked.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Deletion:
         provenance: Provenance,
         told: dict[str, Any] | None = None,
     ) -> tuple[Event, TableState]:
-        """Appends the event, and notes that the files are still there; the event and the state after it.
+        """Appends the event, and records that the files are still to be deleted; the event and the state after it.
 
         `told` are further fields of the payload.
         """
@@ -108,10 +108,10 @@ def _note(repository: Repository, position: int, left: _Left) -> None:
 def finish(repository: Repository, event: Event) -> tuple[str, ...]:
     """Deletes the files of an event that are still there, and returns their locations.
 
-    Files stay that were needed again by what was committed since, that were written again, or that can't be deleted
-    now; for the last ones the note stays too. Files of snapshots stay until the table's metadata is written without
-    them, and all do while another engine's commit is not in the log, since what it needs is not known. The event stands
-    whatever happens to the files, so that is a warning.
+    Retained are files that a commit since references, that were written again, and that can't be deleted now; for the
+    last ones the record stays too. Files of expired snapshots are retained until the table's metadata file is written
+    without these, and all files while another engine's commit is not adopted, since its references are not known. The
+    event is final whatever happens to the files, so a failure is a warning.
     """
     turns = _Turns(repository, event)
     try:

@@ -66,9 +66,9 @@ class Candidates:
                     self._files.pop(candidate, None)
 
     def rest(self, mode: PrefixMismatchMode) -> list[str]:
-        """The candidates that nothing needs.
+        """The candidates that nothing references.
 
-        Raises ValidationError for paths needed under another scheme, if asked to.
+        Raises ValidationError for paths referenced under another scheme or authority where the mode is `error`.
         """
         mismatched = {c: needed for c, needed in self._mismatched.items() if c in self._files}
         if mismatched and mode is PrefixMismatchMode.ERROR:

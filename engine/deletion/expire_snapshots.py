@@ -1,9 +1,9 @@
 """Expiry of snapshots: one transaction removes them from the table and names the files to delete with them.
 
-What goes is worked out before the write lock is taken, since that reads the lists of what expires; where the table
-moved on meanwhile it is worked out again. Files stay that any other table of the warehouse leads to at one of its
-snapshots, a dropped one too that can be given back; what others committed in between is looked at inside of the lock,
-where the event is made. What comes after that is told in `delete_files.py`.
+The files are determined before the write lock is taken, since that reads the manifest lists of expired snapshots, and
+again where the table was committed to meanwhile. Files are retained that a snapshot of any other table of the warehouse
+references, of dropped tables too, as these can be undropped; concurrent commits are checked under the lock, where the
+event is appended. For the deletion itself see `delete_files.py`.
 """
 
 from __future__ import annotations
@@ -160,9 +160,10 @@ class _Going:
 
     @classmethod
     def of(cls, repository: Repository, state: TableState, updates: Sequence[TableUpdate]) -> _Going | None:
-        """The files to delete; None for none, for a location that another table has, or where needs are not known.
+        """The files to delete; None for none, for a location that another table has, or where references are not known.
 
-        That is what the remaining snapshots need, and all of any other table that may have files in the same folders.
+        Retained are the files that the remaining snapshots reference, and all of any other table that may have files in
+        the same folders.
         """
         if not any(isinstance(u, RemoveSnapshots) for u in updates) or shares_location(repository, state):
             return None

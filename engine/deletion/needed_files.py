@@ -32,10 +32,10 @@ _NEED_NOTHING_NEW = (*ev.ABOUT_FILES, ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TAB
 
 
 class Marking:
-    """The marking of needed files among the candidates of one table, whose stream is `stream`.
+    """The marking of referenced files among the candidates of one table, whose stream is `stream`.
 
-    `metadata_files` are those found in its folders: tables of other catalogs may lie there too. Without `mark_all`,
-    all that was needed at `position` is taken to be none of the candidates.
+    `metadata_files` are those found in its folders, which may be of tables in other catalogs. Without `mark_all`, no
+    candidate is taken to be referenced at `position`.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Marking:
         self._position = position
 
     def mark_all(self, *, own: bool = True) -> None:
-        """Marks files needed as the log has it now; unless `own`, those that only the table itself needs are not.
+        """Marks the files that the tables of the log reference now; unless `own`, not those of the table itself.
 
-        Raises StorageError, CorruptFileError where that can't be found out.
+        Raises StorageError, CorruptFileError where the references can't be read.
         """
         store = self._repository.store
         self._position = store.head()[0]
@@ -67,14 +67,14 @@ class Marking:
         self._keep_of_others()
 
     def mark_others(self) -> None:
-        """Marks files that other tables need, dropped ones too that can be given back. Raises as `mark_all`."""
+        """Marks the files that other tables reference, dropped ones that can be undropped too. Raises as `mark_all`."""
         self._position = self._repository.store.head()[0]
         self._mark_neighbours()
 
     def mark_new(self) -> None:
-        """Marks files needed by commits since; called inside of the write lock, so that none comes after it.
+        """Marks the files that commits since reference; called under the write lock, so that no commit comes after it.
 
-        Raises CommitConflictError where another engine committed to the table behind the log.
+        Raises CommitConflictError where another engine's commit to the table is not in the log.
         """
         self.mark_events()
         # The pointer may have been moved by another engine without an event.

@@ -1,12 +1,12 @@
-"""Neighbours: the other tables that may need a file that is to be deleted.
+"""Neighbours: the other tables that may reference a file that is to be deleted.
 
-A table is asked about by the folders that it has files in, which the log's `table_folder` knows. So a warehouse whose
-tables keep to their own locations costs a few look-ups, whatever number of tables it has; else only those tables are
-looked through that have files in the same folders. Of one with manifests of other engines these are read once, and
-what folders they name is noted, until such manifests come again.
+Only tables are checked that have files in the same folders, which `table_folder` of the log indexes. So deletions in a
+warehouse whose tables keep to their own locations cost a few look-ups, however many tables there are. Manifests that
+other engines wrote are read once, and the folders that they name are indexed, until the table has new ones.
 
-Locations are compared by their paths, however they are written. Links are followed, but for one that is a table's
-location, or lies in it, in the warehouse's own folder and leads to another table: that would cost a look at each.
+Locations are compared by their paths, whatever their scheme or spelling. Symbolic links are followed, except one in the
+warehouse's own folder that is a table's location, or lies in it, and points to another table: that would cost a look at
+each table.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _keys(repository: Repository, candidates: Candidates, home: str) -> set[str]
 
 
 def _find_out(repository: Repository, stream: str, position: int) -> None:
-    """Notes the folders of all that a table leads to, whose manifests as of a position this log did not write.
+    """Indexes the folders of all files of a table that has manifests, as of a position, which this log did not write.
 
-    Where that can't be found out it stays unknown, so that the table is looked through.
+    Where they can't be read the table stays without an index entry, and is checked by every deletion.
     """
     with contextlib.suppress(IcecoreError):
         folders = sorted(_folders_of(repository, stream))

@@ -1,9 +1,8 @@
-"""Removal of orphan files, which nothing needs, from a table's folders.
+"""Removal of orphan files: files in a table's folders that nothing references.
 
-The names are those of Java's DeleteOrphanFiles.
-The folders are listed first and the log is read after, so that a file which a commit takes in meanwhile is seen to be
-needed. What is found becomes an event, inside of the log's write lock after a look at what was committed since; then
-the files go.
+The names are those of Java's DeleteOrphanFiles. The folders are listed before the log is read, so that a file which is
+committed meanwhile is seen to be referenced. The event that names the orphans is appended under the log's write lock,
+after a check of the commits since; then the files are deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ LEAST_AGE_MS = 24 * HOUR
 class OrphanFiles:
     """Orphan files: all of them, those deleted (none in a dry run), and their size in bytes.
 
-    `passed_over` are files as old that nothing needs either, but that have no name which a table's files have.
+    `passed_over` are unreferenced files of that age which are not deleted, as their names are not those of a table's
+    files (see `file_names`).
     """
 
     orphan_file_locations: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class OrphanSearch:
     ) -> OrphanSearch:
         """The options as users give them.
 
-        Raises ValidationError for a time of the last 24 hours: writers have such files.
+        Raises ValidationError for a time in the last 24 hours: writers at work have files of that age.
         """
         now = now_ms()
         limit = now - DEFAULT_AGE_MS if older_than is None else to_epoch_ms(older_than, "older_than")
@@ -96,8 +96,8 @@ def remove_orphan_files(
     """Deletes orphan files, or only finds them.
 
     Raises ValidationError where `gc.enabled` is false or the location can't be searched, CommitConflictError where
-    another engine committed to the table behind the log, StorageError and CorruptFileError where what a table needs
-    can't be found out; nothing was deleted then.
+    another engine's commit to the table is not in the log, StorageError and CorruptFileError where references can't be
+    read; no file was deleted then.
     """
     if not dry_run:
         delete_files.finish_due(repository, stream)

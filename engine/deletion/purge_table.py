@@ -1,8 +1,8 @@
-"""Purges of dropped tables: all files that nothing else in the warehouse needs, after an event that names them.
+"""Purges of dropped tables: all files that nothing else in the warehouse references, after an event that names them.
 
-What its log names goes, and what lies in its folders under names that a table's files have, so that nothing is left of
-crashed writers either. What is needed by other tables, dropped ones that can be given back too, stays; so does what
-metadata files lead to that this log knows nothing of, since another catalog may have the table too.
+Deleted are the files that the table's events name, and those in its folders that are named as a table's files are, of
+writers that failed too. Retained are files that other tables reference, dropped ones that can be undropped too, and
+those that a metadata file leads to which this log does not know, since the table may be in another catalog as well.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from icecore.projections.plan.planner import Planner
 class Purged:
     """The result of a purge: the position of its event, None for no event, and the files.
 
-    `files` are those that go, `deleted_files` those that went, `total_bytes` their size as far as it is known. Of the
-    table's files stay: `kept_files`, which something else needs, and `left_files`, which lie neither in the table's
-    folders nor in the warehouse, or in its folders under names that a table's files do not have.
+    `files` are those to delete, `deleted_files` those that were deleted, `total_bytes` their size as far as it is
+    known. Retained are `kept_files`, which something else references, and `left_files`, which are neither in the
+    table's folders nor in the warehouse, or are in its folders but not named as a table's files are.
     """
 
     position: int | None = None
@@ -59,11 +59,11 @@ def purge_dropped(
     *,
     dry_run: bool,
 ) -> Purged:
-    """Purges the table of a drop, the latest of the name without a position; one that was purged is looked at again.
+    """Purges the table of a drop, the latest of the name without a position; a purged one is searched for files again.
 
-    Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError where another engine
-    committed to the table behind the log or the idempotency key was another call's, StorageError and CorruptFileError
-    where it can't be found out what other tables need; no file was deleted then.
+    Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError where another engine's
+    commit to the table is not in the log or the idempotency key was another call's, StorageError and CorruptFileError
+    where the references of other tables can't be read; no file was deleted then.
     """
     repository.check_writable()
     repository.foreign.adopt_all_if_changed()
@@ -133,9 +133,9 @@ class PurgePlan:
         check: Callable[[], TableState],
         provenance: Provenance,
     ) -> Event | None:
-        """Appends the event to the state that `check` gives, which may append events before it; inside of the lock.
+        """Appends the event to the state that `check` gives, which may append events before it; under the write lock.
 
-        `going` is what was to go before. None where nothing is left to delete of what was purged already.
+        `going` is the deletion that was planned before. None where a purged table has no file left to delete.
         """
         self.marking.mark_new()
         before = check()

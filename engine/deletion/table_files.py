@@ -26,10 +26,10 @@ from icecore.projections.inspect.reachable_files import needed_files
 
 @frozen
 class TableFiles:
-    """The existing files of a table, those of them to be left alone, and all that its log names.
+    """The existing files of a table, those of them that a purge leaves, and all that its events name.
 
-    Left is what the log names outside of the table's folders and of the warehouse, and what lies in its folders under
-    names that a table's files do not have.
+    Left are files that its events name outside of the table's folders and of the warehouse, and those in its folders
+    that are not named as a table's files are.
     """
 
     files: tuple[DeletedFile, ...]
@@ -38,7 +38,7 @@ class TableFiles:
 
 
 def files_of_table(repository: Repository, state: TableState) -> TableFiles:
-    """Finds the files of a table. Where another one's folder is the same or holds it, only those that the log names.
+    """Finds the files of a table; only those that its events name where its folder is, or is in, that of another table.
 
     Raises StorageError.
     """

@@ -51,19 +51,19 @@ class Maintenance:
         idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> OrphanFiles:
-        """Deletes files in the table's folders that no snapshot of it, and nothing else in the warehouse, needs.
+        """Deletes files in the table's folders that no snapshot of it, and nothing else in the warehouse, references.
 
-        Only files last written before `older_than` go, a time (see `timestamps`), three days ago unless given;
-        nothing younger than 24 hours, since writers at work have files that no commit names yet, but with
-        `allow_recent`. `location` names another folder to look into. Names that start with `_` or `.` are passed over,
-        symbolic links too, and files that are not called as a table's files are (see `file_names`), which the result
-        names. As with `expire_snapshots`, what only history before the table's snapshots had is not kept. Also kept is
-        all that tables nested here, other tables of the warehouse, dropped ones too, and metadata files of another
-        catalog lead to. `equal_schemes` and `equal_authorities` map names of stores to the one they stand for;
-        `prefix_mismatch_mode` (`error`, `ignore`, `delete`) is for paths that are needed under another.
+        Only files last written before `older_than` are deleted, a time (see `timestamps`), by default three days ago;
+        it must be 24 hours ago or more, since writers at work have files that no commit references yet, unless
+        `allow_recent`. `location` is another folder to search. Skipped are names that start with `_` or `.`, symbolic
+        links, and files that are not named as a table's files are (see `file_names`), which the result lists. Files
+        that only expired snapshots referenced are orphans, as with `expire_snapshots`. Retained are files of tables
+        nested in the folders, of other tables of the warehouse, dropped ones too, and those that metadata files of
+        another catalog lead to. `equal_schemes` and `equal_authorities` map schemes and authorities to the one they are
+        equal to; `prefix_mismatch_mode` (`error`, `ignore`, `delete`) is for paths that are referenced under another.
 
         An event with the list of files comes first. Raises ValidationError where `gc.enabled` is false,
-        CommitConflictError where another engine committed behind the log, StorageError, CorruptFileError; no file was
+        CommitConflictError where another engine's commit is not in the log, StorageError, CorruptFileError; no file was
         deleted then.
         """
         search = OrphanSearch.of(
@@ -99,7 +99,7 @@ class ExpireSnapshots(UsedOnce):
         return self
 
     def retain_last(self, count: int) -> ExpireSnapshots:
-        """Keeps that many snapshots of each branch without its own number, whatever their age.
+        """Retains at least that many snapshots of each branch that sets no number of its own, whatever their age.
 
         Raises ValidationError.
         """
@@ -123,10 +123,9 @@ class ExpireSnapshots(UsedOnce):
     def commit(self) -> Expired:
         """Expires the snapshots and names the files to delete in one transaction, then deletes these; the result.
 
-        A table whose files are written by hand is written out too, since readers of its older metadata would miss what
-        is deleted. Files stay while the table's metadata can't be written, and where another table of the warehouse is
-        at the same location. Raises ValidationError, NoSuchSnapshotError, CommitConflictError; no file was deleted
-        then.
+        A table that is materialized by hand is materialized too, since its older metadata files name the deleted files.
+        No file is deleted while the table's metadata can't be written, or where another table of the warehouse has the
+        same location. Raises ValidationError, NoSuchSnapshotError, CommitConflictError; no file was deleted then.
         """
         self._use_up()
         repository, stream = self._maintenance.repository, self._maintenance.stream

@@ -43,9 +43,9 @@ _Key = tuple[tuple[str, tuple[FileKey, ...]], ...]
 
 @frozen
 class RewriteResult:
-    """The result of a rewrite: the data and delete files removed, and the files added.
+    """The result of a rewrite: the numbers of data files and delete files removed, and of files added.
 
-    After a dry run they would be, and `outcomes` has the commits.
+    After a dry run they are what the rewrite would give, and `outcomes` has its commits.
     """
 
     rewritten_data_files: int = 0
@@ -103,9 +103,9 @@ class Compaction:
     def plan(self, at: PlanContext) -> ProduceSnapshot | None:
         """The command for the head of the branch as it is now.
 
-        A group whose files are as they were is taken as it was written; one of which files went, or got deletes, is
-        written again from the files that are left. So a delete that came meanwhile is never lost, and none of its rows
-        comes back.
+        A group whose files are unchanged keeps the files that were written for it; one of whose files some were
+        removed, or got deletes, is written again from those that are live. So no concurrent delete is lost, and no row
+        of it comes back.
         """
         metadata, snapshot = at.metadata, at.head(self.target.branch)
         if snapshot is None:
@@ -152,10 +152,10 @@ class Compaction:
         return evolve(command, added=entries)
 
     def use(self, metadata: TableMetadata, snapshot: Snapshot) -> None:
-        """Has everything written again where files would be written otherwise now, or the branch was set elsewhere.
+        """Discards the files written so far where they would be written otherwise now, or the branch was rolled back.
 
-        On a branch that only went on, all equality deletes that were applied are still there, and later ones have a
-        higher number than the new files (SP2). After a rollback neither is so.
+        On a branch that was only committed to, all equality deletes that were applied are still there, and later ones
+        have a higher sequence number than the new files (SP2). After a rollback neither holds.
         """
         shape, base = table_shape(metadata), self._base_snapshot_id
         if self._shape != shape or (base is not None and not metadata.is_ancestor(base, snapshot.snapshot_id)):

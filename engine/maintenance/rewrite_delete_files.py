@@ -29,11 +29,10 @@ class DeleteRewrite:
     result: RewriteResult = RewriteResult()
 
     def plan(self, at: PlanContext) -> ProduceSnapshot | None:
-        """The command for the head of the branch as it is now.
+        """The command for the head of the branch as it is now; None where there is nothing to rewrite.
 
-        In v2 each data file with several position delete files gets one in their place, in v3 one with any gets a
-        vector. A delete file goes where all data files that it is about are among those. None where there is nothing
-        to do.
+        In v2 the position delete files of a data file that has several become one, in v3 any become a deletion vector.
+        A delete file is removed where all data files that it applies to are among those.
         """
         snapshot, self.result = at.head(self.target.branch), RewriteResult()
         if snapshot is None:

@@ -45,16 +45,16 @@ def clone_warehouse(
 ) -> RelocatedWarehouse:
     """Makes a copy of a warehouse that is a warehouse of its own; the original is only read.
 
-    `to` is a new folder for it. Without one, `warehouse` is a copy that was made by hand, and becomes the clone. All of
-    the history comes along; the clone's tables keep their uuids. With `metadata_only` no data is copied: the clone
-    reads the original's data files, writes new ones in its own folder, and deletes none of the original's. It has no
-    copy of them, and loses those that the original lets go: when that expires snapshots, compacted files with them,
-    purges a table, or is moved. Tables outside of the warehouse's folder are only read in the clone. Where the
-    process ends in the middle, the same call goes on, with what was copied already. A dry run says what would be done.
+    `to` is a new folder for it. Without one, `warehouse` is a copy that was made by hand, and becomes the clone. The
+    whole history is copied; the clone's tables keep their uuids. With `metadata_only` no data file is copied: the clone
+    reads those of the original, writes new ones in its own folder, and deletes none of the original's. It loses those
+    that the original deletes: when it expires snapshots, and files that were compacted with them, purges a table, or is
+    moved. Tables outside of the warehouse's folder are read-only in the clone. After a crash the same call resumes,
+    with what was copied already. A dry run says what would be done.
 
     Raises ValidationError where the folder can't be cloned into or from, WarehouseLockedError where another process
-    clones there, CommitConflictError where the original's files are deleted all the while, StorageError, and
-    ForeignCommitError.
+    clones there, CommitConflictError where files of the original are deleted again and again meanwhile, StorageError,
+    and ForeignCommitError.
     """
     folder = local_folder(warehouse)
     who = provenance(actor, message=message, author=author)

@@ -1,7 +1,7 @@
-"""The copy of a warehouse's folder: its log as of one moment, its archives, and all files that this log needs.
+"""The copy of a warehouse's folder: its log as of one moment, its archives, and all files that this log references.
 
-The copy shares nothing with the original: what lies behind links or outside of the folder is copied too, but for tables
-that lie there. A copy that was made by hand is asked whether it shares anything before it is changed.
+The copy shares no file with the original: targets of links, and files outside of the folder, are copied too, except
+those of tables that are outside of it. A copy that was made by hand is checked for shared files before it is changed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LET_GO = frozenset({*DELETIONS, LOG_FORGOTTEN})
 def copy_warehouse(source: EventStore, log: Path, progress: Progress, *, metadata_only: bool) -> tuple[int, int]:
     """Copies a warehouse to the folder of `log`; returns the number of its files there, and their bytes.
 
-    All is copied again where files went meanwhile that the copied log may need. Raises StorageError, and
-    CommitConflictError where that goes on and on.
+    Everything is copied again where files that the copied log may reference were deleted meanwhile. Raises
+    StorageError, and CommitConflictError where that happens each time.
     """
     folder = source.path.absolute().parent
     for _ in range(_ATTEMPTS):
@@ -46,9 +46,9 @@ def copy_warehouse(source: EventStore, log: Path, progress: Progress, *, metadat
 
 
 def own_archives(store: EventStore, folder: Path) -> None:
-    """Gives a copied log archives in its own folder; those that are named by it lie in `folder`, or where they say.
+    """Gives a copied log archives in its own folder; those that it names are in `folder`, or at their stored path.
 
-    One that is gone stays so. Raises StorageError.
+    A missing archive stays missing. Raises StorageError.
     """
     home = store.path.absolute().parent
     for archive in store.archives.all():

@@ -32,13 +32,13 @@ def move_warehouse(
 ) -> RelocatedWarehouse:
     """Gives a warehouse that was moved the paths of its new folder, so that every engine reads and writes it there.
 
-    With `to` the folder is moved there first, on the same file system. The move is one event; the events before it are
-    read with the new folder from then on, and metadata files are written anew, as are position delete files and Puffin
-    files of deletion vectors, which name data files by path. Tables that lie outside of the folder stay where they are.
-    Where the process ends in the middle, the same call goes on. A dry run says what would be done.
+    With `to` the folder is moved there first, on the same file system. The move is one event, and earlier events are
+    read with the new folder from then on. Metadata files are written anew, and so are position delete files and Puffin
+    files of deletion vectors, which name data files by path. Tables outside of the folder stay where they are. After a
+    crash the same call resumes. A dry run says what would be done.
 
-    Raises ValidationError where the warehouse is at home, or the one that it was copied from is still there (then
-    `clone_warehouse` is what is wanted), StorageError, ForeignCommitError, CommitConflictError.
+    Raises ValidationError where the warehouse is in its own folder, or the one that it was copied from is still there
+    (then use `clone_warehouse`), StorageError, ForeignCommitError, CommitConflictError.
     """
     folder = local_folder(warehouse)
     who = provenance(actor, message=message, author=author)

@@ -1,7 +1,7 @@
-"""The files that a table needs anew in another folder: manifests and lists that only files have.
+"""The files of a table to be written anew in another folder: manifests, manifest lists and delete files.
 
-The log is read with the new folder in its locations, so what follows from it needs nothing. Left are lists and
-manifests of other engines, and delete files that name data files by path.
+The log is read with the new folder in its locations, so what follows from it is not among them: these are manifests and
+lists of other engines, and delete files that name data files by path.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ class _Looking:
 def relocated_table(
     repository: Repository, state: TableState, needs: Needs, step: Relocation, target: Storage
 ) -> RelocatedTable:
-    """Writes delete files anew and gathers the event. Writing them again gives the same files.
+    """Writes delete files anew and gathers the event; written again, the files are the same.
 
-    `state` is as of before the step, whose files `repository` finds; `target` writes where locations say.
+    `state` is the table before the relocation, whose files `repository` finds; `target` writes to the new locations.
     Raises StorageError, CorruptFileError.
     """
     making = _Making(repository, state, step, target, new_event_id())

@@ -1,9 +1,9 @@
-"""Relocation, the common part of moves and clones: a warehouse gets the paths of the folder that it lies in.
+"""Relocation, the common part of moves and clones: a warehouse gets the paths of the folder that it is in.
 
-One SQLite transaction holds the event that names the new folder, one for each table that needs files anew, and the read
-models as a replay of the log with the new folder has them. Metadata files follow as after any commit: what a crash
-leaves unwritten is written at the next open. Before that transaction nothing has changed, and a second call goes on
-with the delete files that the first one wrote.
+One SQLite transaction holds the event that names the new folder, one for each table with files to be written anew, and
+the read models as a replay of the log with the new folder gives them. Metadata files are written as after any commit,
+after a crash at the next open. Before that transaction nothing is changed, and a second call reuses the delete files
+that the first one wrote.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def no_progress(_: str, __: int, ___: int) -> None:
 class RelocatedWarehouse:
     """The result of a move or clone, or of its dry run. `source` and `target` are folders, as `file://` locations.
 
-    `manifests` and `delete_files` count what had to be written beyond what follows from the log; `problems` has a
-    sentence for each table that could not be written, with what it says of its files. `position` is that of the event,
-    None in a dry run; `copied_files` and `copied_bytes` are what a clone copied.
+    `manifests` and `delete_files` count the files written anew that do not follow from the log; `problems` has a
+    sentence for each table that could not be written, and the files concerned. `position` is that of the event, None in
+    a dry run; `copied_files` and `copied_bytes` are what a clone copied.
     """
 
     source: str
@@ -69,10 +69,10 @@ class RelocatedWarehouse:
 
 @define
 class Relocating:
-    """One relocation in the making.
+    """A relocation in progress.
 
-    `store` is the log that lies in the new folder, `files` finds the files of the locations that it has so far, and
-    `kind` is that of the event to be.
+    `store` is the log in the new folder, `files` finds the files at their present locations, and `kind` is that of the
+    event to append.
     """
 
     store: EventStore
@@ -110,8 +110,8 @@ class Relocating:
     def run(self) -> RelocatedWarehouse:
         """Appends the events and builds the read models, then writes the files that follow.
 
-        Raises CommitConflictError where somebody else did so meanwhile, ForeignCommitError where another engine's
-        commit can't be taken in, StorageError; the warehouse is as it was then.
+        Raises CommitConflictError where another process relocated it meanwhile, ForeignCommitError where another
+        engine's commit can't be adopted, StorageError; the warehouse is as it was then.
         """
         if problems := [p for p in self._repository.foreign.adopt_all() if not p.is_damage]:
             raise ForeignCommitError(problems[0].text)

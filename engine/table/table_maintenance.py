@@ -110,17 +110,17 @@ def forget(
 ) -> Forgotten:
     """Removes the bounds of column values from the log for good, of content files that no snapshot holds any more.
 
-    Of all columns and files, or of those named: columns by their names of any time, with all nested in them, files
-    by their paths. Positions, hashes and counts stay, so that the log verifies, can be replayed and read as of any
-    position: plans of the past have a few files more. Archives are written anew; caches, free pages of the database
-    and its WAL are emptied, where others read the log at the next open. Nothing else commits meanwhile.
+    Of all columns and files, or of those named: columns by their present or former names, with all nested in them,
+    files by their paths. Positions, hashes and counts stay, so that the log verifies, can be replayed and read as of
+    any position: plans of the past have a few files more. Archives are written anew; caches, free pages of the database
+    and its WAL are emptied, where others read the log at the next open. No other commit is made meanwhile.
 
-    Out of reach are logs that were exported before, other copies, what other processes hold in memory, files that
-    still lie in storage (`left_files`), and what snapshots hold (`held`). Partition values and paths stay. So do
-    hashes, which are over random bytes too that go with the bounds; earlier releases wrote none, and by the hashes
-    of their events who guesses rightly can tell that forgotten bounds were the guess. Raises ValidationError for
-    a named file that a snapshot holds, a column that the table is partitioned by, and one that it never had;
-    ForeignCommitError, MissingArchiveError, StorageError; nothing is forgotten then.
+    Out of reach are logs that were exported before, other copies, what other processes hold in memory, files that are
+    still in storage (`left_files`), and bounds that snapshots hold (`held`). Partition values and paths stay. So do
+    hashes, which also cover random bytes that are removed with the bounds; earlier releases wrote none, and the hashes
+    of their events can confirm a right guess of forgotten bounds. Raises ValidationError for a named file that a
+    snapshot holds, a column that the table is partitioned by, and one that it never had; ForeignCommitError,
+    MissingArchiveError, StorageError; nothing is forgotten then.
     """
     from icecore.engine.events.provenance import provenance
     from icecore.engine.forget.forget import Forgetter
