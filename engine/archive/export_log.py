@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from attrs import frozen
 
 from icecore.engine.errors import CorruptFileError
-from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.event import Event
 from icecore.engine.log.store import EventStore
 
 TYPE_PREFIX = "icecore."
@@ -240,26 +240,5 @@ def _record(row: dict[str, Any], at: str) -> Record:
                 continue
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise CorruptFileError(f"{at} is no event: {name} must be {kind.__name__}, found {value!r}")
-    event = Event(
-        row["position"],
-        row["event_id"],
-        row["stream"],
-        row["stream_version"],
-        row["kind"],
-        row["schema_version"],
-        row["transaction_id"],
-        row["recorded_at_ms"],
-        Provenance(
-            row["actor"],
-            row["engine"],
-            row["message"],
-            row["correlation_id"],
-            row["causation_id"],
-            row["idempotency_key"],
-        ),
-        row["payload"],
-        row["content_sha256"],
-        row["prev_hash"],
-        row["hash"],
-    )
+    event = Event.from_row(row)
     return Record(event, row["content"], row["content_rows"])

@@ -26,13 +26,14 @@ from icecore.engine.metadata.write_audit_publish import is_staged
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation, Snapshot, SnapshotRef, SnapshotRefType
+from icecore.engine.spec.updates.metadata_update import stored_updates
 from icecore.engine.spec.updates.requirement import TableRequirement
 from icecore.engine.spec.updates.table_update import (
     AddSnapshot,
     RemoveSnapshots,
     SetSnapshotRef,
     TableUpdate,
-    stored_table_updates,
+    read_table_updates,
 )
 
 ListManifests = Callable[[int], tuple[ListedManifest, ...]]
@@ -161,7 +162,7 @@ class _Deciding:
     def update(self, changes: list[TableUpdate]) -> None:
         if not changes:
             return
-        updates = stored_table_updates(changes)
+        updates = stored_updates(changes, read_table_updates)
         builder = MetadataBuilder(self.metadata)
         builder.apply(updates, self.context.recorded_at_ms)
         self.metadata = builder.build()

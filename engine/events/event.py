@@ -45,8 +45,8 @@ hashed with these texts themselves; their payloads are as those of version 2.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from attrs import evolve, field, frozen
@@ -269,6 +269,17 @@ class Event:
             "prev_hash": self.prev_hash,
             "hash": self.hash,
         }
+
+
+Read = TypeVar("Read")
+
+
+def read_by_kind(event: Event, readers: Mapping[str, Callable[[dict[str, Any]], Read]]) -> Read:
+    """An event as a value; `readers` has how the payload of each kind is read. Raises CorruptLogError for others."""
+    reader = readers.get(event.kind)
+    if reader is None:
+        raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
+    return reader(event.payload)
 
 
 def text_hash(text: str | None) -> str | None:

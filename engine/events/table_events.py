@@ -13,10 +13,9 @@ from attrs import field, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.location import LocationMapping
-from icecore.engine.errors import CorruptLogError
 from icecore.engine.events import event as ev
 from icecore.engine.events.adopted_file import adopted_metadata
-from icecore.engine.events.event import Event
+from icecore.engine.events.event import Event, read_by_kind
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.table_update import TableUpdate, read_table_updates
 
@@ -132,10 +131,7 @@ def read_table_event(event: Event) -> TableEvent:
     Raises CorruptLogError where a table has no events of that kind; ValidationError, LookupError, TypeError or
     ValueError where its payload is not one of its kind.
     """
-    reader = _READERS.get(event.kind)
-    if reader is None:
-        raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
-    return reader(event.payload)
+    return read_by_kind(event, _READERS)
 
 
 def _created(payload: Mapping[str, Any]) -> TableCreated:

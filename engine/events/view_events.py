@@ -8,9 +8,8 @@ from typing import Any
 from attrs import frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CorruptLogError
 from icecore.engine.events import event as ev
-from icecore.engine.events.event import Event
+from icecore.engine.events.event import Event, read_by_kind
 from icecore.engine.spec.updates.view_update import ViewUpdate, read_view_updates
 from icecore.engine.spec.view import ViewMetadata
 
@@ -91,10 +90,7 @@ def read_view_event(event: Event) -> ViewEvent:
     Raises CorruptLogError where a view has no events of that kind; ValidationError, LookupError, TypeError or
     ValueError where its payload is not one of its kind.
     """
-    reader = _READERS.get(event.kind)
-    if reader is None:
-        raise CorruptLogError(f"position {event.position}: unknown kind of event {event.kind!r}")
-    return reader(event.payload)
+    return read_by_kind(event, _READERS)
 
 
 def _updates(payload: Mapping[str, Any]) -> tuple[ViewUpdate, ...]:

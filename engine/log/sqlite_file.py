@@ -134,10 +134,7 @@ class SqliteFile:
 
     @contextlib.contextmanager
     def _locked(self, uncertain: Callable[[sqlite3.Error], None] | None = None, *, keep: bool = True) -> Iterator[None]:
-        """A write transaction of SQLite. `uncertain` decides on a COMMIT that failed, and raises or not.
-
-        `uncertain` learns what became of a COMMIT that failed, and raises or not.
-        """
+        """A write transaction of SQLite. `uncertain` learns what became of a COMMIT that failed, and raises or not."""
         connection = self.connection()
         self._retrying(lambda: connection.execute(query(SETTINGS, "begin_write")))
         try:

@@ -181,11 +181,8 @@ class Repository:
     def dry_run(self, stream: str, prepare: Prepare, *, requirements: Sequence[TableRequirement] = ()) -> DryRun:
         """The outcome that a commit on the latest state would have; stores nothing.
 
-        Raises ValidationError, NoSuchTableError.
-
-        Raises ValidationError, NoSuchTableError.
-
-        What a commit would be refused for because of others is among the outcome's conflicts.
+        What a commit would be refused for because of others is among the outcome's conflicts. Raises ValidationError,
+        NoSuchTableError.
         """
 
         from icecore.engine.commit.decide import decide

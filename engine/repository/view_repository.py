@@ -20,8 +20,9 @@ from icecore.engine.metadata.view_fold import ViewState, evolve_view, view_metad
 from icecore.engine.replay.states import States
 from icecore.engine.replay.view_states import VIEWS, ViewStates
 from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.updates.metadata_update import stored_updates
 from icecore.engine.spec.updates.requirement import AssertCreate, AssertViewUuid, ViewRequirement
-from icecore.engine.spec.updates.view_update import ViewUpdate, stored_view_updates
+from icecore.engine.spec.updates.view_update import ViewUpdate, read_view_updates
 from icecore.projections.files.file_follower import MaterializationWarning
 from icecore.projections.files.materialize_view import catch_up_view, write_view
 from icecore.projections.files.pointers import move_pointers, take_to_be_there
@@ -127,7 +128,7 @@ class ViewRepository:
         except CommitConflictError as e:
             conflicts.append(str(e))
         at = max(now_ms(), self.repository.store.head()[2] + 1)
-        builder = ViewBuilder(state.metadata, at).apply(stored_view_updates(updates_at(at)))
+        builder = ViewBuilder(state.metadata, at).apply(stored_updates(updates_at(at), read_view_updates))
         metadata = builder.build()
         asserted = [AssertViewUuid(state.metadata.view_uuid).to_dict()]
         changes = [u.to_dict() for u in builder.changes]
@@ -261,6 +262,6 @@ class ViewRepository:
 
 def _accepted(base: ViewState | None, updates: Iterable[ViewUpdate], at: int) -> list[dict[str, Any]]:
     """The updates with all that they were assigned, as they stand in the event; checked as a whole."""
-    builder = ViewBuilder(base.metadata if base else None, at).apply(stored_view_updates(updates))
+    builder = ViewBuilder(base.metadata if base else None, at).apply(stored_updates(updates, read_view_updates))
     builder.build()
     return [u.to_dict() for u in builder.changes]

@@ -44,7 +44,7 @@ from icecore.engine.repository.repository import CommitResult, Repository, Table
 from icecore.engine.spec.content_file import ContentFile, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
-from icecore.engine.spec.updates.metadata_update import AddSchema
+from icecore.engine.spec.updates.metadata_update import AddSchema, stored_updates
 from icecore.engine.spec.updates.requirement import TableRequirement
 from icecore.engine.spec.updates.table_update import (
     AddPartitionSpec,
@@ -53,7 +53,7 @@ from icecore.engine.spec.updates.table_update import (
     SetDefaultSortOrder,
     SetDefaultSpec,
     TableUpdate,
-    stored_table_updates,
+    read_table_updates,
 )
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
@@ -210,7 +210,7 @@ class PendingCommit:
     def add(self, command: ChangeMetadata) -> None:
         """Adds a change of metadata. Raises ValidationError at once where it does not fit what is there."""
         self._check_open()
-        updates = stored_table_updates(command.updates_for(self.metadata))
+        updates = stored_updates(command.updates_for(self.metadata), read_table_updates)
         builder = MetadataBuilder(self.metadata)
         builder.apply(updates, self.metadata.last_updated_ms)
         self.metadata = builder.build()

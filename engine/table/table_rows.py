@@ -79,8 +79,8 @@ def upsert(
     """Updates the rows whose keys the data has and inserts the others, in one commit.
 
     The keys are `join_cols`, else the identifier fields; null equals null. Rows that would stay the same are not
-    written again. A dry run is told of in the result's `outcome`. Raises ValidationError where a key is twice in
-    the data, or a key to update twice in the table.
+    written again; with a base or an isolation level the keys are looked up there. A dry run is told of in the result's
+    `outcome`. Raises ValidationError where a key is twice in the data, or a key to update twice in the table.
     """
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
         upsert = transaction.upsert(

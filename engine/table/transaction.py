@@ -303,11 +303,9 @@ class Transaction(OnceInBlock):
         when_not_matched_insert_all: bool = True,
         **options: Unpack[PinnedChangeOptions],
     ) -> Upsert:
-        """Updates the rows whose keys the data has and inserts the others; the answer's `result` is set at commit.
+        """Updates the rows whose keys the data has and inserts the others, as `Table.upsert` does, which says how.
 
-        The keys are `join_cols`, else the identifier fields. Rows that would stay the same are not written. With a base
-        or an isolation level the keys are looked up there. Raises ValidationError where a key comes twice in the data,
-        and at commit where a key to update is twice in the table.
+        The answer's `result` is set at commit. Raises ValidationError, that of a key twice in the table at commit.
         """
         pending, branch = self._pending, self._pending.first_branch(options)
         target, schema = pending.target(branch, options), self.metadata.schema()

@@ -367,20 +367,20 @@ class Planner:
     def clear(self) -> None:
         """Drops all cached entries and lists; segments on disk stay."""
         with self._tables.lock:
-            self._lists.clear()
-            self._manifests.clear()
-            self._deletes.clear()
-            self._files.clear()
+            self._let_go()
             self._tables.clear()
 
     def close(self) -> None:
         """Drops all cached entries and lists, and closes DuckDB."""
         with self._tables.lock:
-            self._lists.clear()
-            self._manifests.clear()
-            self._deletes.clear()
-            self._files.clear()
+            self._let_go()
             self._tables.close()
+
+    def _let_go(self) -> None:
+        self._lists.clear()
+        self._manifests.clear()
+        self._deletes.clear()
+        self._files.clear()
 
 
 def _is_fault(e: Exception) -> bool:

@@ -6,12 +6,13 @@ that and raises ValidationError where it is no such update.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from attrs import field, frozen
 
 from icecore.engine.common.json_reader import get, get_list, get_str_map
+from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 
 LAST_ADDED = -1
@@ -112,3 +113,30 @@ class RemoveProperties:
         """`removed` is how early REST clients spell the field."""
         early = "removed" in obj and "removals" not in obj
         return cls(tuple(get_list(obj, "removed" if early else "removals", cls.action)))
+
+
+class Update(Protocol):
+    """A change of metadata of any kind."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+U = TypeVar("U", bound=Update)
+
+
+def read_updates(objects: Iterable[Any], readers: Mapping[str, Callable[[Any], U]], what: str) -> Iterator[U]:
+    """The updates of their JSON, one after another; `readers` has how each action is read.
+
+    Raises ValidationError for what is no update of such a kind, which `what` names.
+    """
+    for obj in objects:
+        action = get(obj, "action", str, "update")
+        reader = readers.get(action)
+        if reader is None:
+            raise ValidationError(f"unknown {what} {action!r}")
+        yield reader(obj)
+
+
+def stored_updates(updates: Iterable[U], read: Callable[[Iterable[Any]], Iterator[U]]) -> list[U]:
+    """The updates as an event of them gives them back. Raises ValidationError where it could not be read again."""
+    return list(read(u.to_dict() for u in updates))

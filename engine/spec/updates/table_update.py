@@ -12,7 +12,6 @@ from typing import Any, ClassVar, get_args
 from attrs import frozen
 
 from icecore.engine.common.json_reader import get, get_list
-from icecore.engine.errors import ValidationError
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.snapshot import EncryptedKey, PartitionStatisticsFile, Snapshot, SnapshotRef, StatisticsFile
 from icecore.engine.spec.sort import UNSORTED_ORDER_ID, SortOrder
@@ -24,6 +23,7 @@ from icecore.engine.spec.updates.metadata_update import (
     SetLocation,
     SetProperties,
     UpgradeFormatVersion,
+    read_updates,
 )
 
 
@@ -325,16 +325,6 @@ TableUpdate = (
 _READERS: dict[str, Callable[[Any], TableUpdate]] = {kind.action: kind.from_dict for kind in get_args(TableUpdate)}
 
 
-def stored_table_updates(updates: Iterable[TableUpdate]) -> list[TableUpdate]:
-    """The updates as an event of them gives them back. Raises ValidationError where it could not be read again."""
-    return list(read_table_updates(u.to_dict() for u in updates))
-
-
 def read_table_updates(objects: Iterable[Any]) -> Iterator[TableUpdate]:
     """The updates of their JSON, one after another. Raises ValidationError for what is no update of a table."""
-    for obj in objects:
-        action = get(obj, "action", str, "update")
-        reader = _READERS.get(action)
-        if reader is None:
-            raise ValidationError(f"unknown update {action!r}")
-        yield reader(obj)
+    return read_updates(objects, _READERS, "update")

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, get_args
 from attrs import frozen
 
 from icecore.engine.common.json_reader import get
-from icecore.engine.errors import ValidationError
 from icecore.engine.spec.updates.metadata_update import (
     AddSchema,
     AssignUuid,
@@ -19,6 +18,7 @@ from icecore.engine.spec.updates.metadata_update import (
     SetLocation,
     SetProperties,
     UpgradeFormatVersion,
+    read_updates,
 )
 from icecore.engine.spec.view import ViewVersion
 
@@ -67,16 +67,6 @@ ViewUpdate = (
 _READERS: dict[str, Callable[[Any], ViewUpdate]] = {kind.action: kind.from_dict for kind in get_args(ViewUpdate)}
 
 
-def stored_view_updates(updates: Iterable[ViewUpdate]) -> list[ViewUpdate]:
-    """The updates as an event of them gives them back. Raises ValidationError where it could not be read again."""
-    return list(read_view_updates(u.to_dict() for u in updates))
-
-
 def read_view_updates(objects: Iterable[Any]) -> Iterator[ViewUpdate]:
     """The updates of their JSON, one after another. Raises ValidationError for what is no update of a view."""
-    for obj in objects:
-        action = get(obj, "action", str, "update")
-        reader = _READERS.get(action)
-        if reader is None:
-            raise ValidationError(f"unknown view update {action!r}")
-        yield reader(obj)
+    return read_updates(objects, _READERS, "view update")
