@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from icecore.engine.expression.nodes import Expression
-from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.content_file import ContentFile, without_metrics
 
 
 @frozen
@@ -23,3 +23,8 @@ class FileScanTask:
     start: int
     length: int
     data_sequence_number: int
+
+    def slim(self) -> FileScanTask:
+        """The task without the metrics of its files, which reading it needs none of."""
+        deletes = tuple(without_metrics(d) for d in self.delete_files)
+        return evolve(self, file=without_metrics(self.file), delete_files=deletes)

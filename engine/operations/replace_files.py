@@ -1,22 +1,23 @@
-"""Overwrites and rewrites of files by name, as the caller decided on a base.
+"""Overwrites and rewrites of files by name, and changes of rows written already, as the caller decided on a base.
 
-Spec: Commit Conflict Resolution (C2, C3), Sequence Numbers (M3), Snapshots (L4: replace changes no row).
+Spec: Commit Conflict Resolution (C2, C3), Sequence Numbers (M3), Deletion Vectors (D2), Snapshots (L4: replace changes
+no row).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from icecore.engine.commit.added_files import check_data_files
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.common.location import path_fault
-from icecore.engine.errors import ValidationError
-from icecore.engine.expression.nodes import TRUE
+from icecore.engine.errors import ConflictingCommitsError, ValidationError
+from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
@@ -100,6 +101,49 @@ class FileChange:
         _check_number(at, self.base, number, command)
         assert command.added is not None, "there are files"
         return evolve(command, added=with_sequence_number(command.added, number))
+
+
+@frozen
+class DecidedRows:
+    """Data files that go (`gone`) or lose rows by position (`marked`), the files to add, and what was read for it.
+
+    `row_filter` selects the rows that were read, all without one; `summary` goes into the snapshot's.
+    """
+
+    gone: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+    added: tuple[ContentFile, ...] = field(default=(), repr=False)
+    row_filter: str | Expression | None = None
+    summary: Mapping[str, str] = field(factory=dict)
+
+
+@frozen
+class DecidedChange:
+    """A change that was decided on a base, in a table of `format_version`."""
+
+    target: SnapshotTarget
+    base: CommitBase
+    format_version: int
+    rows: DecidedRows
+
+    def plan(self, at: PlanContext) -> ProduceSnapshot:
+        """The command for the head of the branch as it is now.
+
+        Raises ConflictingCommitsError where the files that it touches are not as they were at the base, where what
+        serializable adds to that changed, and where the format version was raised since.
+        """
+        rows, version = self.rows, at.metadata.format_version
+        check = Check.of(at, self.base, self.target.branch)
+        check.read(rows.row_filter)
+        check.touched([*rows.gone, *rows.marked], vectors=bool(rows.marked))
+        if version != self.format_version:
+            raise ConflictingCommitsError(
+                f"the files were written for format version {self.format_version}, and the table has {version} now"
+            )
+        effects = FileEffects(bool(rows.marked), gone=list(rows.gone), added=list(rows.added), marked=list(rows.marked))
+        if version >= 3:
+            effects.superseded = list(rows.marked)
+        return produce(at, self.target.with_summary(rows.summary), (), effects)
 
 
 def with_sequence_number(entries: pa.Table, number: int) -> pa.Table:

@@ -43,9 +43,14 @@ def chunked(session: SparkSession, items: Sequence[Item], *, per_chunk: int) -> 
 
     Each run becomes a task, which costs more to start than a small file takes to read.
     """
-    count = max(1, min(_ROUNDS * _cores(session), -(-len(items) // per_chunk)))
+    count = chunk_count(session, len(items), per_chunk=per_chunk)
     bounds = [len(items) * i // count for i in range(count + 1)]
     return [items[a:b] for a, b in pairwise(bounds)]
+
+
+def chunk_count(session: SparkSession, items: int, *, per_chunk: int) -> int:
+    """The number of runs that `chunked` makes of so many items."""
+    return max(1, min(_ROUNDS * _cores(session), -(-items // per_chunk)))
 
 
 def _cores(session: SparkSession) -> int:

@@ -205,6 +205,11 @@ class PendingCommit:
         """The base, where the caller names it or a level; else None: a change is of the rows at commit."""
         return self.base(branch, options, default_level) if is_pinned(options) else None
 
+    @property
+    def context(self) -> PlanContext:
+        """The table as this transaction sees it."""
+        return self._context(self.state, self.metadata)
+
     # Changes
 
     def add(self, command: ChangeMetadata) -> None:
@@ -260,9 +265,14 @@ class PendingCommit:
     def write(self, data: Any) -> list[ContentFile]:
         """Writes the rows into new data files. Raises ValidationError where they do not fit the schema."""
         files = self._write_files(data)
-        self._written += [f.file_path for f in files]
-        self._written_at_once.update(f.file_path for f in files)
+        self.take_written(files)
         return files
+
+    def take_written(self, files: Iterable[ContentFile]) -> None:
+        """Takes over files that were written for this commit: they are deleted if it is never made."""
+        paths = [f.file_path for f in files]
+        self._written += paths
+        self._written_at_once.update(paths)
 
     def write_keys(self, keys: Any, key_columns: Sequence[str]) -> list[ContentFile]:
         """Writes the keys into equality delete files. Raises ValidationError for a v1 table."""

@@ -24,6 +24,7 @@ from icecore.projections.plan.planning import Planning
 
 if TYPE_CHECKING:
     from icecore.engine.maintenance.maintenance import Maintenance
+    from icecore.engine.table.spark_changes import SparkChanges
     from icecore.projections.plan.planner import Planner
 
 
@@ -189,6 +190,13 @@ class Table:
 
         self._repository.check_writable()
         return Maintenance(self._state.stream, self._repository, self._committed, self._actor)
+
+    @property
+    def spark(self) -> SparkChanges:
+        """Changes of rows by Spark, of more than this process could hold. Raises MissingDependencyError."""
+        from icecore.engine.table.spark_changes import SparkChanges
+
+        return SparkChanges(self)
 
     @property
     def _planner(self) -> Planner:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import evolve
-
 from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.scan_task import FileScanTask
@@ -16,7 +14,6 @@ from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.stored_arrow import stored_batch
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.task_frames import Batches, chunked, mapped
-from icecore.engine.spec.content_file import without_metrics
 from icecore.engine.spec.schema import Schema
 
 _FILES_PER_TASK = 1
@@ -45,16 +42,10 @@ def python_branch(context: ScanContext, tasks: Sequence[FileScanTask], columns: 
             ):
                 yield stored_batch(batch, read)
 
-    frame = mapped(
-        context.session, chunked(context.session, [_slim(t) for t in tasks], per_chunk=_FILES_PER_TASK), rows, struct
-    )
+    chunks = chunked(context.session, [t.slim() for t in tasks], per_chunk=_FILES_PER_TASK)
+    frame = mapped(context.session, chunks, rows, struct)
     sql = {
         c.field.field_id: quote(c.name or "") if c.is_read else missing_stored_sql(c.field)
         for c in (*columns, *reserved)
     }
     return Branch(frame, {c.field.field_id: c for c in columns}, sql)
-
-
-def _slim(task: FileScanTask) -> FileScanTask:
-    deletes = tuple(without_metrics(d) for d in task.delete_files)
-    return evolve(task, file=without_metrics(task.file), delete_files=deletes)

@@ -1,0 +1,87 @@
+"""The values that a change gives to columns: SQL text, Columns or constants, for whole columns or fields of structs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from attrs import frozen
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.spark.pyspark_api import Column
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import (
+    NestedField,
+    StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    walk,
+)
+
+Value: TypeAlias = str | Column | Any
+"""SQL text, a Column, or a constant that is no text."""
+
+
+def as_column(value: Value) -> Column:
+    """The Column of a value."""
+    if isinstance(value, Column):
+        return value
+    return F.expr(value) if isinstance(value, str) else F.lit(value)
+
+
+@frozen
+class Assignments:
+    """New values by top-level column: of the column itself, or of fields inside of it by their paths."""
+
+    by_column: Mapping[str, tuple[tuple[tuple[str, ...], Column], ...]]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Value], schema: Schema, *, case_sensitive: bool) -> Assignments:
+        """The assignments of values by the names of columns, with dots of fields inside of structs.
+
+        Raises ValidationError for an unknown name, or one whose column gets a value twice.
+        """
+        if not isinstance(values, Mapping) or not values:
+            raise ValidationError("values are given by the names of columns, found none")
+        found: dict[str, list[tuple[tuple[str, ...], Column]]] = {}
+        for name, value in values.items():
+            root, *inner = _path(name, schema.fields, case_sensitive, name)
+            others = found.setdefault(root, [])
+            if any(path[: len(inner)] == tuple(inner)[: len(path)] for path, _ in others):
+                raise ValidationError(f"column {name!r} gets a value twice")
+            others.append((tuple(inner), as_column(value)))
+        return cls({root: tuple(parts) for root, parts in found.items()})
+
+    def column(self, name: str, before: Column) -> Column:
+        """The new value of a top-level column."""
+        out = before
+        for path, value in self.by_column.get(name, ()):
+            out = out.withField(quote(*path), value) if path else value
+        return out
+
+    def check_kept(self, schema: Schema) -> None:
+        """Raises ValidationError where a row's other columns would lose nanoseconds, which Spark does not have."""
+        for f in schema.fields:
+            parts = self.by_column.get(f.name, ())
+            if any(not path for path, _ in parts):
+                continue
+            if any(isinstance(inner.field_type, (TimestampNanoType, TimestamptzNanoType)) for inner in walk((f,))):
+                raise ValidationError(
+                    f"column {f.name!r} has nanoseconds, of which Spark has none: a change by Spark has to set it, or "
+                    "be made without Spark"
+                )
+
+
+def _path(name: str, fields: Sequence[NestedField], case_sensitive: bool, whole: str) -> list[str]:
+    """The names on the way to a column, as the schema writes them."""
+    exact = [f for f in fields if f.name == name]
+    found = exact or [f for f in fields if not case_sensitive and f.name.lower() == name.lower()]
+    if len(found) == 1:
+        return [found[0].name]
+    for end in (i for i, c in enumerate(name) if c == "."):
+        for f in fields:
+            if f.name == name[:end] and isinstance(f.field_type, StructType):
+                return [f.name, *_path(name[end + 1 :], f.field_type.fields, case_sensitive, whole)]
+    raise ValidationError(f"no column {whole!r} in the table")

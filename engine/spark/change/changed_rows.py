@@ -1,0 +1,83 @@
+"""The new rows of a change, written as data files. Spec: Row Lineage (RL6)."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+from attrs import define, evolve
+
+from icecore.engine.errors import IcecoreError
+from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.spark.change.target_rows import KEPT_ROW_ID
+from icecore.engine.spark.change.written_rows import WrittenRows
+from icecore.engine.spark.pyspark_api import DataFrame
+from icecore.engine.spark.spark_conform import column_name, conform_frame
+from icecore.engine.spark.spark_write import translated_spark_errors, write_frame_files
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.reserved import ROW_ID, with_columns
+from icecore.engine.storage.file_io import Storage
+
+
+def conformed(frames: Sequence[DataFrame], metadata: TableMetadata) -> DataFrame:
+    """The rows of all frames as the table takes them. Raises ValidationError where columns don't fit.
+
+    A column KEPT_ROW_ID, of the ids that rows keep, becomes `_row_id`.
+    """
+    schema = with_columns(metadata.schema(), evolve(ROW_ID, name=KEPT_ROW_ID))
+    rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), [conform_frame(f, schema) for f in frames])
+    names = {column_name(f.field_id): f.name for f in (*metadata.schema().fields, ROW_ID)}
+    return rows.toDF(*(names[c] for c in rows.columns))
+
+
+def write_rows(rows: DataFrame, metadata: TableMetadata, storage: Storage) -> WrittenRows:
+    """Writes conformed rows as data files. Raises ValidationError, StorageError."""
+    keeps_ids = ROW_ID.name in rows.columns
+    files = write_frame_files(
+        rows,
+        schema=with_columns(metadata.schema(), ROW_ID) if keeps_ids else metadata.schema(),
+        spec=metadata.spec(),
+        sort_order=metadata.sort_order(),
+        location=DataLocations.of(metadata.location, metadata.properties),
+        properties=metadata.properties,
+        file_prefix=str(uuid.uuid4()),
+        storage=storage,
+    )
+    return WrittenRows(added=tuple(files), rows_inserted=sum(f.record_count for f in files))
+
+
+def computed_once(frame: DataFrame) -> DataFrame:
+    """The rows as they are now, kept by Spark's executors, so that all jobs see the same ones."""
+    with translated_spark_errors():
+        return frame.localCheckpoint(eager=True)
+
+
+def is_case_sensitive(frame: DataFrame) -> bool:
+    """Whether Spark tells names apart that differ in case alone."""
+    return str(frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")) == "true"
+
+
+@define
+class Written:
+    """All that jobs wrote so far."""
+
+    rows: WrittenRows = WrittenRows()
+
+    def add(self, more: WrittenRows) -> None:
+        """Notes what one more job wrote."""
+        self.rows += more
+
+
+@contextlib.contextmanager
+def discarding_on_error(storage: Storage) -> Iterator[Written]:
+    """A context in which an error deletes the files of the jobs that were done, as nothing is committed then."""
+    written = Written()
+    try:
+        yield written
+    except BaseException:
+        for file in written.rows.added:
+            with contextlib.suppress(IcecoreError):
+                storage.delete(file.file_path)
+        raise

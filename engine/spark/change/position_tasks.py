@@ -1,0 +1,120 @@
+"""Changed rows by their positions, brought together by data file, and what tasks write for them.
+
+No position goes through the driver: each task gets those of some files, and answers with descriptions of the files that
+it wrote.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from attrs import define, field
+
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import ValidationError
+from icecore.engine.spark.change.file_rewrite import FileRewrite, TouchedFile
+from icecore.engine.spark.change.target_rows import NUMBER, POSITION, TargetRows
+from icecore.engine.spark.change.written_rows import WrittenRows
+from icecore.engine.spark.pyspark_api import DataFrame
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.spark_write import translated_spark_errors
+from icecore.engine.spark.task_frames import chunk_count
+
+IS_UPDATE = "__icecore_is_update"
+"""The column that says whether another row takes the place of a deleted one."""
+_TASK = "__icecore_task"
+_RESULT = "written binary"
+_RESULT_ARROW = pa.schema([pa.field("written", pa.binary())])
+
+
+def write_positions(
+    positions: DataFrame, target: TargetRows, rewrite: FileRewrite, *, may_repeat: bool = False
+) -> WrittenRows:
+    """Deletes rows by their places: columns NUMBER, POSITION and IS_UPDATE, once for each row unless `may_repeat`.
+
+    Raises ValidationError where a row comes twice, StorageError; what tasks wrote before an error stays behind.
+    """
+    if not target.tasks:
+        return WrittenRows()
+    total, tasks = len(target.tasks), chunk_count(target.session, len(target.tasks), per_chunk=1)
+    # The file itself comes before the positions in it.
+    files = pa.table(
+        {
+            NUMBER: pa.array(range(total), pa.int32()),
+            POSITION: pa.array([-1] * total, pa.int64()),
+            IS_UPDATE: pa.array([False] * total),
+            _TASK: pa.array([pickle.dumps(t.slim()) for t in target.tasks], pa.binary()),
+        }
+    )
+    found = positions.select(NUMBER, POSITION, IS_UPDATE, F.lit(None).cast("binary").alias(_TASK))
+    chunk = F.expr(f"CAST(CAST({NUMBER} AS BIGINT) * {tasks} DIV {total} AS INT)")
+    frame = found.union(target.session.createDataFrame(files)).repartitionById(tasks, chunk)
+    frame = frame.sortWithinPartitions(NUMBER, POSITION)
+    with translated_spark_errors():
+        answers = frame.mapInArrow(_task(rewrite, may_repeat), _RESULT).collect()
+    out = WrittenRows()
+    for answer in answers:
+        out += pickle.loads(answer.written)
+    return out
+
+
+def _task(rewrite: FileRewrite, may_repeat: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that each Spark task runs."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        name = f"{context.partitionId():05d}-{context.taskAttemptId()}"
+        written = rewrite.write(_touched(batches, may_repeat), name)
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(written)])], schema=_RESULT_ARROW)
+
+    return write
+
+
+def _touched(batches: Iterable[pa.RecordBatch], may_repeat: bool) -> Iterator[TouchedFile]:
+    """The files that have positions, one after another."""
+    current: _Group | None = None
+    for batch in batches:
+        positions = batch.column(POSITION).to_numpy(zero_copy_only=False)
+        updates = batch.column(IS_UPDATE).to_numpy(zero_copy_only=False)
+        heads = np.flatnonzero(positions < 0)
+        if current is not None:
+            end = int(heads[0]) if len(heads) else len(positions)
+            current.add(positions[:end], updates[:end])
+        for head, end in pairwise([*heads.tolist(), len(positions)]):
+            if current is not None and current.parts:
+                yield current.file(may_repeat)
+            current = _Group(pickle.loads(batch.column(_TASK)[head].as_py()))
+            current.add(positions[head + 1 : end], updates[head + 1 : end])
+    if current is not None and current.parts:
+        yield current.file(may_repeat)
+
+
+@define
+class _Group:
+    """The positions of one file so far."""
+
+    task: FileScanTask
+    parts: list[npt.NDArray[np.int64]] = field(factory=list)
+    updates: int = 0
+
+    def add(self, positions: npt.NDArray[np.int64], updates: npt.NDArray[np.bool_]) -> None:
+        if len(positions):
+            self.parts.append(positions.astype(np.int64, copy=True))
+            self.updates += int(updates.sum())
+
+    def file(self, may_repeat: bool) -> TouchedFile:
+        positions = np.concatenate(self.parts)
+        again = np.flatnonzero(np.diff(positions) == 0)
+        if len(again) and not may_repeat:
+            raise ValidationError(
+                f"more than one row of the source changes one row of the table: row {int(positions[again[0]])} of "
+                f"{self.task.file.file_path}"
+            )
+        return TouchedFile(self.task, np.unique(positions) if len(again) else positions, self.updates)

@@ -1,0 +1,57 @@
+"""Transactions of changes whose files are written on reading a base, before the commit begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Unpack
+
+from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.operations.action import PlanContext
+from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
+from icecore.engine.operations.replace_files import DecidedChange, DecidedRows
+from icecore.engine.properties.table_properties import KnownProperty
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.table.commit_options import CommitOptions, PinnedChangeOptions, provenance_of
+from icecore.engine.table.table_handle import TableHandle
+from icecore.engine.table.transaction import Transaction
+
+
+class DecidingTransaction(Transaction):
+    """A transaction whose change of rows is decided by the caller."""
+
+    @classmethod
+    def of(cls, table: TableHandle, options: CommitOptions) -> DecidingTransaction:
+        """A transaction on a table. Raises ReadOnlyError, NoSuchTableError."""
+        table._repository.check_writable()
+        who = provenance_of(table._actor, options)
+        dry_run = options.get("dry_run", False)
+        return cls(table._repository, table._planning, table._state, who, table._committed, dry_run)
+
+    @takes_options(PinnedChangeOptions)
+    def decide(
+        self,
+        decide: Callable[[PlanContext, Snapshot | None], DecidedRows],
+        isolation: KnownProperty[str],
+        **options: Unpack[PinnedChangeOptions],
+    ) -> DecidedRows:
+        """Adds what `decide` writes on reading a base: the snapshot that is named, else the head of the branch.
+
+        It is called at once, and must delete what it wrote where it raises. The commit raises ConflictingCommitsError
+        where what it read or touched is not as it was. `isolation` is the property of the isolation level.
+        """
+        pending, branch = self._pending, self._pending.first_branch(options)
+        if pending.answered is not None:
+            return DecidedRows()
+        base, at = self._base(branch, options, isolation), pending.context
+        snapshot_id = base.base_snapshot_id
+        rows = decide(at, None if snapshot_id is None else at.metadata.find_snapshot(snapshot_id))
+        pending.take_written(rows.added)
+        pending.add_writing(DecidedChange(pending.target(branch, options), base, at.metadata.format_version, rows))
+        return rows
+
+    def _base(self, branch: str, options: PinnedChangeOptions, known: KnownProperty[str]) -> CommitBase:
+        if options.get("base_snapshot_id") is not None:
+            return self._pending.base(branch, options, known)
+        head = self.metadata.snapshot_by_ref(branch)
+        level = isolation_level(self.metadata.properties, known, options.get("isolation_level"))
+        return CommitBase(None if head is None else head.snapshot_id, level)

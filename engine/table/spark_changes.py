@@ -1,0 +1,128 @@
+"""The changes of rows that a table offers by Spark: what is large is read and written in Spark's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+from icecore.engine.common.keyword_options import options_of, takes_options
+from icecore.engine.errors import ExpressionError
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.operations.action import PlanContext
+from icecore.engine.operations.merge_on_read import merges_on_read
+from icecore.engine.operations.replace_files import DecidedRows
+from icecore.engine.properties.table_properties import DELETE_ISOLATION, UPDATE_ISOLATION, UPDATE_MODE, KnownProperty
+from icecore.engine.spark.change.row_change import Condition, RowChange
+from icecore.engine.spark.change.written_rows import WrittenRows
+from icecore.engine.spark.pyspark_api import Column
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.session import session as running_session
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.table.commit_options import CommitOptions, PinnedChangeOptions, PinnedOptions
+from icecore.engine.table.deciding_transaction import DecidingTransaction
+from icecore.engine.table.table_handle import TableHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from icecore.engine.commit.dry_run import DryRun
+
+ROWS_DELETED = "icecore.rows-deleted"
+
+
+class SparkChanges:
+    """Changes of a table's rows by Spark, each as one commit; their options are those of the table's own calls.
+
+    A change is of the rows of a base: the snapshot that is named, else the branch's head as the call begins. Where
+    another commit changed what it read or touched meanwhile it raises ConflictingCommitsError, and nothing is changed:
+    see `operations/conflict_validation.py`. A job that fails leaves files that no snapshot holds, which
+    `maintenance.remove_orphan_files` removes. What Spark finds wrong it reports in exceptions of its own.
+
+    Conditions are the engine's, as in `Table.delete`; what its grammar lacks is Spark's SQL, as is a Column, and then
+    no file is left out by its metadata. Other SQL text is Spark's.
+    """
+
+    def __init__(self, table: TableHandle, session: SparkSession | None = None) -> None:
+        self._table = table
+        self._session = session
+
+    def with_session(self, session: SparkSession) -> SparkChanges:
+        """The same by a session, where it isn't to be the running one or a local one."""
+        return SparkChanges(self._table, session)
+
+    @takes_options(PinnedOptions)
+    def delete(self, delete_filter: str | Expression | Column, **options: Unpack[PinnedOptions]) -> DryRun | None:
+        """Deletes the rows that match.
+
+        Files whose rows all match go as a whole; others are written again without the rows, or get deletes by position,
+        as `write.delete.mode` says. Raises ConflictingCommitsError, ValidationError, NoSuchSnapshotError.
+        """
+
+        def decide(at: PlanContext, snapshot: Snapshot | None) -> DecidedRows:
+            change, read = self._change(at, snapshot, delete_filter)
+            return decided(change.delete(), read)
+
+        return self._commit(decide, DELETE_ISOLATION, options)
+
+    @takes_options(PinnedOptions)
+    def update(
+        self,
+        set: Mapping[str, Any],  # the word of SQL
+        where: str | Expression | Column | None = None,
+        **options: Unpack[PinnedOptions],
+    ) -> DryRun | None:
+        """Gives columns new values, in the rows that match, all without a condition.
+
+        Values are by column (`"point.x"` inside of a struct) SQL text, Columns, or constants that are no text, over the
+        row as it was, whose columns may be called `target.x` too. Rows keep their ids (v3); `write.update.mode` says
+        how the old ones go. Raises ConflictingCommitsError, ValidationError where a value doesn't fit its column or
+        another column has nanoseconds, NoSuchSnapshotError.
+        """
+
+        def decide(at: PlanContext, snapshot: Snapshot | None) -> DecidedRows:
+            change, read = self._change(at, snapshot, where, UPDATE_MODE)
+            return decided(change.update(set), read)
+
+        return self._commit(decide, UPDATE_ISOLATION, options)
+
+    def _change(
+        self, at: PlanContext, snapshot: Snapshot | None, condition: Any, *modes: KnownProperty[str]
+    ) -> tuple[RowChange, Expression | None]:
+        """The change, and the filter of the rows that it reads."""
+        schema = at.metadata.schema()
+        parsed = own_filter(condition, schema)
+        tasks = [] if snapshot is None else at.planner.tasks(at.state, snapshot, parsed, schema)
+        how: Condition = bind(parsed, schema) if parsed is not None else _spark_condition(condition)
+        session = self._session or running_session()
+        return RowChange(session, at.metadata, at.storage, tasks, how, merges_on_read(at.metadata, *modes)), parsed
+
+    def _commit(self, decide: Any, isolation: KnownProperty[str], options: PinnedOptions) -> DryRun | None:
+        with DecidingTransaction.of(self._table, options_of(CommitOptions, options)) as transaction:
+            transaction.decide(decide, isolation, **options_of(PinnedChangeOptions, options))
+        return transaction.outcome
+
+
+def decided(written: WrittenRows, row_filter: Expression | None) -> DecidedRows:
+    """The files written, and the filter of the rows read for them."""
+    return DecidedRows(written.gone, written.marked, written.added, row_filter)
+
+
+def own_filter(condition: Any, schema: Schema) -> Expression | None:
+    """The condition as the engine's filter; None where only Spark understands it. Raises ExpressionError."""
+    if isinstance(condition, Column):
+        return None
+    try:
+        parsed = parse_filter(condition)
+        bind(parsed, schema)
+    except ExpressionError:
+        if isinstance(condition, str):
+            return None
+        raise
+    return parsed
+
+
+def _spark_condition(condition: str | Column) -> Column:
+    return F.expr(condition) if isinstance(condition, str) else condition

@@ -1,0 +1,231 @@
+"""Deletes and updates by Spark: the rows, lineage and conflicts are those of the engine's own calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.spark
+
+from core_tables import pyiceberg_catalog  # noqa: E402
+from pyspark.sql import functions as F  # noqa: E402
+
+import icecore  # noqa: E402
+from icecore.engine.errors import ConflictingCommitsError, ValidationError  # noqa: E402
+from icecore.engine.spark.change.row_change import RowChange  # noqa: E402
+from icecore.engine.spark.change.written_rows import WrittenRows  # noqa: E402
+
+SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("name", pa.string()), ("x", pa.float64())])
+KINDS = [(1, "copy-on-write"), (2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")]
+LINEAGE = ("_row_id", "_last_updated_sequence_number")
+
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def active(spark: Any) -> Iterator[None]:
+    yield
+
+
+def row(i: int, k: int | None = None) -> Row:
+    return {"id": i, "k": i % 3 if k is None else k, "name": f"n{i}" if i % 4 else None, "x": i * 0.5}
+
+
+def make(
+    catalog: icecore.Catalog, version: int = 2, mode: str = "copy-on-write", name: str = "ns.t", **more: Any
+) -> icecore.Table:
+    """A table of three files in each of which are rows of k = 0, 1 and 2, partitioned by a bucket of it."""
+    modes = {f"write.{verb}.mode": mode for verb in ("delete", "update", "merge")}
+    properties = {**modes, **more.pop("properties", {})}
+    more = {"partition_spec": ["bucket(2, k)"], **more}
+    table: icecore.Table = catalog.create_table(name, SCHEMA, format_version=version, properties=properties, **more)
+    for start in (0, 10, 20):
+        table.append([row(i) for i in range(start, start + 10)])
+    return table
+
+
+def rows_of(table: icecore.Table, **scan: Any) -> dict[int, Row]:
+    """The rows by id, each of which is there once."""
+    found = table.scan(**scan).to_arrow().to_pylist()
+    assert len({r["id"] for r in found}) == len(found)
+    return {r["id"]: r for r in found}
+
+
+def files_of(table: icecore.Table) -> int:
+    folder = Path(table.location().removeprefix("file://")) / "data"
+    return sum(p.is_file() for p in folder.rglob("*"))
+
+
+def lineage_of(table: icecore.Table) -> dict[int, tuple[Any, ...]]:
+    found = table.scan(selected_fields=["id", *LINEAGE]).to_arrow().to_pylist()
+    return {r["id"]: tuple(r[n] for n in LINEAGE) for r in found}
+
+
+@pytest.mark.parametrize(("version", "mode"), KINDS)
+def test_a_delete_leaves_what_the_engine_leaves(
+    catalog: icecore.Catalog, warehouse: Path, version: int, mode: str
+) -> None:
+    """By a filter of the engine, by one that only Spark understands, and by a Column; twice in the same files."""
+    mine, other = make(catalog, version, mode), make(catalog, version, mode, "ns.other")
+    before = lineage_of(mine) if version == 3 else {}
+    conditions: list[tuple[Any, str]] = [
+        ("id IN (3, 14, 15) OR name IS NULL AND id < 10", "id IN (3, 14, 15) OR name IS NULL AND id < 10"),
+        ("target.id % 7 = 4 AND length(name) > 1", "id IN (11, 18, 25)"),
+        (F.col("x") > 14, "x > 14"),
+        ("id >= 10 AND id < 20 AND k = 1", "id >= 10 AND id < 20 AND k = 1"),
+    ]
+    for condition, same in conditions:
+        mine.spark.delete(condition)
+        other.delete(same)
+        assert rows_of(mine) == rows_of(other)
+        assert {f["content"] for f in mine.files().to_pylist()} == {f["content"] for f in other.files().to_pylist()}
+    if version == 3:
+        assert lineage_of(mine) == {i: before[i] for i in rows_of(mine)}
+    assert catalog.verify().ok
+    if version < 3:
+        peer = pyiceberg_catalog(warehouse).load_table("ns.t").scan().to_arrow()
+        assert {r["id"]: r for r in peer.to_pylist()} == rows_of(mine)
+
+
+def test_a_delete_of_whole_files_reads_nothing(catalog: icecore.Catalog) -> None:
+    table = make(catalog, partition_spec=["k"])
+    before = files_of(table)
+    table.spark.delete("k = 1")
+    assert files_of(table) == before
+    assert {r["k"] for r in rows_of(table).values()} == {0, 2}
+    table.spark.delete("TRUE")
+    assert rows_of(table) == {} and table.files().num_rows == 0
+
+
+@pytest.mark.parametrize(("version", "mode"), KINDS)
+def test_an_update_changes_the_rows_that_match(
+    catalog: icecore.Catalog, warehouse: Path, version: int, mode: str
+) -> None:
+    """Twice in the same files, into another partition too; in v3 each row keeps its id, and an updated one says so."""
+    table, model = make(catalog, version, mode), {i: row(i) for i in range(30)}
+    steps: list[tuple[dict[str, Any], Any, Callable[[Row], bool], Callable[[Row], Row]]] = [
+        ({"x": "x + 100", "k": F.lit(7)}, "id IN (2, 12, 13)", lambda r: r["id"] in (2, 12, 13),
+         lambda r: {"x": r["x"] + 100, "k": 7}),
+        ({"name": "concat('k', k)", "k": "target.k + 1"}, F.col("k") == 7, lambda r: r["k"] == 7,
+         lambda r: {"name": f"k{r['k']}", "k": 8}),
+        ({"name": None}, None, lambda r: True, lambda r: {"name": None}),
+        ({"id": -1}, "id > 1000", lambda r: False, lambda r: {}),
+    ]  # fmt: skip
+    for values, where, matches, change in steps:
+        before = lineage_of(table) if version == 3 else {}
+        table.spark.update(values, where)
+        changed = {i for i, r in model.items() if matches(r)}
+        model = {i: {**r, **change(r)} if i in changed else r for i, r in model.items()}
+        assert rows_of(table) == model
+        if version == 3:
+            sequence = table.metadata.last_sequence_number
+            assert lineage_of(table) == {i: (n, sequence if i in changed else s) for i, (n, s) in before.items()}
+    assert catalog.verify().ok
+    if version < 3:
+        peer = pyiceberg_catalog(warehouse).load_table("ns.t").scan().to_arrow()
+        assert {r["id"]: r for r in peer.to_pylist()} == model
+
+
+def test_values_are_checked_before_anything_is_written(catalog: icecore.Catalog) -> None:
+    table = make(catalog)
+    before = files_of(table)
+    for values, text in (
+        ({"y": "1"}, "no column 'y'"),
+        ({"x": "name"}, "column 'x': the table has double"),
+        ({"x": "1", "X": "2"}, "gets a value twice"),
+        ({}, "found none"),
+    ):
+        with pytest.raises(ValidationError, match=text):
+            table.spark.update(values)
+    assert files_of(table) == before
+
+
+def test_a_row_of_nanoseconds_is_not_cut_to_microseconds(catalog: icecore.Catalog) -> None:
+    """Rows that stay never go through Spark; where a changed row would, the change is refused."""
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ns"))])
+    table = catalog.create_table("ns.t", schema, format_version=3)
+    table.append(pa.table({"id": [1, 2], "at": pa.array([1_000_000_001, 2_000_000_002], pa.timestamp("ns"))}))
+    with pytest.raises(ValidationError, match="'at' has nanoseconds"):
+        table.spark.update({"id": "id + 1"})
+    table.spark.update({"at": F.lit(None)}, "id = 2")
+    assert table.scan().to_arrow().sort_by("id")["at"].cast(pa.int64()).to_pylist() == [1_000_000_001, None]
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_commits_that_came_meanwhile_are_conflicts_as_the_level_says(catalog: icecore.Catalog, mode: str) -> None:
+    """What the change read was that of its base: rows that came are none of it, and files that changed stop it."""
+    table = make(catalog, mode=mode)
+    base = table.metadata.current_snapshot_id
+    table.append([row(50, k=1)])
+    files = files_of(table)
+    with pytest.raises(ConflictingCommitsError, match="was added"):
+        table.spark.delete("id % 10 = 5 AND k = 1", base_snapshot_id=base)
+    with pytest.raises(ConflictingCommitsError, match="was added"):
+        table.spark.update({"x": "0"}, "k = 1 AND id > 10", base_snapshot_id=base)
+    assert files_of(table) == files
+    table.spark.delete("id < 5", base_snapshot_id=base)
+    table.spark.update({"x": "0"}, "k = 1 AND id > 20", base_snapshot_id=base, isolation_level="snapshot")
+    found = rows_of(table)
+    assert set(found) == {*range(5, 30), 50}
+    assert {i for i, r in found.items() if r["x"] == 0} == {22, 25, 28} and found[50]["x"] == 25.0
+    base = table.metadata.current_snapshot_id
+    table.delete("id = 22")
+    files = files_of(table)
+    with pytest.raises(ConflictingCommitsError, match="touches"):
+        table.spark.delete("id = 25", base_snapshot_id=base, isolation_level="snapshot")
+    assert files_of(table) == files
+
+
+def test_a_commit_between_the_job_and_the_commit_is_looked_at(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What does not touch what was read goes before it, and nothing is read again."""
+    table, other = make(catalog), catalog.load_table("ns.t")
+    job, calls = RowChange.delete, []
+
+    def slow(change: RowChange) -> WrittenRows:
+        written = job(change)
+        calls.append(written)
+        other.append([row(90 + len(calls), k=len(calls))])
+        return written
+
+    monkeypatch.setattr(RowChange, "delete", slow)
+    table.spark.delete("id = 2 AND k = 2")
+    assert len(calls) == 1 and set(rows_of(table)) == {*range(30), 91} - {2}
+    with pytest.raises(ConflictingCommitsError, match="was added"):
+        table.spark.delete("id > 20 AND k = 2")
+    assert set(rows_of(table.refresh())) == {*range(30), 91, 92} - {2}
+
+
+def test_the_options_are_those_of_other_changes(catalog: icecore.Catalog) -> None:
+    table = make(catalog)
+    files, snapshot = files_of(table), table.metadata.current_snapshot_id
+    outcome = table.spark.update({"x": "0"}, "id < 3", dry_run=True)
+    assert outcome is not None and not outcome.conflicts
+    assert files_of(table) == files and table.metadata.current_snapshot_id == snapshot
+    for _ in range(2):
+        table.spark.update(
+            {"x": "x + 1"}, "id < 3", branch="dev", idempotency_key="once", snapshot_properties={"why": "test"}
+        )
+    assert [r["x"] for i, r in sorted(rows_of(table, ref="dev").items()) if i < 3] == [1.0, 1.5, 2.0]
+    assert rows_of(table) == {i: row(i) for i in range(30)}
+    dev = table.metadata.snapshot_by_ref("dev")
+    assert dev is not None and dict(dev.summary or {})["why"] == "test"
+    with pytest.raises(TypeError, match="unexpected keyword argument 'brunch'"):
+        table.spark.delete("id = 1", brunch="dev")  # type: ignore[call-arg]
+
+
+def test_a_failed_job_leaves_nothing_that_can_be_seen(catalog: icecore.Catalog) -> None:
+    """An error in a task comes out as the engine's own, and files of jobs that were done are deleted."""
+    table = make(catalog)
+    before, files = table.metadata.current_snapshot_id, files_of(table)
+    with pytest.raises(ValidationError, match="99999999999"):
+        table.spark.update({"k": "CAST(99999999999 AS BIGINT)"}, "id < 3")
+    assert table.refresh().metadata.current_snapshot_id == before
+    assert files_of(table) == files
+    assert rows_of(table) == {i: row(i) for i in range(30)}
