@@ -19,6 +19,7 @@ from spark_tables import (  # noqa: E402
     deletion_vector,
     equality_deletes,
     metadata_of,
+    position_deletes,
     schema_of,
     spec_of,
     tasks_of,
@@ -28,6 +29,7 @@ from spark_tables import (  # noqa: E402
 from icecore.engine.data.read.column_resolution import FILE_ID, POS_ID  # noqa: E402
 from icecore.engine.data.read.read_tasks import read_task  # noqa: E402
 from icecore.engine.data.scan_task import FileScanTask  # noqa: E402
+from icecore.engine.spark.read import delete_frames  # noqa: E402
 from icecore.engine.spark.read.scan_to_spark import read_tasks  # noqa: E402
 from icecore.engine.spark.relation import java_classes  # noqa: E402
 from icecore.engine.spec.metadata import TableMetadata  # noqa: E402
@@ -155,3 +157,28 @@ def test_filters_on_constants_choose_files(spark: Any, case: Any) -> None:
         assert sorted(tuple(r) for r in kept.collect()) == [r for r in rows if r[4] in wanted], condition
     with pytest.raises(Exception, match=Path(tasks[0].file.file_path).name):
         frame.count()
+
+
+@pytest.mark.parametrize("limit", ["none", "MAX_DELETES_IN_DRIVER", "MAX_BYTES_IN_DRIVER"])
+def test_few_deletes_are_bits_and_many_are_joined(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """Positions at the ends of bytes and far ones, files that share delete files, a vector that says nothing."""
+    schema = schema_of((1, "id", LONG))
+    n = 70_000
+    files = [write(tmp_path, schema, {"id": list(range(k * n, k * n + n))})[0] for k in range(4)]
+    gone = [[0, 7, 8, 63, 64, 65_535, 65_536, n - 1], [5], list(range(0, n, 3)), []]
+    shared = position_deletes(tmp_path / "d", [(files[k].file_path, p) for k in (0, 1) for p in gone[k]])
+    vectors = [deletion_vector(tmp_path / "d", files[k].file_path, gone[k]) for k in (2, 3)]
+    tasks = [*tasks_of(files[:2], [shared]), *tasks_of(files[2:3], vectors[:1]), *tasks_of(files[3:], vectors[1:])]
+    if limit != "none":
+        monkeypatch.setattr(delete_frames, limit, 1)
+    frame = read_tasks(spark, tasks, projection=schema, metadata=metadata_of(schema), storage=STORAGE)
+    is_joined = "LeftAnti" in frame._jdf.queryExecution().executedPlan().toString()
+    assert is_joined == (limit != "none")
+    wanted = {k * n + p for k in range(4) for p in range(n)} - {k * n + p for k in range(4) for p in gone[k]}
+    for where in ("TRUE", "id % 5 < 3", f"id > {n}"):
+        found = sorted(frame.where(where).toArrow()["id"].to_pylist())
+        assert found == sorted(i for i in wanted if where == "TRUE" or (i % 5 < 3 if "%" in where else i > n))
+    with setting(spark, "spark.sql.codegen.wholeStage", "false"):
+        assert frame.count() == len(wanted)

@@ -1,4 +1,6 @@
-"""Deleted rows as DataFrames to anti join with: delete files are read in Spark's tasks, by the engine's own readers.
+"""Deleted rows: as bits for a broadcast where they are few, else as DataFrames to anti join with.
+
+Delete files are read by the engine's own readers, for the latter in Spark's tasks.
 
 Spec: Row-level Deletes (D3 to D5). Which delete files apply to a data file is the plan's business.
 """
@@ -6,6 +8,7 @@ Spec: Row-level Deletes (D3 to D5). Which delete files apply to a data file is t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +16,7 @@ from attrs import evolve, frozen
 
 from icecore.engine.data.file.file_field import walk_file
 from icecore.engine.data.read.apply_deletes import DeleteCache
+from icecore.engine.data.read.deletion_vector import Positions
 from icecore.engine.data.read.file_sources import BATCH_ROWS, open_source
 from icecore.engine.data.read.table_columns import ColumnReader, Identification
 from icecore.engine.errors import CorruptFileError
@@ -20,6 +24,7 @@ from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.read.stored_arrow import stored_array
+from icecore.engine.spark.relation.plan_bytes import deleted_bits
 from icecore.engine.spark.spark_types import stored_type
 from icecore.engine.spark.task_frames import Batches, chunked, mapped
 from icecore.engine.spec.content_file import ContentFile
@@ -27,7 +32,11 @@ from icecore.engine.storage.file_io import Storage
 
 POSITION_BITS = 40
 MAX_BROADCAST_ROWS = 20_000_000
+MAX_DELETES_IN_DRIVER = 2_000
+MAX_BYTES_IN_DRIVER = 64 * 2**20
 _DELETES_PER_TASK = 16
+_THREADS = 16
+_NO_POSITIONS: Positions = np.zeros(0, dtype=np.int64)
 
 
 @frozen
@@ -58,6 +67,39 @@ def position_keys(session: SparkSession, files: Sequence[PositionDeletes], stora
         T.StructType([T.StructField("key", T.LongType())]),
     )
     return _small(out, _distinct_rows([d for f in files for d in f.deletes]))
+
+
+def position_bits(files: Sequence[PositionDeletes], count: int, storage: Storage) -> bytes | None:
+    """The deleted positions of all files, as `deleted_bits` has them, of `count` files by their numbers.
+
+    They are read here, in the driver, so None where they are many or large. Raises MissingFileError or CorruptFileError
+    naming the delete file.
+    """
+    distinct = {(d.file_path, d.content_offset): d for f in files for d in f.deletes}.values()
+    size = sum(d.content_size_in_bytes or d.file_size_in_bytes for d in distinct)
+    if len(distinct) > MAX_DELETES_IN_DRIVER or size > MAX_BYTES_IN_DRIVER:
+        return None
+    found = dict(zip((f.number for f in files), _positions(files, storage), strict=True))
+    ends = [int(p[-1]) for p in found.values() if len(p)]
+    if sum(ends) // 8 > MAX_BYTES_IN_DRIVER or max(ends, default=0) >= 2**31:
+        return None
+    return deleted_bits([found.get(n, _NO_POSITIONS) for n in range(count)])
+
+
+def _positions(files: Sequence[PositionDeletes], storage: Storage) -> list[Positions]:
+    """The deleted positions of each file. Those of files that share delete files are read by one thread."""
+
+    def read(chunk: list[PositionDeletes]) -> list[Positions]:
+        cache = DeleteCache()
+        return [cache.deleted_positions(storage, f.location, f.deletes) for f in chunk]
+
+    places = sorted(range(len(files)), key=lambda i: [d.file_path for d in files[i].deletes])
+    size = -(-len(files) // _THREADS)
+    chunks = [[files[i] for i in places[a : a + size]] for a in range(0, len(places), size)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        ordered = [p for found in pool.map(read, chunks) for p in found]
+    by_place = dict(zip(places, ordered, strict=True))
+    return [by_place[i] for i in range(len(files))]
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Parquet files read by Spark's own vectorised reader, with deletes as anti joins.
+"""Parquet files read by Spark's own vectorised reader, without their deleted rows.
 
 Through a relation of exactly the planned files where the session has one, else by public API alone, with constants by a
 broadcast join: so it works in Spark Connect as well.
@@ -32,6 +32,7 @@ from icecore.engine.spark.read.delete_frames import (
     EqualityDeletes,
     PositionDeletes,
     equality_rows,
+    position_bits,
     position_keys,
 )
 from icecore.engine.spark.read.frame_columns import ReadColumn, ddl, missing_stored_sql, path_sql, stored_sql
@@ -100,9 +101,7 @@ class _NativeRead:
         equality = self.equality_deletes()
         frame = self.placed(numbered=bool(positions))
         if positions:
-            keys = position_keys(context.session, positions, context.storage)
-            key = (F.col(_NUMBER).cast("bigint") * (1 << POSITION_BITS)) + F.col(_POS)
-            frame = frame.join(keys, key == keys["key"], "left_anti")
+            frame = self.without_positions(frame, positions)
         for deletes in equality:
             frame = self.without_equal_rows(frame, deletes, columns, sql)
         return Branch(frame, columns, sql)
@@ -185,6 +184,16 @@ class _NativeRead:
                 found.append(PositionDeletes(number, t.file.file_path, deletes))
         self.needs_position = self.needs_position or bool(found)
         return found
+
+    def without_positions(self, frame: DataFrame, positions: list[PositionDeletes]) -> DataFrame:
+        """By bits where the session can test them and they are few, else by an anti join."""
+        session, storage, planned = self.context.session, self.context.storage, self.context.planned_frames
+        bits = None if planned is None else position_bits(positions, len(self.group.tasks), storage)
+        if planned is not None and bits is not None:
+            return planned.without_deleted(frame, _NUMBER, _POS, bits)
+        keys = position_keys(session, positions, storage)
+        key = (F.col(_NUMBER).cast("bigint") * (1 << POSITION_BITS)) + F.col(_POS)
+        return frame.join(keys, key == keys["key"], "left_anti")
 
     def equality_deletes(self) -> list[EqualityDeletes]:
         """The equality delete files by key columns; with more than one set of files, each task has a set's number."""

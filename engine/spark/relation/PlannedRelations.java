@@ -3,6 +3,8 @@ package icecore;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
@@ -43,6 +45,11 @@ public class PlannedRelations {
         org.apache.spark.api.python.PythonUtils.toScalaMap(lines(options)),
         pinned);
     return session.baseRelationToDataFrame(relation);
+  }
+
+  /** As `DeletedRows` has it. */
+  public Object isDeleted(JavaSparkContext context, Column number, Column position, byte[] bits) {
+    return new DeletedRows().isDeleted(context, number, position, bits);
   }
 
   private static HashMap settings(SparkSession session) {

@@ -30,6 +30,20 @@ def plan_bytes(
     return len(paths).to_bytes(4, "big") + b"".join(columns)
 
 
+def deleted_bits(positions: Sequence[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> bytes:
+    """The number of files, then for each a length of 4 bytes and a bit for each position, set where it is deleted.
+
+    `positions` are the deleted ones of each file, ascending.
+    """
+    parts = [len(positions).to_bytes(4, "big")]
+    for deleted in positions:
+        bits = np.zeros(int(deleted[-1]) + 1 if len(deleted) else 0, dtype=np.uint8)
+        bits[deleted] = 1
+        packed = np.packbits(bits, bitorder="little").tobytes()
+        parts += [len(packed).to_bytes(4, "big"), packed]
+    return b"".join(parts)
+
+
 def _column(values: pa.Array, spark_type: T.DataType) -> bytes:
     there = np.asarray(values.is_valid()).astype(np.uint8).tobytes()
     if isinstance(spark_type, _AS_BYTES):

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from attrs import frozen
 
-from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
+from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.relation.java_classes import planned_relations
 from icecore.engine.spark.relation.plan_bytes import plan_bytes
@@ -72,6 +72,16 @@ class PlannedFrames:
         )
         _log.debug("%d planned files are read by an index of their own", len(paths))
         return DataFrame(made, self.session)
+
+    def without_deleted(self, frame: DataFrame, number: str, position: str, bits: bytes) -> DataFrame:
+        """The rows of a frame that are not deleted, by the columns of file numbers and of positions in a file.
+
+        `bits` are those of `deleted_bits`, file by file.
+        """
+        number_column, position_column = frame[number], frame[position]
+        context = self.session.sparkContext._jsc
+        found = self.java.isDeleted(context, number_column._jc, position_column._jc, bits)
+        return frame.where(~Column(found))
 
     def _pinned(self) -> Any:
         last = _sessions.get(self.session)
