@@ -112,6 +112,15 @@ def conform_frame(df: DataFrame, schema: Schema) -> DataFrame:
     return df.toDF(*placed).select(*columns)
 
 
+def check_conforms(found: T.StructType, schema: Schema, *, case_sensitive: bool = False) -> None:
+    """Raises ValidationError where `conform_frame` would, of a DataFrame with these columns."""
+    taken = _match(found.fields, schema.fields, "", case_sensitive)
+    if not taken:
+        raise ValidationError("the data has no column of the table")
+    for f, position in taken:
+        _stored("x", found.fields[position].dataType, f.field_type, f.name, case_sensitive)
+
+
 def _match(
     found: list[T.StructField], fields: tuple[NestedField, ...], prefix: str, case_sensitive: bool
 ) -> list[tuple[NestedField, int]]:

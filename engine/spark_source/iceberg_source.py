@@ -18,13 +18,15 @@ from icecore.engine.spark_source.batch_reader import (
     rows_and_schema,
     splitting_for,
 )
+from icecore.engine.spark_source.batch_writer import TableWriter
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
-from icecore.engine.spark_source.source_options import READING, SourceOptions
+from icecore.engine.spark_source.source_options import READING, WRITING, SourceOptions
 from icecore.engine.spark_source.source_rows import RowReader
 from icecore.engine.spark_source.source_scan import Pin, catalog_of, scan_of, table_of
+from icecore.engine.spark_source.write_plan import PREFIX
 
 with needs("PySpark", "'icecore[spark]'"):
-    from pyspark.sql.datasource import DataSource, DataSourceReader
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 
 FORMAT = "icecore"
 
@@ -83,6 +85,10 @@ class IcecoreSource(DataSource):
         check_shown(scan.projection, schema)
         row_reader = RowReader.of(scan.projection, scan.schema, table.metadata, scan.storage)
         return TableReader(catalog, scan, row_reader, splitting_for(table.properties, options))
+
+    def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceWriter:
+        """The write of rows with the columns of `schema`."""
+        return TableWriter(self._options(WRITING, PREFIX), schema, overwrite)
 
 
 def opened(options: SourceOptions) -> Catalog:

@@ -29,6 +29,17 @@ READING = _TABLE | {
 }
 """The options of a read."""
 
+WRITING = _TABLE | {
+    "branch",
+    "message",
+    "author",
+    "idempotency-key",
+    "snapshot-properties",
+    "overwrite-mode",
+    "overwrite-filter",
+}
+"""The options of a write."""
+
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
 

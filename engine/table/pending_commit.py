@@ -57,6 +57,7 @@ from icecore.engine.spec.updates.table_update import (
 )
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
+from icecore.engine.table.written_files import WrittenFiles
 from icecore.projections.plan.planning import Planning
 
 Prepared = Callable[[TableState], Command | None]
@@ -282,6 +283,8 @@ class PendingCommit:
 
     def _write_files(self, data: Any) -> list[ContentFile]:
         metadata = self.metadata
+        if isinstance(data, WrittenFiles):
+            return data.given_to(self)
         if self.answered is not None:
             return []
         self._rely_on_shape()

@@ -1,0 +1,109 @@
+"""Rows in Arrow as Spark gives them, with the names and types that a table can take: `conform_frame` for tasks.
+
+What Arrow can cast without loss is left to `engine/data/write/conform.py`; here are the rest of Spark's store
+assignment, and names that differ in case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.errors import ValidationError
+from icecore.engine.spark.spark_times import times_from_longs
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import (
+    DoubleType,
+    FloatType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    Type,
+)
+
+_US = pa.timestamp("us")
+_STEP = pa.scalar(1, pa.duration("us"))
+
+
+def assigned(batch: pa.RecordBatch, schema: Schema, zone: str | None) -> pa.RecordBatch:
+    """The batch, whose columns were checked by `check_conforms`, as a table of that schema can take it.
+
+    `zone` is the session's, in which dates and timestamps without zone become instants and the reverse. Raises
+    ValidationError where it is needed and not known, and for an integer that is no time of day.
+    """
+    fields = _fields(batch.schema.names, schema.fields)
+    columns = [_assigned(a, f.field_type, zone, f.name) for a, f in zip(batch.columns, fields, strict=True)]
+    return times_from_longs(pa.RecordBatch.from_arrays(columns, names=[f.name for f in fields]), schema)
+
+
+def _fields(names: Sequence[str], fields: Sequence[NestedField]) -> list[NestedField]:
+    """The fields of these names, else of their names in another case."""
+    exact = {f.name: f for f in fields}
+    lower = {f.name.lower(): f for f in fields}
+    return [exact.get(name) or lower[name.lower()] for name in names]
+
+
+def _assigned(array: pa.Array, t: Type, zone: str | None, path: str) -> pa.Array:
+    mask = array.is_null() if array.null_count else None
+    match t:
+        case StructType(fields=fields) if pa.types.is_struct(array.type):
+            names = [f.name for f in array.type]
+            wanted = _fields(names, fields)
+            children = zip(struct_children(array), wanted, strict=True)
+            parts = [_assigned(a, f.field_type, zone, f"{path}.{f.name}") for a, f in children]
+            return pa.StructArray.from_arrays(parts, names=[f.name for f in wanted], mask=mask) if parts else array
+        case ListType(element=element) if pa.types.is_list(array.type):
+            offsets, values = list_parts(array)
+            return pa.ListArray.from_arrays(offsets, _assigned(values, element, zone, f"{path}.element"), mask=mask)
+        case MapType(key=key, value=value) if pa.types.is_map(array.type):
+            offsets, keys, items = map_parts(array)
+            keys, items = _assigned(keys, key, zone, f"{path}.key"), _assigned(items, value, zone, f"{path}.value")
+            return pa.MapArray.from_arrays(offsets, keys, items, type=pa.map_(keys.type, items.type), mask=mask)
+        case FloatType() | DoubleType() if not pa.types.is_null(array.type):
+            # Arrow's own cast of decimals is not to the nearest; that of their text is.
+            numbers = array.cast(pa.string()) if pa.types.is_decimal(array.type) else array
+            return numbers.cast(pa.float32() if isinstance(t, FloatType) else pa.float64(), safe=False)
+        case TimestampType() | TimestampNanoType():
+            return _local(array, zone, path)
+        case TimestamptzType() | TimestamptzNanoType():
+            return _instants(array, zone, path)
+        case _:
+            return array
+
+
+def _local(array: pa.Array, zone: str | None, path: str) -> pa.Array:
+    if pa.types.is_date(array.type):
+        return array.cast(_US)
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+        return pc.local_timestamp(array.cast(pa.timestamp("us", _known(zone, path))))
+    return array
+
+
+def _instants(array: pa.Array, zone: str | None, path: str) -> pa.Array:
+    if pa.types.is_date(array.type):
+        array = array.cast(_US)
+    if not pa.types.is_timestamp(array.type) or array.type.tz is not None:
+        return array
+    made = pc.assume_timezone(array, _known(zone, path), ambiguous="earliest", nonexistent="latest")
+    skipped = pc.not_equal(pc.local_timestamp(made), array)
+    if not pc.any(skipped).as_py():
+        return made
+    # What the clocks skipped lies, as in Spark, as far behind the gap's end as it is behind its beginning.
+    start = pc.add(pc.local_timestamp(pc.subtract(made, _STEP)), _STEP)
+    return pc.if_else(skipped, pc.add(made, pc.subtract(array, start)), made)
+
+
+def _known(zone: str | None, path: str) -> str:
+    if not zone:
+        raise ValidationError(
+            f"column {path!r} needs the session's time zone: set spark.sql.session.timeZone, or cast the column"
+        )
+    return zone

@@ -1,0 +1,85 @@
+"""Data files that Spark's tasks write for a table, each told of in the task's commit message."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql.datasource import WriterCommitMessage
+
+from icecore.engine.data.write.write_rows import write_data_files
+from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.spark_conform import check_conforms
+from icecore.engine.spark_source.store_assignment import assigned
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import SortOrder
+from icecore.engine.storage.file_io import Storage
+
+_ZONE = "spark.sql.session.timeZone"
+# Local properties of Spark's streams: the id stays the same for all runs from one checkpoint.
+_QUERY = "sql.streaming.queryId"
+
+
+class FilesMessage(WriterCommitMessage):
+    """The files that one task wrote, and the id of the stream's query, if it is one's."""
+
+    def __init__(self, files: tuple[ContentFile, ...], query_id: str | None) -> None:
+        self.files = files
+        self.query_id = query_id
+
+
+def files_of(messages: Iterable[WriterCommitMessage | None]) -> tuple[ContentFile, ...]:
+    """The files of all tasks that told of some."""
+    return tuple(f for m in messages if isinstance(m, FilesMessage) for f in m.files)
+
+
+@frozen
+class TaskFiles:
+    """The writer of files in tasks; it goes along with each of them."""
+
+    schema: Schema
+    spec: PartitionSpec
+    sort_order: SortOrder
+    location: DataLocations
+    properties: Mapping[str, str]
+    storage: Storage
+    prefix: str
+
+    @classmethod
+    def of(cls, struct: T.StructType, metadata: TableMetadata, storage: Storage) -> TaskFiles:
+        """The writer for rows of these columns. Raises ValidationError where they don't fit the table."""
+        check_conforms(struct, metadata.schema())
+        return cls(
+            metadata.schema(),
+            metadata.spec(),
+            metadata.sort_order(),
+            DataLocations.of(metadata.location, metadata.properties),
+            dict(metadata.properties),
+            storage,
+            str(uuid.uuid4()),
+        )
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> FilesMessage:
+        """Writes the rows of a task. What fails deletes what it wrote. Raises ValidationError, StorageError."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        zone = context.getLocalProperty(_ZONE)
+        files = write_data_files(
+            (assigned(b, self.schema, zone) for b in batches),
+            schema=self.schema,
+            spec=self.spec,
+            location=self.location,
+            storage=self.storage,
+            properties=self.properties,
+            # The attempt's id is unique in the application, so no retried or speculative task shares a name.
+            file_prefix=f"{self.prefix}-{context.partitionId():05d}-{context.taskAttemptId()}",
+            sort_order=self.sort_order,
+        )
+        return FilesMessage(tuple(files), context.getLocalProperty(_QUERY))

@@ -1,0 +1,103 @@
+"""A write by Spark as its options ask for it: which files become which commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve, frozen
+
+from icecore.engine.catalog.catalog import Catalog, open_catalog
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import ValidationError
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.spark_source.source_options import SourceOptions
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.table.written_files import WrittenFiles, give_up, is_answered
+
+STATIC, DYNAMIC = "static", "dynamic"
+
+
+@frozen
+class WritePlan:
+    """A write to a table; `overwrite_mode` is None for an append. With the same key nothing is done twice."""
+
+    warehouse: str
+    identifier: Identifier
+    overwrite_mode: str | None
+    overwrite_filter: str | None
+    branch: str
+    snapshot_properties: dict[str, str]
+    message: str | None
+    author: str | None
+    idempotency_key: str
+
+    @classmethod
+    def of(cls, options: SourceOptions, *, overwrite: bool, idempotency_key: str) -> WritePlan:
+        """The plan that the options ask for. Raises ValidationError."""
+        mode, row_filter = options.text("overwrite-mode"), options.text("overwrite-filter")
+        if mode not in (None, STATIC, DYNAMIC):
+            raise ValidationError(f"the option 'overwrite-mode' must be {STATIC} or {DYNAMIC}, found {mode!r}")
+        if not overwrite and (mode, row_filter) != (None, None):
+            raise ValidationError("the options 'overwrite-mode' and 'overwrite-filter' need mode('overwrite')")
+        if mode == DYNAMIC and row_filter is not None:
+            raise ValidationError("what a dynamic overwrite replaces is told by the rows, not by 'overwrite-filter'")
+        parse_filter(row_filter)
+        return cls(
+            options.warehouse,
+            options.identifier,
+            (mode or STATIC) if overwrite else None,
+            row_filter,
+            options.text("branch") or MAIN_BRANCH,
+            _snapshot_properties(options),
+            options.text("message"),
+            options.text("author"),
+            idempotency_key,
+        )
+
+    def opened(self) -> Catalog:
+        """The catalog, to be closed. Raises StorageError."""
+        return open_catalog(self.warehouse, create=False)
+
+    def is_done(self) -> bool:
+        """Whether a commit with the key was made."""
+        with self.opened() as catalog:
+            return is_answered(catalog.load_table(self.identifier), self.idempotency_key)
+
+    def commit(self, files: tuple[ContentFile, ...]) -> None:
+        """Commits the files, once. Raises CommitConflictError, ValidationError, NoSuchTableError."""
+        written = WrittenFiles(files)
+        options: dict[str, Any] = {"branch": self.branch, "snapshot_properties": self.snapshot_properties or None}
+        with self.opened() as catalog:
+            table = catalog.load_table(self.identifier)
+            with table.transaction(
+                message=self.message, author=self.author, idempotency_key=self.idempotency_key
+            ) as transaction:
+                match self.overwrite_mode:
+                    case None:
+                        transaction.append(written, **options)
+                    case "static":
+                        transaction.overwrite(written, self.overwrite_filter, **options)
+                    case _:
+                        transaction.dynamic_partition_overwrite(written, **options)
+
+    def abort(self, files: tuple[ContentFile, ...]) -> None:
+        """Deletes the files, unless they are committed: what made Spark give up may have come after the commit."""
+        if files:
+            with self.opened() as catalog:
+                give_up(catalog.load_table(self.identifier), files, self.idempotency_key)
+
+    def of_batch(self, query_id: str, batch_id: int) -> WritePlan:
+        """The plan of one batch of a stream, which a batch that comes again shares."""
+        properties = {"spark.sql.streaming.queryId": query_id, "spark.sql.streaming.epochId": str(batch_id)}
+        key = f"spark-stream/{query_id}/{'.'.join(self.identifier)}/{batch_id}"
+        return evolve(self, snapshot_properties={**properties, **self.snapshot_properties}, idempotency_key=key)
+
+
+def _snapshot_properties(options: SourceOptions) -> dict[str, str]:
+    """The option `snapshot-properties`, and Iceberg's `snapshot-property.<name>`, whose names come in lower case."""
+    named = {k.removeprefix(PREFIX): v for k, v in options.given.items() if k.startswith(PREFIX)}
+    return named | options.text_map("snapshot-properties")
+
+
+PREFIX = "snapshot-property."

@@ -1,0 +1,90 @@
+"""Data files that others wrote for a commit, Spark's tasks for one: committed once, deleted if it is never made.
+
+Who gives up such a commit may not know whether it was made, or is being made at this moment. Both sides look inside of
+the write lock: a commit that its first file is there, who gives up that there is no such commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Protocol
+
+from attrs import frozen
+
+from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.events.event import Event
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.updates.table_update import TableUpdate
+from icecore.engine.storage.file_io import Storage
+from icecore.engine.table.table_handle import TableHandle
+
+
+class Commit(Protocol):
+    """The part of a pending commit that files are given to."""
+
+    @property
+    def answered(self) -> Event | None: ...
+
+    @property
+    def storage(self) -> Storage: ...
+
+    @property
+    def repository(self) -> Repository: ...
+
+    def add(self, command: ChangeMetadata) -> None: ...
+
+
+@frozen
+class WrittenFiles:
+    """Data files, given as the data of a change of rows. They belong to that change alone."""
+
+    files: tuple[ContentFile, ...]
+
+    def given_to(self, pending: Commit) -> list[ContentFile]:
+        """The files that the commit adds; of one that was made before, those that it doesn't have are deleted.
+
+        The commit raises ValidationError where it was given up meanwhile.
+        """
+        if pending.answered is None:
+            pending.add(ChangeMetadata(lambda _: self._check_there(pending.storage)))
+            return list(self.files)
+        paths = [f.file_path for f in self.files]
+        _delete(_left_over(paths, pending.repository.added_paths(pending.answered)), pending.storage)
+        return []
+
+    def _check_there(self, storage: Storage) -> list[TableUpdate]:
+        first = min((f.file_path for f in self.files), default=None)
+        if first is not None and not storage.exists(first):
+            raise ValidationError(f"the commit was given up, so that its files were deleted: {first}")
+        return []
+
+
+def is_answered(table: TableHandle, idempotency_key: str) -> bool:
+    """Whether a commit with that key was made."""
+    return table._repository.store.event_by_idempotency_key(idempotency_key) is not None
+
+
+def give_up(table: TableHandle, files: Iterable[ContentFile], idempotency_key: str) -> None:
+    """Deletes files of a commit that is not made, but for those that a commit with the key has."""
+    repository = table._repository
+    storage = repository.storage_of(table._state)
+    paths = sorted(f.file_path for f in files)
+    with repository.store.write():
+        event = repository.store.event_by_idempotency_key(idempotency_key)
+        left = paths if event is None else _left_over(paths, repository.added_paths(event))
+        _delete(left[:1], storage)
+    _delete(left[1:], storage)
+
+
+def _left_over(paths: Iterable[str], added: frozenset[str]) -> list[str]:
+    """The paths that a commit did not add; none where the log doesn't say any more what it added."""
+    return [p for p in paths if p not in added] if added else []
+
+
+def _delete(paths: Iterable[str], storage: Storage) -> None:
+    for path in paths:
+        with contextlib.suppress(IcecoreError):
+            storage.delete(path)
