@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError
 from icecore.engine.events import event as ev
+from icecore.engine.events.name_events import Dropped, Named, NameEvent, Renamed, Undropped, read_name_event
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
 from icecore.engine.table.table import Table
@@ -21,28 +24,23 @@ class CatalogAt:
         self._namespaces: dict[Identifier, dict[str, str]] = {}
         self._streams: dict[Identifier, str] = {}
         for event in warehouse.store.naming_events(position):
-            self._apply(event.kind, event.stream, event.payload)
+            payload = event.payload
+            fold_namespaces(self._namespaces, event.kind, payload)
+            self._follow_name(event.stream, read_name_event(event.kind, payload))
 
-    def _apply(self, kind: str, stream: str, payload: dict[str, object]) -> None:
-        def name(key: str) -> Identifier:
-            return tuple(payload[key])  # type: ignore[arg-type]  # the log's own JSON arrays
-
-        fold_namespaces(self._namespaces, kind, payload)
-        match kind:
-            case (
-                ev.TABLE_CREATED
-                | ev.TABLE_REGISTERED
-                | ev.VIEW_CREATED
-                | ev.VIEW_REGISTERED
-                | ev.TABLE_UNDROPPED
-                | ev.VIEW_UNDROPPED
-            ):
-                self._streams[name("identifier")] = stream
-            case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
-                self._streams.pop(name("from"), None)
-                self._streams[name("to")] = stream
-            case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
-                self._streams.pop(name("identifier"), None)
+    def _follow_name(self, stream: str, change: NameEvent | None) -> None:
+        match change:
+            case Named(identifier) | Undropped(identifier):
+                self._streams[identifier] = stream
+            case Renamed(before, identifier):
+                self._streams.pop(before, None)
+                self._streams[identifier] = stream
+            case Dropped(identifier):
+                self._streams.pop(identifier, None)
+            case None:
+                pass
+            case _:
+                assert_never(change)
 
     @property
     def name(self) -> str:

@@ -11,12 +11,13 @@ from attrs import field, frozen
 
 from icecore.engine.commit.decide import Decision
 from icecore.engine.errors import CommitConflictError, ConflictingCommitsError
-from icecore.engine.events.event import DELETIONS, Event
+from icecore.engine.events.event import DELETIONS, TABLE_COMMITTED, TABLE_CREATED, Event
 from icecore.engine.formats.deleted_files import decode_files
 from icecore.engine.formats.event_content import decode_content
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.updates.table_update import AddSnapshot, read_table_updates
 from icecore.engine.spec.view import ViewMetadata
 
 
@@ -79,8 +80,8 @@ class PartDryRun:
 
     @property
     def totals(self) -> dict[str, int]:
-        """The totals, as in `DryRun.totals`."""
-        return totals_of(self.payload)
+        """The totals, as in `DryRun.totals`; empty of an event of anything but a table."""
+        return totals_of(self.payload) if self.kind in (TABLE_CREATED, TABLE_COMMITTED) else {}
 
 
 @frozen
@@ -115,9 +116,9 @@ def part_dry_run(identifier: tuple[str, ...], event: Event, content: bytes | Non
 
 
 def summaries_of(payload: Mapping[str, Any]) -> tuple[Mapping[str, str], ...]:
-    """The summaries of the snapshots that an event adds, in their order (L5)."""
-    updates = payload.get("updates", ())
-    return tuple(u["snapshot"].get("summary", {}) for u in updates if u["action"] == "add-snapshot")
+    """The summaries of the snapshots that a table's event adds, in their order (L5)."""
+    updates = read_table_updates(payload.get("updates", ()))
+    return tuple(u.snapshot.summary or {} for u in updates if isinstance(u, AddSnapshot))
 
 
 def totals_of(payload: Mapping[str, Any]) -> dict[str, int]:

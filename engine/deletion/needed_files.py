@@ -14,6 +14,7 @@ from icecore.engine.deletion.neighbours import states_of, streams_that_may_need
 from icecore.engine.errors import CommitConflictError, IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
+from icecore.engine.events.event_facts import named_files
 from icecore.engine.events.manifest_changes import changes_of
 from icecore.engine.foreign.register import parse_metadata_file
 from icecore.engine.log.read_models import dotted
@@ -107,9 +108,7 @@ class Marking:
         if any(listed.is_foreign for listed in added):
             return False
         paths = [listed.manifest.manifest_path for listed in added]
-        for update in event.payload["updates"]:
-            told = (part for part in update.values() if isinstance(part, dict))
-            paths += [p[key] for p in told for key in ("manifest-list", "statistics-path") if p.get(key)]
+        paths += named_files(event.payload)
         try:
             paths += self._content_paths(event)
         except IcecoreError:

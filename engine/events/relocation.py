@@ -6,6 +6,7 @@ one in its place. So the whole history is of files that are there, whichever fol
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,11 @@ class Relocation:
     source: str
     target: str
     shares_data: bool = False
+
+    @classmethod
+    def from_dict(cls, obj: Mapping[str, Any], position: int) -> Relocation:
+        """The relocation of the payload of a move or clone, whose event has that position."""
+        return cls(position, obj["from"], obj["to"], obj.get("shares-data", False))
 
     def mapping(self) -> LocationMapping:
         """Leads locations of the old folder, in all ways of writing them, to the new one."""

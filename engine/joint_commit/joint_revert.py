@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 from attrs import define, evolve
 
@@ -11,6 +12,13 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError, NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.name_events import NameEvent, Renamed, read_name_event
+from icecore.engine.events.namespace_events import (
+    NamespaceCreated,
+    NamespaceDropped,
+    NamespacePropertiesUpdated,
+    read_namespace_event,
+)
 from icecore.engine.joint_commit.joint_commit import CommitTargets, Part, commit_jointly, dry_run_jointly
 from icecore.engine.joint_commit.joint_names import NameChange, NameGivenBack, NamespaceChange
 from icecore.engine.joint_commit.joint_tables import TableChange
@@ -78,7 +86,7 @@ class _Opposite:
                 return self._rename_back()
             case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
                 kind = "view" if self._is_view else "table"
-                return NameGivenBack(self._name("identifier"), kind, self.event.position)
+                return NameGivenBack(self._renaming.identifier, kind, self.event.position)
             case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
                 return self._drop()
             case ev.TABLE_COMMITTED:
@@ -92,8 +100,11 @@ class _Opposite:
     def _is_view(self) -> bool:
         return ev.is_view_stream(self.event.stream)
 
-    def _name(self, key: str) -> Identifier:
-        return tuple(self.event.payload[key])
+    @property
+    def _renaming(self) -> NameEvent:
+        change = read_name_event(self.event.kind, self.event.payload)
+        assert change is not None, f"a {self.event.kind} event changes no name"
+        return change
 
     def _conflict(self, why: str, kinds: Iterable[str] = ()) -> CommitConflictError:
         later = later_commits(self.desk.repository.store, self.event, lambda e: not kinds or e.kind in kinds)
@@ -106,7 +117,7 @@ class _Opposite:
 
     def _drop(self) -> Part:
         """Undoes a create or an undrop: since then at most the files may have been written."""
-        name = self._name("identifier")
+        name = self._renaming.identifier
         kind = ev.VIEW_DROPPED if self._is_view else ev.TABLE_DROPPED
 
         def find(repository: Repository) -> str:
@@ -118,7 +129,9 @@ class _Opposite:
         return NameChange(name, kind, {"identifier": list(name)}, find)
 
     def _rename_back(self) -> Part:
-        old, new = self._name("from"), self._name("to")
+        change = self._renaming
+        assert isinstance(change, Renamed), f"a {self.event.kind} event renames nothing"
+        old, new = change.before, change.identifier
 
         def find(repository: Repository) -> str:
             stream_of = repository.models.view_stream if self._is_view else repository.models.table_stream
@@ -136,21 +149,28 @@ class _Opposite:
     # Namespaces
 
     def _namespace(self) -> Part:
-        payload, name = self.event.payload, self._name("namespace")
-        models, same = self.desk.repository.models, {"namespace": list(name)}
+        change = read_namespace_event(self.event.kind, self.event.payload)
+        assert change is not None, f"a {self.event.kind} event changes no namespace"
+        models, name, same = self.desk.repository.models, change.namespace, {"namespace": list(change.namespace)}
         before = self._namespaces_before().get(name, {})
-        match self.event.kind:
-            case ev.NAMESPACE_CREATED:
+        match change:
+            case NamespaceCreated(properties=properties):
 
                 def unchanged() -> None:
                     models.check_empty(name)
-                    if models.namespace_properties(name) != payload["properties"]:
+                    if models.namespace_properties(name) != properties:
                         raise self._namespace_conflict(name)
 
                 return NamespaceChange(name, ev.NAMESPACE_DROPPED, same, unchanged)
-            case ev.NAMESPACE_DROPPED:
+            case NamespaceDropped():
                 return NamespaceChange(name, ev.NAMESPACE_CREATED, {**same, "properties": before})
-        after = {k: v for k, v in before.items() if k not in payload["removals"]} | payload["updates"]
+            case NamespacePropertiesUpdated():
+                return self._properties_back(name, before, change.applied(before))
+            case _:
+                assert_never(change)
+
+    def _properties_back(self, name: Identifier, before: Mapping[str, str], after: Mapping[str, str]) -> Part:
+        models = self.desk.repository.models
         updates, removals, set_again = undone_properties(before, after, models.namespace_properties(name))
         is_blocked = set_again or not (updates or removals)
 
@@ -159,7 +179,7 @@ class _Opposite:
             if is_blocked or now != (updates, removals, set_again):
                 raise self._namespace_conflict(name)
 
-        undone = {**same, "updates": updates, "removals": removals}
+        undone = {"namespace": list(name), "updates": updates, "removals": removals}
         return NamespaceChange(name, ev.NAMESPACE_PROPERTIES_UPDATED, undone, still_so)
 
     def _namespaces_before(self) -> dict[Identifier, dict[str, str]]:

@@ -12,6 +12,7 @@ import orjson
 from icecore.engine.common.stored_json import stored_json
 from icecore.engine.errors import CorruptLogError, ValidationError
 from icecore.engine.events.event import Event
+from icecore.engine.events.event_facts import parents_of_added
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
 from icecore.engine.events.relocated_manifests import RelocatedManifests, listing
 from icecore.engine.log.store import MODELS, EventStore
@@ -92,11 +93,7 @@ class ManifestModels:
         self, event: Event, payload: Mapping[str, Any], snapshot_id: int
     ) -> list[tuple[int, ListedManifest]]:
         """The parent's list with the ids of its rows."""
-        parent_id = next(
-            u["snapshot"].get("parent-snapshot-id")
-            for u in payload["updates"]
-            if u["action"] == "add-snapshot" and u["snapshot"]["snapshot-id"] == snapshot_id
-        )
+        parent_id = parents_of_added(payload)[snapshot_id]
         if parent_id is None:
             return []
         rows = self._manifest_rows(event.stream, parent_id)

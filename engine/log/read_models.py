@@ -23,6 +23,8 @@ from icecore.engine.errors import (
 )
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
+from icecore.engine.events.event_facts import given_locations
+from icecore.engine.events.name_events import Dropped, Named, Renamed, Undropped, read_name_event
 from icecore.engine.events.namespace_events import (
     NamespaceCreated,
     NamespaceDropped,
@@ -62,22 +64,26 @@ class ReadModels(ManifestModels):
     def apply(self, event: Event, entries: pa.Table | None = None) -> None:
         """Applies one event, inside of a write transaction. `entries` are its content files, if they are at hand."""
         payload = event.payload
-        match event.kind:
-            case ev.TABLE_CREATED | ev.TABLE_REGISTERED | ev.VIEW_CREATED | ev.VIEW_REGISTERED:
-                self._put_name(event, tuple(payload["identifier"]))
-            case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
-                self._rename(event, tuple(payload["from"]), tuple(payload["to"]))
-            case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
-                self._forget_name(event, tuple(payload["identifier"]))
-            case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
-                self._put_name(event, tuple(payload["identifier"]))
-                self._share_again(event, tuple(payload["identifier"]))
-            case ev.WAREHOUSE_MOVED | ev.WAREHOUSE_CLONED:
-                self._store.relocate(relocation_of(event))
+        match change := read_name_event(event.kind, payload):
+            case Named(identifier):
+                self._put_name(event, identifier)
+            case Renamed(before, identifier):
+                self._rename(event, before, identifier)
+            case Dropped(identifier):
+                self._forget_name(event, identifier)
+            case Undropped(identifier):
+                self._put_name(event, identifier)
+                self._share_again(event, identifier)
+            case None:
+                pass
+            case _:
+                assert_never(change)
+        if event.kind in ev.RELOCATING:
+            self._store.relocate(Relocation.from_dict(event.payload, event.position))
         if event.stream != ev.CATALOG_STREAM:
             self._advance(event, payload)
-        elif (change := read_namespace_event(event.kind, payload)) is not None:
-            self._follow_namespace(change)
+        elif (namespace := read_namespace_event(event.kind, payload)) is not None:
+            self._follow_namespace(namespace)
         if event.kind == ev.TABLE_PURGED:
             # It is at its location no more, and no file of it is to be there.
             self._run("forget_location", stream=event.stream)
@@ -102,7 +108,7 @@ class ReadModels(ManifestModels):
         for event in self._store.naming_events():
             if event.kind in ev.RELOCATING:
                 # Events before it are read with what it says.
-                self._store.relocate(relocation_of(event))
+                self._store.relocate(Relocation.from_dict(event.payload, event.position))
         streams = []
         for event in self._store.events():
             self.apply(event)
@@ -128,12 +134,13 @@ class ReadModels(ManifestModels):
                 assert_never(change)
 
     def _advance(self, event: Event, payload: Mapping[str, Any]) -> None:
+        locations = given_locations(event.kind, payload)
         self._run(
             "put_head",
             stream=event.stream,
             stream_version=event.stream_version,
             position=event.position,
-            location=_location(event.kind, payload),
+            location=locations[-1] if locations else None,
         )
         self._follow_lists(event, payload)
 
@@ -295,19 +302,3 @@ class ReadModels(ManifestModels):
     def location_in_use(self, location: str) -> bool:
         """Whether a table or view has that location."""
         return self._store.row(MODELS, "location_in_use", location=location) is not None
-
-
-def relocation_of(event: Event) -> Relocation:
-    """The relocation of a move's or clone's event."""
-    payload = event.payload
-    return Relocation(event.position, payload["from"], payload["to"], payload.get("shares-data", False))
-
-
-def _location(kind: str, payload: Mapping[str, Any]) -> str | None:
-    """The location that an event gives its table."""
-    adopted = (ev.TABLE_REGISTERED, ev.TABLE_ADOPTED, ev.TABLE_RESTORED, ev.VIEW_REGISTERED, ev.VIEW_ADOPTED)
-    if kind in adopted:
-        location: str = payload["location"] if "location" in payload else payload["metadata"]["location"]
-        return location
-    locations = [u["location"] for u in payload.get("updates", ()) if u["action"] == "set-location"]
-    return locations[-1] if locations else None

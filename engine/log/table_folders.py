@@ -21,6 +21,7 @@ from icecore.engine.common.location import folded, local_path
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
+from icecore.engine.events.event_facts import given_locations, given_properties, named_files, parents_of_added
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.log.store import FOLDERS_KNOWN, MODELS, EventStore
@@ -157,17 +158,12 @@ class TableFolders:
 
     def _folders(self, event: Event) -> Iterator[str]:
         """The folders that an event gives the table's files from now on."""
-        payload, location = event.payload, None
-        for update in payload.get("updates", ()):
-            if update["action"] == "set-location":
-                location = update["location"]
-                yield location
-        if event.kind in (*_FOREIGN, ev.VIEW_REGISTERED, ev.VIEW_ADOPTED):
-            location = payload["location"] if "location" in payload else payload["metadata"]["location"]
-            yield location
+        payload = event.payload
+        locations = given_locations(event.kind, payload)
+        yield from locations
         yield from (payload.get("location-mapping") or {}).values()
-        properties = [u["updates"] for u in payload.get("updates", ()) if u["action"] == "set-properties"]
-        for path in (p[name] for p in properties for name in _PATHS if p.get(name)):
+        location = locations[-1] if locations else None
+        for path in (p[name] for p in given_properties(payload) for name in _PATHS if p.get(name)):
             if location is None:
                 head = self._store.row(MODELS, "get_head", stream=event.stream)
                 location = (head and head["location"]) or ""
@@ -180,15 +176,13 @@ class TableFolders:
             return [], True
         if event.kind in _FOREIGN:
             return [], False
-        named: list[str] = []
+        named = list(named_files(payload))
         if event.kind == ev.TABLE_RELOCATED:
             relocated = RelocatedManifests.from_dict(payload, event.position)
             listed, is_told = list(relocated.manifests), True
             named += relocated.lists.values()
         else:
-            listed, is_told = _listed(event)
-        for update in payload.get("updates", ()):
-            named += _named(update)
+            listed, is_told = _listed(payload, event.position)
         named += (m.manifest.manifest_path for m in listed)
         prefixes = tuple(f"{location.rstrip('/')}/" for location in known)
         out = [path for path in named if not path.startswith(prefixes) or _steps_out(path)]
@@ -205,17 +199,11 @@ class TableFolders:
         self._store.execute(MODELS, query_name, **parameters)
 
 
-def _listed(event: Event) -> tuple[list[ListedManifest], bool]:
+def _listed(payload: Mapping[str, Any], position: int) -> tuple[list[ListedManifest], bool]:
     """The manifests that a commit adds; false where a snapshot is known by its list's file alone."""
-    changes = changes_of(event.payload, event.position)
-    added = {u["snapshot"]["snapshot-id"] for u in event.payload.get("updates", ()) if u["action"] == "add-snapshot"}
-    return [m for c in changes.values() for m in (*c.added, *(c.base or ()))], added <= changes.keys()
-
-
-def _named(update: Mapping[str, Any]) -> Iterator[str]:
-    for part in update.values():
-        if isinstance(part, dict):
-            yield from (part[key] for key in ("manifest-list", "statistics-path") if part.get(key))
+    changes = changes_of(payload, position)
+    listed = [m for c in changes.values() for m in (*c.added, *(c.base or ()))]
+    return listed, parents_of_added(payload).keys() <= changes.keys()
 
 
 def _outside(entries: pa.Table, prefixes: tuple[str, ...]) -> list[str]:

@@ -17,6 +17,7 @@ from icecore.engine.common.identifiers import folder_name
 from icecore.engine.common.location import LocationMapping, local_path, to_uri
 from icecore.engine.errors import IcecoreError, StorageError
 from icecore.engine.events.event import TABLE_CREATED, VIEW_CREATED, Event
+from icecore.engine.events.event_facts import given_locations
 from icecore.engine.events.relocation import moved_prefixes
 from icecore.engine.log.store import MODELS, EventStore
 
@@ -92,7 +93,7 @@ def inferred_root(store: EventStore) -> str | None:
 
 def _locations(event: Event) -> list[str]:
     """The locations that tables and views were created at."""
-    return [u["location"] for u in event.payload["updates"] if u.get("action") == "set-location"][-1:]
+    return given_locations(event.kind, event.payload)[-1:]
 
 
 def _is_same_warehouse(store: EventStore, log: Path) -> bool:

@@ -6,7 +6,7 @@ compared null-safe, and a column that the data lacks keeps its value in an updat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from icecore.engine.data.arrow.to_arrow import to_arrow
 from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import ValidationError
+from icecore.engine.events.event import Event
+from icecore.engine.events.event_updates import table_updates
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate, PredicateOperator, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
@@ -37,6 +39,7 @@ from icecore.engine.properties.table_properties import UPDATE_MODE
 from icecore.engine.spec.reserved import ROW_ID
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import DoubleType, FloatType, PrimitiveType
+from icecore.engine.spec.updates.table_update import AddSnapshot
 
 ROWS_UPDATED = "icecore.rows-updated"
 ROWS_INSERTED = "icecore.rows-inserted"
@@ -134,11 +137,11 @@ class Upsert:
             raise ValidationError(f"the data has the key {_key_text(source, self.keys, first)} more than once")
 
 
-def result_of(payload: Mapping[str, Any]) -> UpsertResult:
+def result_of(event: Event) -> UpsertResult:
     """The result of an upsert that is in the log already."""
-    for update in payload.get("updates", ()):
-        if update["action"] == "add-snapshot":
-            summary = update["snapshot"].get("summary", {})
+    for update in table_updates(event):
+        if isinstance(update, AddSnapshot):
+            summary = update.snapshot.summary or {}
             return UpsertResult(int(summary.get(ROWS_UPDATED, 0)), int(summary.get(ROWS_INSERTED, 0)))
     return UpsertResult()
 

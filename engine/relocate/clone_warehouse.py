@@ -18,6 +18,7 @@ from icecore.engine.errors import StorageError, ValidationError, WarehouseLocked
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.provenance import provenance
+from icecore.engine.events.relocation import Relocation
 from icecore.engine.log.location_mapping import storage_of
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.warehouse_folder import UUID, WarehouseFolder, local_folder
@@ -162,8 +163,8 @@ def _finished(target: Path) -> RelocatedWarehouse:
         event = [e for e in store.stream_events(ev.CATALOG_STREAM) if e.kind == ev.WAREHOUSE_CLONED][-1]
         streams = [row["stream"] for row in store.rows(MODELS, "all_heads")]
     views = sum(map(ev.is_view_stream, streams))
-    source, place = event.payload["from"], event.payload["to"]
-    return RelocatedWarehouse(source, place, len(streams) - views, views, position=event.position)
+    made = Relocation.from_dict(event.payload, event.position)
+    return RelocatedWarehouse(made.source, made.target, len(streams) - views, views, position=event.position)
 
 
 __all__ = ["clone_warehouse"]

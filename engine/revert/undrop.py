@@ -8,6 +8,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.name_events import Dropped, read_name_event
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
@@ -25,12 +26,12 @@ def undrop_inside(
     undone already or what was dropped is purged.
     """
     _check(repository, kind, drop)
-    payload = {"identifier": drop.payload["identifier"]}
+    payload = {"identifier": list(_name_of(drop))}
     return repository.append_inside(transaction, drop.stream, _UNDROPS[kind], payload, provenance)
 
 
 def _check(repository: Repository, kind: str, drop: Event) -> None:
-    identifier = tuple(drop.payload["identifier"])
+    identifier = _name_of(drop)
     repository.models.check_new_name(identifier)
     if (purge := _purge_of(repository, drop)) is not None:
         raise ValidationError(_purged_text(kind, drop, purge))
@@ -84,8 +85,14 @@ def _find(repository: Repository, kind: str, identifier: Identifier, position: i
 
 def _drops_of(repository: Repository, kind: str, identifier: Identifier) -> Iterator[Event]:
     for event in repository.store.filtered_events(kind=_DROPS[kind]):
-        if tuple(event.payload["identifier"]) == identifier:
+        if _name_of(event) == identifier:
             yield event
+
+
+def _name_of(drop: Event) -> Identifier:
+    change = read_name_event(drop.kind, drop.payload)
+    assert isinstance(change, Dropped), f"a {drop.kind} event is no drop"
+    return change.identifier
 
 
 def _purge_of(repository: Repository, drop: Event) -> Event | None:
@@ -98,7 +105,7 @@ def _purge_of(repository: Repository, drop: Event) -> Event | None:
 
 def _purged_text(kind: str, drop: Event, purge: Event) -> str:
     why = f" ({purge.provenance.message!r})" if purge.provenance.message else ""
-    name = dotted(tuple(drop.payload["identifier"]))
+    name = dotted(_name_of(drop))
     return (
         f"the {kind} {name!r} dropped at {drop.position} was purged at position {purge.position} by "
         f"{purge.provenance.actor or 'unknown'}{why}: its files are deleted, and can't come back"

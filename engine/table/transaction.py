@@ -312,7 +312,7 @@ class Transaction(OnceInBlock):
         base = pending.base_if_named(branch, options, MERGE_ISOLATION)
         upsert = Upsert.of(data, join_cols, schema, target, when_matched_update_all, when_not_matched_insert_all, base)
         if pending.answered is not None:
-            upsert.result = result_of(pending.answered.payload)
+            upsert.result = result_of(pending.answered)
         pending.add_writing(upsert)
         return upsert
 

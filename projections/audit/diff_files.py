@@ -9,11 +9,13 @@ from attrs import define, frozen
 
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.events.event import TABLE_REGISTERED, Event
+from icecore.engine.events.event_updates import table_updates
 from icecore.engine.events.manifest_changes import changes_of
 from icecore.engine.log.store import EventStore
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
+from icecore.engine.spec.updates.table_update import SetSnapshotRef
 
 _COLUMNS = ["status", "content", "file_path", "content_offset", "record_count"]
 _NAMES = {
@@ -88,14 +90,13 @@ def file_changes(
 
 def _rows(store: EventStore, event: Event) -> Iterator[tuple[int, str | None, list[dict[str, Any]]]]:
     """Each snapshot that an event made: its id, its branch, and the files that it added or removed."""
-    payload = event.payload
-    changes = changes_of(payload, event.position)
+    changes = changes_of(event.payload, event.position)
     if not changes:
         return
     branches: dict[int, str] = {}
-    for update in payload["updates"]:
-        if update["action"] == "set-snapshot-ref":
-            branches.setdefault(update["snapshot-id"], update["ref-name"])
+    for update in table_updates(event):
+        if isinstance(update, SetSnapshotRef):
+            branches.setdefault(update.ref.snapshot_id, update.ref_name)
     found = store.entries(event.position)
     content = None if found is None else found.select(_COLUMNS)
     for snapshot_id, change in changes.items():

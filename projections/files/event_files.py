@@ -21,6 +21,7 @@ from icecore.engine.errors import (
     ValidationError,
 )
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_REGISTERED, TABLE_RELOCATED, Event
+from icecore.engine.events.event_updates import table_updates
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.events.relocation import Relocations
@@ -29,12 +30,12 @@ from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.properties.table_properties import METADATA_COMPRESSION
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.updates.table_update import AddSnapshot, RemoveSnapshots
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
 from icecore.projections.files.metadata_cleanup import DroppedMetadata
 from icecore.projections.files.pointers import WrittenFile
 
-REMOVE_SNAPSHOTS = "remove-snapshots"
 FOREIGN_METADATA = "foreign-metadata"
 
 
@@ -55,15 +56,15 @@ class Expiring:
         relocated = {
             int(i): e.position for e in events if e.kind == TABLE_RELOCATED for i in e.payload["manifest-lists"]
         }
-        if not relocated and not any(REMOVE_SNAPSHOTS in e.payload_text for e in events):
+        if not relocated and not any(RemoveSnapshots.action in e.payload_text for e in events):
             return cls()
         added, gone = set(relocated), set[int]()
         for event in events:
-            for update in event.payload.get("updates", ()):
-                if update["action"] == "add-snapshot":
-                    added.add(update["snapshot"]["snapshot-id"])
-                elif update["action"] == REMOVE_SNAPSHOTS:
-                    gone |= set(update["snapshot-ids"])
+            for update in table_updates(event):
+                if isinstance(update, AddSnapshot):
+                    added.add(update.snapshot.snapshot_id)
+                elif isinstance(update, RemoveSnapshots):
+                    gone |= set(update.snapshot_ids)
         lists = (models.list_manifests(events[0].stream, i) or () for i in added - gone)
         needed = frozenset(m.manifest.manifest_path for listed in lists for m in listed)
         return cls(frozenset(gone), needed, relocated)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
+from icecore.engine.events.name_events import Named, Renamed, read_name_event
 from icecore.engine.log.store import EventStore
 
 LOG_SCHEMA = pa.schema(
@@ -56,13 +57,10 @@ class _Names:
 
     def __init__(self, store: EventStore) -> None:
         self._names: dict[str, list[tuple[int, str]]] = {}
-        renamed = (ev.TABLE_RENAMED, ev.VIEW_RENAMED)
-        kinds = (ev.TABLE_CREATED, ev.TABLE_REGISTERED, ev.VIEW_CREATED, ev.VIEW_REGISTERED, *renamed)
         for event in store.naming_events():
-            if event.kind in kinds:
-                payload = event.payload
-                name = ".".join(payload["to"] if event.kind in renamed else payload["identifier"])
-                self._names.setdefault(event.stream, []).append((event.position, name))
+            change = read_name_event(event.kind, event.payload)
+            if isinstance(change, (Named, Renamed)):
+                self._names.setdefault(event.stream, []).append((event.position, ".".join(change.identifier)))
 
     def at(self, stream: str, position: int) -> str | None:
         known = [(p, n) for p, n in self._names.get(stream, ()) if p <= position]

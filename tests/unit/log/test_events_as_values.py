@@ -10,6 +10,8 @@ import pytest
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.event_facts import given_locations, named_files, parents_of_added
+from icecore.engine.events.name_events import Named, NameEvent, Renamed, read_name_event
 from icecore.engine.events.namespace_events import NamespaceEvent, read_namespace_event
 from icecore.engine.events.table_events import TableEvent, TablePurged, read_table_event
 from icecore.engine.events.view_events import ViewEvent, read_view_event
@@ -48,3 +50,31 @@ def test_an_unknown_kind_is_named() -> None:
             read(event("table.exploded"))
     assert read_table_event(event("table.purged")) == TablePurged()
     assert read_namespace_event("table.purged", {}) is None
+
+
+def test_each_kind_that_names_changes_a_name() -> None:
+    """Of tables and views alike; commits, and what is about files, change none."""
+    words = ("created", "registered", "renamed", "dropped", "undropped")
+    payload = {"identifier": ["a", "b"], "from": ["a", "b"], "to": ["a", "c"]}
+    found = {kind: read_name_event(kind, payload) for kind in (*TABLE_KINDS, *VIEW_KINDS)}
+    assert {kind.partition(".")[2] for kind, change in found.items() if change is not None} == set(words)
+    assert found["table.created"] == found["view.registered"] == Named(("a", "b"))
+    assert found["view.renamed"] == Renamed(("a", "b"), ("a", "c"))
+    assert {type(change) for change in found.values() if change is not None} == set(get_args(NameEvent))
+
+
+def test_facts_are_told_of_updates_that_no_value_holds() -> None:
+    """So that one table's event that can't be read keeps no other table from being rebuilt."""
+    payload = {
+        "updates": [
+            {"action": "set-location", "location": "s3://a"},
+            {"action": "from-the-future", "file": {"statistics-path": "s3://a/s"}},
+            {"action": "add-snapshot", "snapshot": {"snapshot-id": 2, "manifest-list": "s3://a/l"}},
+            {"action": "set-location", "location": "s3://b"},
+        ],
+        "metadata": {"location": "s3://c"},
+    }
+    assert given_locations(ev.TABLE_COMMITTED, payload) == ["s3://a", "s3://b"]
+    assert given_locations(ev.TABLE_ADOPTED, payload) == ["s3://a", "s3://b", "s3://c"]
+    assert parents_of_added(payload) == {2: None}
+    assert list(named_files(payload)) == ["s3://a/s", "s3://a/l"]

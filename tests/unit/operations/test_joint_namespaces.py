@@ -450,3 +450,10 @@ def test_names_mean_what_they_mean_after_the_changes_so_far(catalog: icecore.Cat
     assert sorted(catalog.load_view("new.w").to_arrow()["id"].to_pylist()) == [8, 9]
     assert peer_ids(catalog.path, "ns.t") == [8, 9] and peer_ids(catalog.path, "new.u") == [1, 2]
     assert not catalog.view_exists("ns.y") and catalog.verify().ok
+
+
+def test_a_dry_run_of_properties_has_no_totals(catalog: icecore.Catalog) -> None:
+    """Its updates are of properties, and none of a table's."""
+    outcome = catalog.update_namespace_properties("ns", updates={"owner": "ann"}, dry_run=True)
+    assert outcome is not None
+    assert [(part.kind, part.totals) for part in outcome.parts] == [("namespace.properties-updated", {})]
