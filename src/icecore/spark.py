@@ -1,16 +1,17 @@
-"""The public names for Spark: sessions that are ready for Iceberg tables, `format("icecore")`, plans made elsewhere."""
+"""The public names for Spark: sessions that are ready for Iceberg tables, `format("icecore")`, streams, plans made elsewhere."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from icecore.engine.spark_source.foreach_batch import foreach_batch
 from icecore.engine.spark_source.registration import register, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["load_plan", "register", "session"]
+__all__ = ["foreach_batch", "load_plan", "register", "session"]
 
 
 def load_plan(spark: SparkSession, folder: str | Path) -> DataFrame:

@@ -72,6 +72,23 @@ except ValidationError as e:
     assert str(e).endswith("'zz' is not a uuid"), e
 else:
     raise SystemExit("a bad uuid was written")
+
+
+import icecore
+
+catalog = icecore.open(folder / "warehouse")
+catalog.create_namespace("ns")
+table = catalog.create_table("ns.t", old)
+(folder / "in").mkdir()
+(folder / "in" / "1.json").write_text('{"id": 1}\\n{"id": 2}')
+for run in range(2):
+    stream = spark.readStream.schema("id bigint").json(str(folder / "in"))
+    writer = stream.writeStream.foreachBatch(icecore.spark.foreach_batch(table, query="events"))
+    # The second query is the first one, run again from its start.
+    query = writer.option("checkpointLocation", str(folder / f"checkpoint{run}")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    table.refresh()
+    assert table.scan().to_arrow()["id"].to_pylist() == [1, 2], run
 print("done")
 """
 

@@ -1,0 +1,92 @@
+"""Streams of Spark that commit each micro-batch once: the function that `writeStream.foreachBatch` calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from icecore.engine.catalog.catalog import open_catalog
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import ValidationError
+from icecore.engine.table.table import Table
+from icecore.engine.table.transaction import Transaction
+
+# Of Iceberg's own runtime, in the summaries of snapshots.
+QUERY_ID = "spark.sql.streaming.queryId"
+EPOCH_ID = "spark.sql.streaming.epochId"
+# The local property in which Spark tells the thread of a stream whose thread it is.
+_SPARKS_QUERY_ID = "sql.streaming.queryId"
+
+Change = Callable[[Transaction, Any], object]
+
+
+def foreach_batch(
+    table: Table,
+    change: Change | None = None,
+    *,
+    query: str | None = None,
+    branch: str = "main",
+    snapshot_properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+    author: str | None = None,
+) -> BatchCommits:
+    """The function for `writeStream.foreachBatch` that makes each micro-batch one commit, exactly once.
+
+    The rows are appended; or `change(transaction, rows)` does with them in a transaction what it likes, then without
+    `branch` and `snapshot_properties`. A batch that Spark runs again after a crash, at whatever step, is not committed
+    again: the commit's idempotency key is the table, the query and the number of the batch. `query` names the query
+    where Spark does not tell its id, in Spark Connect; it must be another one when a query starts over with a new
+    checkpoint, whose batches count from zero. The function can be pickled: where it runs, it opens the table's
+    warehouse anew. Raises ReadOnlyError where the table can't be changed.
+    """
+    table._repository.check_writable()
+    return BatchCommits(
+        str(table._repository.store.path.parent.absolute()),
+        table.name(),
+        change,
+        query,
+        branch,
+        dict(snapshot_properties or {}),
+        message,
+        author or table._actor,
+    )
+
+
+@frozen
+class BatchCommits:
+    """Micro-batches as commits to a table, which is known by its warehouse and name."""
+
+    warehouse: str
+    identifier: Identifier
+    change: Change | None
+    query: str | None
+    branch: str
+    snapshot_properties: Mapping[str, str]
+    message: str | None
+    author: str | None
+
+    def __call__(self, rows: Any, batch_id: int) -> None:
+        """Commits a batch unless that was done before. Raises ValidationError where nothing names the query."""
+        query = self.query or _query_of(rows)
+        if query is None:
+            raise ValidationError("Spark does not tell which query this is: name it, foreach_batch(..., query=NAME)")
+        with open_catalog(self.warehouse, create=False) as catalog:
+            table = catalog.load_table(self.identifier)
+            key = f"foreachBatch {table.metadata.table_uuid} {query} {batch_id}"
+            with table.transaction(message=self.message, author=self.author, idempotency_key=key) as transaction:
+                if self.change is not None:
+                    self.change(transaction, rows)
+                    return
+                named = {QUERY_ID: query, EPOCH_ID: str(batch_id), **self.snapshot_properties}
+                transaction.append(rows, branch=self.branch, snapshot_properties=named)
+
+
+def _query_of(rows: Any) -> str | None:
+    """The id of the query that the calling thread runs, the same after each restart; None where Spark doesn't say."""
+    try:
+        found = rows.sparkSession.sparkContext.getLocalProperty(_SPARKS_QUERY_ID)
+    except Exception:  # Connect raises an error class of its own, and other rows have no session
+        return None
+    return None if found is None else str(found)

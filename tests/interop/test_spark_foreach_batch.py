@@ -1,0 +1,136 @@
+"""Micro-batches of Spark's streams are committed exactly once, however often Spark runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+import icecore
+from icecore.engine.errors import ValidationError
+from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
+
+
+@pytest.fixture
+def table(catalog: icecore.Catalog) -> icecore.Table:
+    return catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
+
+
+def ids_of(table: icecore.Table) -> list[int]:
+    table.refresh()
+    return sorted(table.scan().to_arrow()["id"].to_pylist())
+
+
+def write_json(folder: Path, number: int, *ids: int) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"{number}.json").write_text("\n".join(json.dumps({"id": i}) for i in ids))
+
+
+def run(spark: Any, folder: Path, commits: Any) -> Any:
+    """Runs a query over the files of a folder, one a batch, until there is none left."""
+    stream = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", "1").json(str(folder / "in"))
+    writer = stream.writeStream.foreachBatch(commits).option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+@pytest.mark.spark
+def test_a_stream_that_is_stopped_and_goes_on(
+    spark: Any, table: icecore.Table, catalog: icecore.Catalog, tmp_path: Path
+) -> None:
+    """A batch that was committed here and not by Spark comes again, and is known by the query's id."""
+    commits = icecore.spark.foreach_batch(table, message="events", author="stream", snapshot_properties={"a": "b"})
+    write_json(tmp_path / "in", 0, 1, 2)
+    query = run(spark, tmp_path, commits)
+    assert ids_of(table) == [1, 2]
+    write_json(tmp_path / "in", 1, 3)
+
+    def dies_after(rows: Any, batch_id: int) -> None:
+        commits(rows, batch_id)
+        raise KeyError("as if the driver had gone")
+
+    with pytest.raises(Exception, match="as if the driver had gone"):
+        run(spark, tmp_path, dies_after)
+    assert ids_of(table) == [1, 2, 3]
+    write_json(tmp_path / "in", 2, 4)
+    run(spark, tmp_path, commits)
+    assert ids_of(table) == [1, 2, 3, 4]
+    summaries = [s.summary or {} for s in table.snapshots()]
+    assert [s[EPOCH_ID] for s in summaries] == ["0", "1", "2"]
+    assert {(s[QUERY_ID], s["a"]) for s in summaries} == {(query.id, "b")}
+    assert {r["actor"] for r in catalog.log("ns.t").to_pylist() if r["message"] == "events"} == {"stream"}
+
+
+def doubled(transaction: Any, rows: Any) -> None:
+    transaction.append(rows)
+    transaction.append(rows)
+
+
+def test_a_batch_is_one_commit_whatever_it_changes(table: icecore.Table) -> None:
+    """The function goes through pickle; other queries, batches and tables have keys of their own."""
+    commits = pickle.loads(pickle.dumps(icecore.spark.foreach_batch(table, doubled, query="q")))
+    commits(ROWS, 0)
+    commits(ROWS, 0)
+    assert ids_of(table) == [1, 1, 2, 2]
+    icecore.spark.foreach_batch(table, query="other")(ROWS, 0)
+    icecore.spark.foreach_batch(table, query="q", branch="dev")(ROWS, 1)
+    assert ids_of(table) == [1, 1, 1, 2, 2, 2]
+    assert table.scan(ref="dev").count() == 8
+    with pytest.raises(ValidationError, match="query=NAME"):
+        icecore.spark.foreach_batch(table)(ROWS, 0)
+
+
+KILLED = """
+import os, pickle, signal, sys
+import pyarrow as pa
+commits, steps = pickle.loads(bytes.fromhex(sys.argv[1])), int(sys.argv[2])
+warehouse, seen = commits.warehouse, 0
+
+
+def hook(event, arguments):
+    global seen
+    if event in ("open", "os.rename", "os.remove", "os.mkdir", "sqlite3.connect", "os.listdir", "os.scandir"):
+        if any(isinstance(a, (str, bytes)) and warehouse in os.fsdecode(a) for a in arguments):
+            seen += 1
+            if seen == steps:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+sys.addaudithook(hook)
+commits(pa.table({"id": pa.array([1, 2], pa.int64())}), 7)
+"""
+
+
+def test_a_batch_that_is_killed_at_any_step(table: icecore.Table) -> None:
+    """Run again in another process, it is there once, whether the first one got to its commit or not."""
+
+    def attempt(commits: Any, steps: int) -> subprocess.CompletedProcess[str]:
+        arguments = [sys.executable, "-c", KILLED, pickle.dumps(commits).hex(), str(steps)]
+        return subprocess.run(arguments, capture_output=True, text=True, check=False, env=dict(os.environ))
+
+    count = 0
+    for step in range(1, 200, 3):
+        commits = icecore.spark.foreach_batch(table, query=f"killed at {step}")
+        killed = attempt(commits, step)
+        assert killed.returncode in (0, -signal.SIGKILL), killed.stderr
+        commits(ROWS, 7)
+        commits(ROWS, 7)
+        count += 1
+        assert ids_of(table) == sorted([1, 2] * count)
+        if killed.returncode == 0:
+            break
+    assert killed.returncode == 0
+    assert count > 5
