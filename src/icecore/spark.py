@@ -1,4 +1,4 @@
-"""The public names for Spark: sessions that are ready for Iceberg tables, `format("icecore")`, streams, plans made elsewhere."""
+"""The public names for Spark: ready sessions, `format("icecore")`, streams, and plans made elsewhere."""
 
 from __future__ import annotations
 
