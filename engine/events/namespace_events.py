@@ -1,9 +1,9 @@
-"""The changes of namespaces as values: `NamespaceEvent` is the closed union of them, read of their payloads."""
+"""The changes of namespaces as values: `NamespaceEvent` is the closed union of them, and `to_dict` their payload."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import frozen
 
@@ -15,17 +15,26 @@ from icecore.engine.events import event as ev
 class NamespaceCreated:
     """A new namespace."""
 
+    kind: ClassVar = ev.NAMESPACE_CREATED
     namespace: Identifier
     properties: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"namespace": list(self.namespace), "properties": dict(self.properties)}
 
 
 @frozen
 class NamespacePropertiesUpdated:
     """Properties are set and removed; others stay."""
 
+    kind: ClassVar = ev.NAMESPACE_PROPERTIES_UPDATED
     namespace: Identifier
     updates: Mapping[str, str]
     removals: frozenset[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        removals = sorted(self.removals)
+        return {"namespace": list(self.namespace), "updates": dict(self.updates), "removals": removals}
 
     def applied(self, properties: Mapping[str, str]) -> dict[str, str]:
         """The properties after it."""
@@ -36,7 +45,11 @@ class NamespacePropertiesUpdated:
 class NamespaceDropped:
     """An empty namespace goes."""
 
+    kind: ClassVar = ev.NAMESPACE_DROPPED
     namespace: Identifier
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"namespace": list(self.namespace)}
 
 
 NamespaceEvent = NamespaceCreated | NamespacePropertiesUpdated | NamespaceDropped

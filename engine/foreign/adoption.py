@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceEvent
 from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, ForeignFile, adopted_by, adoption_payload
 from icecore.engine.foreign.foreign_rows import ForeignRows
 from icecore.engine.log.read_models import ReadModels, dotted
@@ -111,6 +112,10 @@ class AdoptionRun:
             self._after[stream] = after
         return event, self._after.get(stream)
 
+    def append_to_catalog(self, change: NamespaceEvent, who: Provenance) -> None:
+        """Appends a change of a namespace."""
+        self.append(ev.CATALOG_STREAM, change.kind, change.to_dict(), who)
+
     def note(self, state: TableState) -> None:
         """Notes a table without an event whose files may have to follow."""
         self._after.setdefault(state.stream, state)
@@ -124,7 +129,7 @@ class AdoptionRun:
         name = identifier[:-1]
         if name not in self.context.models.namespaces():
             who = Provenance(None, UNKNOWN_ENGINE, f"namespace of {dotted(identifier)}")
-            self.append(ev.CATALOG_STREAM, ev.NAMESPACE_CREATED, {"namespace": list(name), "properties": {}}, who)
+            self.append_to_catalog(NamespaceCreated(name, {}), who)
 
     def adopt(
         self,

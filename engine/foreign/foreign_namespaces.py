@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from icecore.engine.common.identifiers import namespace_tuple
 from icecore.engine.errors import IcecoreError
-from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
+from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceDropped, NamespacePropertiesUpdated
 from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE
 from icecore.engine.foreign.foreign_rows import NamespaceDifference
@@ -27,13 +25,13 @@ def take_in_made(adoption: AdoptionRun, found: NamespaceDifference) -> None:
     if found.logged_properties is None or "exists" not in found.logged_properties:
         shared = {k: v for k, v in shared.items() if (k, v) not in MINIMAL_PROPERTIES.items()}
     who = Provenance(None, UNKNOWN_ENGINE, f"namespace {dotted(found.namespace)} in iceberg_namespace_properties")
-    payload: dict[str, Any] = {"namespace": list(found.namespace)}
-    if found.logged_properties is None:
-        adoption.append(ev.CATALOG_STREAM, ev.NAMESPACE_CREATED, {**payload, "properties": shared}, who)
+    logged = found.logged_properties
+    if logged is None:
+        adoption.append_to_catalog(NamespaceCreated(found.namespace, shared), who)
         return
-    payload["updates"] = {k: v for k, v in shared.items() if found.logged_properties.get(k) != v}
-    payload["removals"] = sorted(found.logged_properties.keys() - shared.keys())
-    adoption.append(ev.CATALOG_STREAM, ev.NAMESPACE_PROPERTIES_UPDATED, payload, who)
+    updates = {k: v for k, v in shared.items() if logged.get(k) != v}
+    removals = frozenset(logged.keys() - shared.keys())
+    adoption.append_to_catalog(NamespacePropertiesUpdated(found.namespace, updates, removals), who)
 
 
 def take_in_gone(adoption: AdoptionRun, found: NamespaceDifference) -> None:
@@ -45,7 +43,6 @@ def take_in_gone(adoption: AdoptionRun, found: NamespaceDifference) -> None:
     who = Provenance(None, UNKNOWN_ENGINE, f"namespace {dotted(name)} gone from iceberg_namespace_properties")
     if models.names_in(name) or inner:
         # For other engines a namespace that holds tables is there all the same: its row comes back.
-        payload = {"namespace": list(name), "updates": {}, "removals": sorted(found.logged_properties)}
-        adoption.append(ev.CATALOG_STREAM, ev.NAMESPACE_PROPERTIES_UPDATED, payload, who)
+        adoption.append_to_catalog(NamespacePropertiesUpdated(name, {}, frozenset(found.logged_properties)), who)
     else:
-        adoption.append(ev.CATALOG_STREAM, ev.NAMESPACE_DROPPED, {"namespace": list(name)}, who)
+        adoption.append_to_catalog(NamespaceDropped(name), who)

@@ -12,6 +12,7 @@ from icecore.engine.common.identifiers import Identifier, IdentifierLike, namesp
 from icecore.engine.errors import NotFoundError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceDropped, NamespaceEvent
 from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.log.namespaces import check_namespace_change, updated_properties
 from icecore.engine.log.store import WriteTransaction
@@ -28,10 +29,12 @@ class NamespaceChange:
     `check` raises what stands in the way beyond what the change itself needs.
     """
 
-    name: Identifier
-    kind: str
-    payload: Mapping[str, Any]
+    change: NamespaceEvent
     check: Callable[[], object] = lambda: None
+
+    @property
+    def name(self) -> Identifier:
+        return self.change.namespace
 
     def retry_policy(self, desk: CommitTargets) -> None:
         return None
@@ -42,8 +45,9 @@ class NamespaceChange:
         # The row of a namespace that another engine changed meanwhile would be lost: it is taken in first.
         desk.repository.foreign.check_namespaces()
         self.check()
-        check_namespace_change(desk.repository.models, self.kind, self.payload)
-        return (desk.repository.append_inside(transaction, ev.CATALOG_STREAM, self.kind, self.payload, provenance),)
+        check_namespace_change(desk.repository.models, self.change)
+        kind, payload = self.change.kind, self.change.to_dict()
+        return (desk.repository.append_inside(transaction, ev.CATALOG_STREAM, kind, payload, provenance),)
 
     def follow(self, desk: CommitTargets) -> None: ...
 
@@ -126,23 +130,19 @@ def follow_stream(desk: CommitTargets, stream: str) -> None:
 
 def new_namespace(namespace: IdentifierLike, properties: Mapping[str, str] | None) -> NamespaceChange:
     """The creation of a namespace. Raises ValidationError."""
-    levels = namespace_tuple(namespace)
-    payload = {"namespace": list(levels), "properties": string_properties(properties)}
-    return NamespaceChange(levels, ev.NAMESPACE_CREATED, payload)
+    return NamespaceChange(NamespaceCreated(namespace_tuple(namespace), string_properties(properties)))
 
 
 def namespace_properties(
     namespace: IdentifierLike, removals: Sequence[str], updates: Mapping[str, str] | None
 ) -> NamespaceChange:
     """A change of a namespace's properties. Raises ValidationError where a key is both removed and updated."""
-    levels = namespace_tuple(namespace)
-    return NamespaceChange(levels, ev.NAMESPACE_PROPERTIES_UPDATED, updated_properties(levels, removals, updates))
+    return NamespaceChange(updated_properties(namespace_tuple(namespace), removals, updates))
 
 
 def dropped_namespace(namespace: IdentifierLike) -> NamespaceChange:
     """The drop of a namespace. Raises ValidationError."""
-    levels = namespace_tuple(namespace)
-    return NamespaceChange(levels, ev.NAMESPACE_DROPPED, {"namespace": list(levels)})
+    return NamespaceChange(NamespaceDropped(namespace_tuple(namespace)))
 
 
 def renamed(old: Identifier, new: Identifier, *, is_view: bool) -> NameChange:

@@ -151,7 +151,7 @@ class _Opposite:
     def _namespace(self) -> Part:
         change = read_namespace_event(self.event.kind, self.event.payload)
         assert change is not None, f"a {self.event.kind} event changes no namespace"
-        models, name, same = self.desk.repository.models, change.namespace, {"namespace": list(change.namespace)}
+        models, name = self.desk.repository.models, change.namespace
         before = self._namespaces_before().get(name, {})
         match change:
             case NamespaceCreated(properties=properties):
@@ -161,9 +161,9 @@ class _Opposite:
                     if models.namespace_properties(name) != properties:
                         raise self._namespace_conflict(name)
 
-                return NamespaceChange(name, ev.NAMESPACE_DROPPED, same, unchanged)
+                return NamespaceChange(NamespaceDropped(name), unchanged)
             case NamespaceDropped():
-                return NamespaceChange(name, ev.NAMESPACE_CREATED, {**same, "properties": before})
+                return NamespaceChange(NamespaceCreated(name, before))
             case NamespacePropertiesUpdated():
                 return self._properties_back(name, before, change.applied(before))
             case _:
@@ -179,8 +179,7 @@ class _Opposite:
             if is_blocked or now != (updates, removals, set_again):
                 raise self._namespace_conflict(name)
 
-        undone = {"namespace": list(name), "updates": updates, "removals": removals}
-        return NamespaceChange(name, ev.NAMESPACE_PROPERTIES_UPDATED, undone, still_so)
+        return NamespaceChange(NamespacePropertiesUpdated(name, updates, frozenset(removals)), still_so)
 
     def _namespaces_before(self) -> dict[Identifier, dict[str, str]]:
         before: dict[Identifier, dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""Changes of namespaces: the payloads of their events, the checks before them, and their fold."""
+"""Changes of namespaces: how properties are updated, the checks before a change, and the fold of their events."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.events.namespace_events import (
     NamespaceCreated,
     NamespaceDropped,
+    NamespaceEvent,
     NamespacePropertiesUpdated,
     read_namespace_event,
 )
@@ -19,27 +20,25 @@ from icecore.engine.properties.string_properties import string_properties
 
 def updated_properties(
     namespace: Identifier, removals: Sequence[str], updates: Mapping[str, str] | None
-) -> dict[str, Any]:
-    """The payload of an update of properties. Raises ValidationError where a key is both removed and updated."""
+) -> NamespacePropertiesUpdated:
+    """An update of properties. Raises ValidationError where a key is both removed and updated."""
     if isinstance(removals, str) or not all(isinstance(key, str) for key in removals):
         raise ValidationError(f"the properties to remove must be a sequence of strings, found {removals!r}")
     new = string_properties(updates)
     if both := sorted(set(removals) & set(new)):
         raise ValidationError(f"the properties {both} are both removed and updated")
-    return {"namespace": list(namespace), "updates": new, "removals": sorted(set(removals))}
+    return NamespacePropertiesUpdated(namespace, new, frozenset(removals))
 
 
-def check_namespace_change(models: ReadModels, kind: str, payload: Mapping[str, Any]) -> None:
+def check_namespace_change(models: ReadModels, change: NamespaceEvent) -> None:
     """Raises NamespaceAlreadyExistsError, NoSuchNamespaceError, NamespaceNotEmptyError; called in the lock."""
-    match change := read_namespace_event(kind, payload):
+    match change:
         case NamespaceCreated():
             models.check_new_namespace(change.namespace)
         case NamespaceDropped():
             models.check_empty(change.namespace)
         case NamespacePropertiesUpdated():
             models.namespace_properties(change.namespace)
-        case None:
-            raise AssertionError(f"{kind} is no change of a namespace")
         case _:
             assert_never(change)
 

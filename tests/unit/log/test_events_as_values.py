@@ -12,7 +12,13 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.event_facts import given_locations, named_files, parents_of_added
 from icecore.engine.events.name_events import Named, NameEvent, Renamed, read_name_event
-from icecore.engine.events.namespace_events import NamespaceEvent, read_namespace_event
+from icecore.engine.events.namespace_events import (
+    NamespaceCreated,
+    NamespaceDropped,
+    NamespaceEvent,
+    NamespacePropertiesUpdated,
+    read_namespace_event,
+)
 from icecore.engine.events.table_events import TableEvent, TablePurged, read_table_event
 from icecore.engine.events.view_events import ViewEvent, read_view_event
 
@@ -78,3 +84,19 @@ def test_facts_are_told_of_updates_that_no_value_holds() -> None:
     assert given_locations(ev.TABLE_ADOPTED, payload) == ["s3://a", "s3://b", "s3://c"]
     assert parents_of_added(payload) == {2: None}
     assert list(named_files(payload)) == ["s3://a/s", "s3://a/l"]
+
+
+@pytest.mark.parametrize(
+    ("change", "payload"),
+    [
+        (NamespaceCreated(("a", "b"), {"k": "v"}), {"namespace": ["a", "b"], "properties": {"k": "v"}}),
+        (
+            NamespacePropertiesUpdated(("a",), {"k": "v"}, frozenset("zxy")),
+            {"namespace": ["a"], "updates": {"k": "v"}, "removals": ["x", "y", "z"]},
+        ),
+        (NamespaceDropped(("a",)), {"namespace": ["a"]}),
+    ],
+)
+def test_a_change_of_a_namespace_is_read_of_its_payload(change: NamespaceEvent, payload: dict[str, object]) -> None:
+    assert change.to_dict() == payload
+    assert read_namespace_event(change.kind, payload) == change
