@@ -18,9 +18,9 @@ from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.pushed_filters import taken_filters
-from icecore.engine.spark_source.shown_arrow import shown_batch
+from icecore.engine.spark_source.shown_arrow import shown_batch, spark_arrow_schema
 from icecore.engine.spark_source.source_options import SourceOptions
-from icecore.engine.spark_source.source_rows import RowReader, slim, spark_arrow_schema
+from icecore.engine.spark_source.source_rows import RowReader, slim
 from icecore.engine.spark_source.source_scan import narrowed
 from icecore.engine.spec.schema import Schema
 from icecore.projections.plan.splits import Splitting, combine, split_tasks, splitting_of

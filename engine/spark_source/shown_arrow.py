@@ -6,7 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.read.stored_arrow import stored_array
+from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     ListType,
@@ -17,6 +19,19 @@ from icecore.engine.spec.types import (
     Type,
     UUIDType,
 )
+
+
+def spark_arrow_schema(struct: T.StructType) -> pa.Schema:
+    """The Arrow schema that Spark expects of batches with these columns."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(struct, timezone="UTC")
+
+
+def shown_table(rows: pa.Table, schema: Schema) -> pa.Table:
+    """The rows, whose columns are the schema's, in the Arrow types that Spark expects."""
+    wanted = spark_arrow_schema(schema_to_spark(schema))
+    return pa.Table.from_batches([shown_batch(b, schema, wanted) for b in rows.to_batches()], wanted)
 
 
 def shown_batch(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.RecordBatch:

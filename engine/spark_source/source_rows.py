@@ -13,22 +13,14 @@ from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
 from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
-from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_types import schema_to_spark
-from icecore.engine.spark_source.shown_arrow import shown_batch
+from icecore.engine.spark_source.shown_arrow import shown_batch, spark_arrow_schema
 from icecore.engine.spec.content_file import without_metrics
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.storage.file_io import Storage
-
-
-def spark_arrow_schema(struct: T.StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of batches with these columns."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(struct, timezone="UTC")
 
 
 @frozen

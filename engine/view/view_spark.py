@@ -78,7 +78,7 @@ def spark_template(sql: str, owner: str) -> tuple[str, dict[str, Identifier], bo
     tree = statements[0]
     prefix = _unused_prefix(sql)
     names: dict[Identifier, str] = {}
-    for table in [t for t in tree.find_all(exp.Table) if _is_name(t) and not _is_common_table(t)]:
+    for table in [t for t in tree.find_all(exp.Table) if is_name(t) and not is_common_table(t)]:
         parts = tuple(p.name for p in table.parts)
         if table.args.get("version") is not None:
             raise ValidationError(f"{owner}: AS OF is not supported in a view's query, found at {'.'.join(parts)}")
@@ -104,7 +104,7 @@ def _unused_prefix(sql: str) -> str:
     return prefix
 
 
-def _is_name(table: exp.Table) -> bool:
+def is_name(table: exp.Table) -> bool:
     """Whether it is a name, and not a function that gives a table."""
     return all(isinstance(p, exp.Identifier) for p in table.parts)
 
@@ -118,7 +118,7 @@ def _shorten(column: exp.Column, tables: Iterable[Identifier]) -> None:
         column.set(key, part)
 
 
-def _is_common_table(table: exp.Table) -> bool:
+def is_common_table(table: exp.Table) -> bool:
     """Whether the name is one of a common table expression that can be seen from where it stands."""
     if table.args.get("db"):
         return False

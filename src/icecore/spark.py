@@ -1,9 +1,9 @@
-"""The public names for Spark: ready sessions, `format("icecore")`, streams, and plans made elsewhere."""
+"""The public names for Spark: ready sessions, `format("icecore")`, streams, SQL, and plans made elsewhere."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from icecore.engine.spark_source.foreach_batch import foreach_batch
 from icecore.engine.spark_source.registration import register, session
@@ -11,7 +11,10 @@ from icecore.engine.spark_source.registration import register, session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["foreach_batch", "load_plan", "register", "session"]
+    from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.catalog.catalog_at import CatalogAt
+
+__all__ = ["foreach_batch", "load_plan", "register", "session", "sql"]
 
 
 def load_plan(spark: SparkSession, folder: str | Path) -> DataFrame:
@@ -22,3 +25,18 @@ def load_plan(spark: SparkSession, folder: str | Path) -> DataFrame:
     from icecore.engine.scan import exported_plan
 
     return exported_plan.load_plan(str(folder)).to_spark(spark)
+
+
+def sql(
+    spark: SparkSession, catalog: Catalog | CatalogAt, query: str, *, name: str = "lake", args: Any = None
+) -> DataFrame:
+    """The rows of a Spark SQL query over tables and views of a catalog, which the query calls by `name`.
+
+    `lake.ns.t` is the table or view `ns.t`, `lake.ns.t.snapshots` and its like a metadata table. Without the catalog's
+    name those that it has are its own, all others Spark's. Tables can be read `VERSION AS OF` a snapshot id, branch or
+    tag, and `TIMESTAMP AS OF` any expression. `args` are the values of `:name` or `?`, as of `spark.sql`. Works in
+    Spark Connect too. Raises ValidationError where it is no single query, NoSuchTableError, NoSuchSnapshotError.
+    """
+    from icecore.engine.spark_source import named_sql
+
+    return named_sql.sql(spark, catalog, query, name=name, args=args)
