@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Unpack
 
+from icecore.engine.commit.dry_run import summaries_of
 from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.operations.action import PlanContext
 from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
@@ -36,12 +37,14 @@ class DecidingTransaction(Transaction):
     ) -> DecidedRows:
         """Adds what `decide` writes on reading a base: the snapshot that is named, else the head of the branch.
 
-        It is called at once, and must delete what it wrote where it raises. The commit raises ConflictingCommitsError
+        It is called at once, and must delete what it wrote where it raises; an earlier call with the same idempotency
+        key has its summary given again instead. The commit raises ConflictingCommitsError
         where what it read or touched is not as it was. `isolation` is the property of the isolation level.
         """
         pending, branch = self._pending, self._pending.first_branch(options)
         if pending.answered is not None:
-            return DecidedRows()
+            made = summaries_of(pending.answered.payload)
+            return DecidedRows(summary=made[-1] if made else {})
         base, at = self._base(branch, options, isolation), pending.context
         snapshot_id = base.base_snapshot_id
         rows = decide(at, None if snapshot_id is None else at.metadata.find_snapshot(snapshot_id))

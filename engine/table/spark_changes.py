@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from icecore.engine.common.keyword_options import options_of, takes_options
@@ -13,6 +13,7 @@ from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.operations.action import PlanContext
 from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.operations.replace_files import DecidedRows
+from icecore.engine.operations.upsert import UpsertResult
 from icecore.engine.properties.table_properties import DELETE_ISOLATION, UPDATE_ISOLATION, UPDATE_MODE, KnownProperty
 from icecore.engine.spark.change.row_change import Condition, RowChange
 from icecore.engine.spark.change.written_rows import WrittenRows
@@ -23,14 +24,13 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.table.commit_options import CommitOptions, PinnedChangeOptions, PinnedOptions
 from icecore.engine.table.deciding_transaction import DecidingTransaction
+from icecore.engine.table.spark_merge import Names, SparkMerge, upsert_of
 from icecore.engine.table.table_handle import TableHandle
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from icecore.engine.commit.dry_run import DryRun
-
-ROWS_DELETED = "icecore.rows-deleted"
 
 
 class SparkChanges:
@@ -87,6 +87,47 @@ class SparkChanges:
             return decided(change.update(set), read)
 
         return self._commit(decide, UPDATE_ISOLATION, options)
+
+    def merge(
+        self,
+        source: DataFrame,
+        on: str | Column | Sequence[str],
+        *,
+        target_filter: str | Expression | None = None,
+        target_alias: str = "target",
+        source_alias: str = "source",
+        merge_schema: bool = False,
+    ) -> SparkMerge:
+        """A merge of a source into the table: clauses are added to it, and its `commit()` makes it.
+
+        `on` is a condition in Spark's SQL or a Column, over columns like `target.id` and `source.id`, or names of key
+        columns, which leaves out files that can have no key of the source; null equals nothing. Only rows of the
+        `target_filter`, in the engine's grammar, take part: it leaves out files too. With `merge_schema` the table gets
+        the columns that only the source has. The source is computed once, and kept by Spark's executors meanwhile.
+        """
+        names = Names(target_alias, source_alias)
+        return SparkMerge(self._table, source, on, target_filter, names, merge_schema=merge_schema)
+
+    @takes_options(PinnedOptions)
+    def upsert(
+        self,
+        source: DataFrame,
+        join_cols: Sequence[str] | None = None,
+        *,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        **options: Unpack[PinnedOptions],
+    ) -> UpsertResult:
+        """Updates the rows whose keys the source has and inserts the others, in one commit, as `Table.upsert` does.
+
+        The keys are `join_cols`, else the identifier fields; null equals null. Rows that would stay the same are not
+        written again; a column that the source lacks keeps its value. All rows of the table with a key are updated,
+        where `Table.upsert` refuses a key that is twice there. Raises ValidationError where a key is twice in the
+        source, ConflictingCommitsError.
+        """
+        merge = upsert_of(self._table, source, join_cols, when_matched_update_all, when_not_matched_insert_all)
+        result = merge.commit(**options)
+        return UpsertResult(result.rows_updated, result.rows_inserted, result.outcome)
 
     def _change(
         self, at: PlanContext, snapshot: Snapshot | None, condition: Any, *modes: KnownProperty[str]

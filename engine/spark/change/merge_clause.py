@@ -1,0 +1,110 @@
+"""The clauses of a merge: which pairs of rows they are for, and what they do. Of those for a pair the first acts."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.spark.change.assignments import Assignments, Value
+from icecore.engine.spark.pyspark_api import Column
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.read.frame_columns import shown_primitive_sql
+from icecore.engine.spark.spark_sql_text import literal, quote
+from icecore.engine.spec.schema import Schema
+
+
+class When(enum.StrEnum):
+    """The rows that a clause is for."""
+
+    MATCHED = "matched"
+    NOT_MATCHED = "not matched"
+    NOT_MATCHED_BY_SOURCE = "not matched by source"
+
+
+class Then(enum.StrEnum):
+    """The act of a clause."""
+
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+@frozen
+class MergeClause:
+    """A clause; `values` are by column of the table, without any the source's columns of the same names."""
+
+    when: When
+    then: Then
+    condition: str | Column | None = None
+    values: Mapping[str, Value] | None = field(default=None, repr=False)
+
+    def assignments(self, names: MergeNames) -> Assignments:
+        """The values of columns. Raises ValidationError where columns are unknown, or would lose nanoseconds."""
+        if self.values is None:
+            found = {f: ((((), F.col(quote(names.source, c)))),) for f, c in names.common().items()}
+            assigned = Assignments(found)
+        else:
+            assigned = Assignments.of(self.values, names.schema, case_sensitive=names.case_sensitive)
+        if self.then is Then.UPDATE:
+            assigned.check_kept(names.schema)
+        elif any(path for parts in assigned.by_column.values() for path, _ in parts):
+            raise ValidationError("an inserted row has no struct yet of which a field could be set")
+        return assigned
+
+    def outputs(self, names: MergeNames) -> dict[str, Column]:
+        """The new row, by column of the table; an inserted one lacks columns without value and default."""
+        assigned, out = self.assignments(names), {}
+        for f in names.schema.fields:
+            if self.then is Then.UPDATE:
+                out[f.name] = assigned.column(f.name, F.col(quote(names.target, f.name)))
+            elif f.name in assigned.by_column:
+                out[f.name] = assigned.column(f.name, F.lit(None))
+            elif f.write_default is not None and f.field_type.is_primitive:
+                out[f.name] = F.expr(shown_primitive_sql(f.field_type, literal(f.field_type, f.write_default)))
+        return out
+
+
+@frozen
+class MergeNames:
+    """The names that expressions know: of the table and the source, and of their columns."""
+
+    target: str
+    source: str
+    schema: Schema
+    source_columns: tuple[str, ...]
+    case_sensitive: bool
+
+    def common(self) -> dict[str, str]:
+        """The columns of the table that the source has too, with its names of them. Raises ValidationError for none."""
+        exact = {c: c for c in self.source_columns}
+        lower = {} if self.case_sensitive else {c.lower(): c for c in self.source_columns}
+        found = {f.name: exact.get(f.name) or lower.get(f.name.lower()) for f in self.schema.fields}
+        common = {name: column for name, column in found.items() if column is not None}
+        if not common:
+            raise ValidationError("the source has no column of the table")
+        return common
+
+
+def check_clauses(clauses: Sequence[MergeClause]) -> None:
+    """Raises ValidationError for no clause, and for one that never acts, as an earlier one has no condition."""
+    if not clauses:
+        raise ValidationError("a merge must have a clause")
+    closed: set[When] = set()
+    for clause in clauses:
+        if clause.when in closed:
+            raise ValidationError(f"a clause for rows {clause.when} comes after one without a condition")
+        if clause.condition is None:
+            closed.add(clause.when)
+
+
+def condition_of(condition: Any) -> Column:
+    """A condition in Spark's SQL, or as a Column. Raises ValidationError for anything else."""
+    if isinstance(condition, Column):
+        return condition
+    if not isinstance(condition, str):
+        raise ValidationError(f"a condition is SQL text or a Column, found {type(condition).__name__}")
+    return F.expr(condition)

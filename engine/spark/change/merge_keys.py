@@ -1,0 +1,95 @@
+"""The keys of a source, as a condition of its join and as a filter of the files that can have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from icecore.engine.data.arrow.arrow_schema import type_to_arrow
+from icecore.engine.data.arrow.arrow_values import from_array
+from icecore.engine.errors import ValidationError
+from icecore.engine.expression.nodes import TRUE, Expression, Predicate, PredicateOperator, Reference, TypedValue
+from icecore.engine.expression.simplify import and_, or_
+from icecore.engine.spark.change.merge_clause import MergeNames
+from icecore.engine.spark.pyspark_api import Column, DataFrame
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.spark_types import shown_type
+from icecore.engine.spec.types import (
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+MAX_VALUES = 200
+_ORDERED = (IntegerType, LongType, DateType, StringType, DecimalType, TimestampType, TimestamptzType)
+
+
+def keys_condition(keys: Sequence[str], names: MergeNames, *, nulls_are_equal: bool) -> Column:
+    """Equality of key columns. Raises ValidationError where the table or the source lacks one."""
+    common = names.common()
+    out = F.lit(True)
+    for key in keys:
+        if key not in common:
+            raise ValidationError(f"the key column {key!r} must be in the table and in the source")
+        mine, other = F.col(quote(names.target, key)), F.col(quote(names.source, common[key]))
+        out = out & (mine.eqNullSafe(other) if nulls_are_equal else mine == other)
+    return out
+
+
+def keys_filter(source: DataFrame, keys: Sequence[str], names: MergeNames, *, nulls_are_equal: bool) -> Expression:
+    """A filter that each row with a key of the source satisfies: values where they are few, else ranges.
+
+    At most `MAX_VALUES` keys come to the driver.
+    """
+    common, types = names.common(), {f.name: f.dataType for f in source.schema.fields}
+    fields = [names.schema.find_field(k) for k in keys]
+    fields = [f for f in fields if isinstance(f.field_type, _ORDERED) and types[common[f.name]] == _shown(f)]
+    if not fields:
+        return TRUE
+    columns = [F.col(quote(common[f.name])).alias(f"k{i}") for i, f in enumerate(fields)]
+    found = source.select(*columns).distinct().limit(MAX_VALUES + 1).toArrow()
+    is_few = found.num_rows <= MAX_VALUES
+    if not is_few:
+        found = _extremes(source.select(*columns))
+    condition: Expression = TRUE
+    for f, column in zip(fields, found.columns, strict=True):
+        condition = and_(condition, _filter_of(f, column.combine_chunks(), is_few, nulls_are_equal))
+    return condition
+
+
+def _shown(f: NestedField) -> object:
+    return shown_type(f.field_type)
+
+
+def _extremes(keys: DataFrame) -> pa.Table:
+    """The least and the greatest value of each column, and a null where it has any."""
+    least = [F.min(c).alias(c) for c in keys.columns]
+    greatest = [F.max(c).alias(c) for c in keys.columns]
+    return keys.agg(*least).union(keys.agg(*greatest)).toArrow()
+
+
+def _filter_of(f: NestedField, column: pa.Array, is_few: bool, nulls_are_equal: bool) -> Expression:
+    assert isinstance(f.field_type, PrimitiveType), "keys are ordered"
+    kind, term = f.field_type, Reference(f.name)
+    typed = column.cast(type_to_arrow(kind))
+    values = set(from_array(kind, typed.drop_null()))
+    tests: list[Expression] = []
+    if values and is_few:
+        tests.append(Predicate(PredicateOperator.IN, term, tuple(TypedValue(kind, v) for v in sorted(values))))
+    elif values:
+        low, high = TypedValue(kind, min(values)), TypedValue(kind, max(values))
+        tests.append(
+            and_(Predicate(PredicateOperator.GT_EQ, term, (low,)), Predicate(PredicateOperator.LT_EQ, term, (high,)))
+        )
+    # Whether there are nulls beside the extremes is not known.
+    if nulls_are_equal and (typed.null_count or not is_few):
+        tests.append(Predicate(PredicateOperator.IS_NULL, term))
+    return or_(*tests)

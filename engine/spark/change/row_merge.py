@@ -1,0 +1,213 @@
+"""Merges of a source DataFrame into a table, with the rules of SQL's MERGE.
+
+The source is computed once and kept by Spark's executors, because it is read more than once: for the files that it
+touches, and for the rows. The pairs of rows that change something are kept in the same way, as positions and new rows
+are written by jobs of their own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from attrs import define
+
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import ValidationError
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.simplify import and_
+from icecore.engine.spark.change.changed_rows import (
+    computed_once,
+    conformed,
+    discarding_on_error,
+    is_case_sensitive,
+    write_rows,
+)
+from icecore.engine.spark.change.file_rewrite import FileRewrite
+from icecore.engine.spark.change.merge_clause import MergeClause, MergeNames, Then, When, check_clauses, condition_of
+from icecore.engine.spark.change.merge_keys import keys_condition, keys_filter
+from icecore.engine.spark.change.position_tasks import IS_UPDATE, write_positions
+from icecore.engine.spark.change.target_rows import KEPT_ROW_ID, NUMBER, POSITION, TargetRows
+from icecore.engine.spark.change.written_rows import WrittenRows
+from icecore.engine.spark.pyspark_api import Column, DataFrame
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.spark_write import translated_spark_errors
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.storage.file_io import Storage
+
+Tasks = Callable[[Expression], Sequence[FileScanTask]]
+_IN_SOURCE, _CLAUSE = "__icecore_in_source", "__icecore_clause"
+
+
+@define(frozen=True, slots=False)
+class RowMerge:
+    """A merge into the rows of a table that `target_filter` selects; `by_position` says how rows go.
+
+    `on` is a condition, or names of key columns; these may be unique in the source (`has_unique_keys`).
+    """
+
+    metadata: TableMetadata
+    storage: Storage
+    source: DataFrame
+    on: Column | tuple[str, ...]
+    clauses: tuple[MergeClause, ...]
+    target_filter: Expression
+    target_name: str
+    source_name: str
+    by_position: bool
+    nulls_are_equal: bool = False
+    has_unique_keys: bool = False
+
+    def write(self, tasks: Tasks) -> tuple[WrittenRows, Expression]:
+        """Writes what the merge brings, in files that `tasks` plans by a filter; that filter is given back.
+
+        Raises ValidationError where clauses or values don't fit, and where two rows of the source change one row of the
+        table; StorageError.
+        """
+        self.check()
+        source = computed_once(self.source)
+        if self.has_unique_keys:
+            self._check_unique(source)
+        wanted = self._wanted(source)
+        target = self._target(tasks(wanted), wanted, source)
+        changes = computed_once(self._changes(target.rows(bind(wanted, self.metadata.schema())), source))
+        with discarding_on_error(self.storage) as written:
+            if self._for(When.MATCHED, When.NOT_MATCHED_BY_SOURCE):
+                rewrite = FileRewrite.of(self.metadata, self.storage, str(uuid.uuid4()), by_position=self.by_position)
+                written.add(write_positions(self._positions(changes), target, rewrite, may_repeat=self._may_repeat))
+            frames = self._new_rows(changes)
+            if frames:
+                written.add(write_rows(conformed(frames, self.metadata), self.metadata, self.storage))
+                written.add(WrittenRows(rows_inserted=-written.rows.rows_updated))
+            return written.rows, wanted
+
+    def check(self) -> None:
+        """Raises ValidationError where clauses or values don't fit, before any job; Spark's errors come as they are."""
+        check_clauses(self.clauses)
+        none = TargetRows(self.source.sparkSession, self.metadata, self.storage, ())
+        frames = self._new_rows(self._changes(none.rows(), self.source))
+        if frames:
+            conformed(frames, self.metadata)
+
+    @cached_property
+    def _names(self) -> MergeNames:
+        case_sensitive = is_case_sensitive(self.source)
+        columns = tuple(self.source.columns)
+        return MergeNames(self.target_name, self.source_name, self.metadata.schema(), columns, case_sensitive)
+
+    @cached_property
+    def _condition(self) -> Column:
+        if isinstance(self.on, tuple):
+            return keys_condition(self.on, self._names, nulls_are_equal=self.nulls_are_equal)
+        return self.on
+
+    def _for(self, *when: When) -> tuple[MergeClause, ...]:
+        return tuple(c for c in self.clauses if c.when in when)
+
+    @property
+    def _may_repeat(self) -> bool:
+        """Whether a row may match several of the source: deleted once or twice it is gone all the same."""
+        return all(c.then is Then.DELETE and c.condition is None for c in self._for(When.MATCHED))
+
+    def _wanted(self, source: DataFrame) -> Expression:
+        """The filter of rows that matter; without a row of the source a row of the table matters by itself."""
+        if not isinstance(self.on, tuple) or self._for(When.NOT_MATCHED_BY_SOURCE):
+            return self.target_filter
+        with translated_spark_errors():
+            keys = keys_filter(source, self.on, self._names, nulls_are_equal=self.nulls_are_equal)
+        return and_(self.target_filter, keys)
+
+    def _target(self, tasks: Sequence[FileScanTask], wanted: Expression, source: DataFrame) -> TargetRows:
+        """The files of the merge: where only rows that match can change, those that have any."""
+        target = TargetRows(self.source.sparkSession, self.metadata, self.storage, tuple(tasks))
+        if len(tasks) < 2 or self._for(When.NOT_MATCHED_BY_SOURCE) or not self._for(When.MATCHED):
+            return target
+        rows = target.rows(bind(wanted, self.metadata.schema())).alias(self.target_name)
+        found = rows.join(source.alias(self.source_name), self._condition, "left_semi").select(NUMBER).distinct()
+        with translated_spark_errors():
+            return target.only([r[0] for r in found.collect()])
+
+    def _changes(self, rows: DataFrame, source: DataFrame) -> DataFrame:
+        """The pairs of rows that a clause is for: the place of the table's row, the clause, and the values it gives."""
+        frame = self._joined(rows.alias(self.target_name), source.withColumn(_IN_SOURCE, F.lit(True)))
+        frame = frame.select("*", self._clause().alias(_CLAUSE)).where(F.col(_CLAUSE).isNotNull())
+        outputs = [
+            F.when(F.col(_CLAUSE) == i, value).alias(_output(i, n))
+            for i, clause in enumerate(self.clauses)
+            if clause.then is not Then.DELETE
+            for n, value in enumerate(clause.outputs(self._names).values())
+        ]
+        kept = [c for c in (NUMBER, POSITION, KEPT_ROW_ID) if c in rows.columns and self._has_target]
+        return frame.select(*kept, _CLAUSE, *outputs)
+
+    @property
+    def _has_target(self) -> bool:
+        """Whether rows of the table are among the pairs."""
+        return bool(self._for(When.MATCHED, When.NOT_MATCHED_BY_SOURCE))
+
+    def _joined(self, target: DataFrame, source: DataFrame) -> DataFrame:
+        source = source.alias(self.source_name)
+        if not self._has_target:
+            return source.join(target, self._condition, "left_anti")
+        lone_target, lone_source = self._for(When.NOT_MATCHED_BY_SOURCE), self._for(When.NOT_MATCHED)
+        how = "full" if lone_target and lone_source else "left" if lone_target else "right" if lone_source else "inner"
+        return target.join(source, self._condition, how)
+
+    def _clause(self) -> Column:
+        """The number of the first clause that a pair satisfies; null for none."""
+        if not self._has_target:
+            return self._first_of(When.NOT_MATCHED)
+        in_target, in_source = F.col(POSITION).isNotNull(), F.col(_IN_SOURCE).isNotNull()
+        out = F.when(in_target & in_source, self._first_of(When.MATCHED))
+        return out.when(in_target, self._first_of(When.NOT_MATCHED_BY_SOURCE)).otherwise(
+            self._first_of(When.NOT_MATCHED)
+        )
+
+    def _first_of(self, when: When) -> Column:
+        conditions = [
+            (F.lit(True) if c.condition is None else condition_of(c.condition), i)
+            for i, c in enumerate(self.clauses)
+            if c.when is when
+        ]
+        if not conditions:
+            return F.lit(None).cast("int")
+        (first, number), *others = conditions
+        out = F.when(first, F.lit(number))
+        for condition, number in others:
+            out = out.when(condition, F.lit(number))
+        return out
+
+    def _positions(self, changes: DataFrame) -> DataFrame:
+        updates = [i for i, c in enumerate(self.clauses) if c.then is Then.UPDATE]
+        is_update = F.col(_CLAUSE).isin(updates) if updates else F.lit(False)
+        return changes.where(F.col(POSITION).isNotNull()).select(NUMBER, POSITION, is_update.alias(IS_UPDATE))
+
+    def _new_rows(self, changes: DataFrame) -> list[DataFrame]:
+        """The new rows of each clause that has any."""
+        out = []
+        for i, clause in enumerate(self.clauses):
+            if clause.then is Then.DELETE:
+                continue
+            names = list(clause.outputs(self._names))
+            columns = [F.col(_output(i, n)).alias(name) for n, name in enumerate(names)]
+            if clause.then is Then.UPDATE and KEPT_ROW_ID in changes.columns:
+                columns.append(F.col(KEPT_ROW_ID))
+            out.append(changes.where(F.col(_CLAUSE) == i).select(*columns))
+        return out
+
+    def _check_unique(self, source: DataFrame) -> None:
+        assert isinstance(self.on, tuple), "keys have names"
+        common = self._names.common()
+        keys = [F.col(quote(common[k])).alias(k) for k in self.on]
+        with translated_spark_errors():
+            twice = source.groupBy(*keys).count().where("count > 1").limit(1).collect()
+        if twice:
+            text = ", ".join(f"{k}={twice[0][n]!r}" for n, k in enumerate(self.on))
+            raise ValidationError(f"the data has the key {text} more than once")
+
+
+def _output(clause: int, place: int) -> str:
+    return f"__icecore_new_{clause}_{place}"

@@ -1,0 +1,212 @@
+"""Merges of Spark DataFrames into a table: their clauses, and the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+
+from attrs import evolve, field, frozen
+
+from icecore.engine.commit.dry_run import DryRun
+from icecore.engine.common.identifiers import names_of
+from icecore.engine.common.keyword_options import options_of, takes_options
+from icecore.engine.errors import ValidationError
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.operations.action import PlanContext
+from icecore.engine.operations.merge_on_read import merges_on_read
+from icecore.engine.operations.replace_files import DecidedRows
+from icecore.engine.operations.upsert import ROWS_INSERTED, ROWS_UPDATED
+from icecore.engine.properties.table_properties import MERGE_ISOLATION, MERGE_MODE, UPDATE_MODE, KnownProperty
+from icecore.engine.spark.change.merge_clause import MergeClause, Then, When, check_clauses, condition_of
+from icecore.engine.spark.change.row_merge import RowMerge
+from icecore.engine.spark.pyspark_api import Column
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.table.commit_options import CommitOptions, PinnedChangeOptions, PinnedOptions
+from icecore.engine.table.deciding_transaction import DecidingTransaction
+from icecore.engine.table.table_handle import TableHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS_DELETED = "icecore.rows-deleted"
+
+Condition: TypeAlias = str | Column | None
+Values: TypeAlias = Mapping[str, Any]
+
+
+@frozen
+class MergeResult:
+    """The numbers of rows updated, deleted and inserted; after a dry run, of those that would be, with its outcome."""
+
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    rows_inserted: int = 0
+    outcome: DryRun | None = field(default=None, repr=False)
+
+
+@frozen
+class Names:
+    """The names under which expressions find the columns of the table and of the source."""
+
+    target: str = "target"
+    source: str = "source"
+
+
+@frozen
+class SparkMerge:
+    """A merge that is not made yet. Each clause gives a new one, and of the clauses for a row the first acts.
+
+    Conditions are Spark's SQL or Columns; values are by column of the table SQL text, Columns, or constants that are no
+    text. Rows of the table that match may use both sides, others the side that they have. A row that two rows of the
+    source would change is an error, unless the only clause for matched rows deletes them all. What changes no row
+    writes nothing: rows that no clause is for stay where they are.
+    """
+
+    _table: TableHandle
+    _source: DataFrame = field(repr=False)
+    _on: str | Column | Sequence[str]
+    _target_filter: str | Expression | None = None
+    _names: Names = Names()
+    _clauses: tuple[MergeClause, ...] = ()
+    _merge_schema: bool = False
+    _mode: KnownProperty[str] = field(default=MERGE_MODE, repr=False)
+    _nulls_are_equal: bool = False
+    _has_unique_keys: bool = False
+
+    def when_matched_update(self, set: Values, condition: Condition = None) -> SparkMerge:
+        """Updates rows that match by values of columns; other columns stay as they are."""
+        return self._with(When.MATCHED, Then.UPDATE, condition, set)
+
+    def when_matched_update_all(self, condition: Condition = None) -> SparkMerge:
+        """Updates rows that match by the source's columns of the same names; what only the source has is left out."""
+        return self._with(When.MATCHED, Then.UPDATE, condition)
+
+    def when_matched_delete(self, condition: Condition = None) -> SparkMerge:
+        """Deletes rows that match."""
+        return self._with(When.MATCHED, Then.DELETE, condition)
+
+    def when_not_matched_insert(self, values: Values, condition: Condition = None) -> SparkMerge:
+        """Inserts rows of the source that match none; columns without value get their default."""
+        return self._with(When.NOT_MATCHED, Then.INSERT, condition, values)
+
+    def when_not_matched_insert_all(self, condition: Condition = None) -> SparkMerge:
+        """Inserts rows of the source that match none, with its columns of the same names."""
+        return self._with(When.NOT_MATCHED, Then.INSERT, condition)
+
+    def when_not_matched_by_source_update(self, set: Values, condition: Condition = None) -> SparkMerge:
+        """Updates rows of the table that no row of the source matches. All files that the filter lets in are read."""
+        return self._with(When.NOT_MATCHED_BY_SOURCE, Then.UPDATE, condition, set)
+
+    def when_not_matched_by_source_delete(self, condition: Condition = None) -> SparkMerge:
+        """Deletes rows of the table that no row of the source matches. All files that the filter lets in are read."""
+        return self._with(When.NOT_MATCHED_BY_SOURCE, Then.DELETE, condition)
+
+    @takes_options(PinnedOptions)
+    def commit(self, **options: Unpack[PinnedOptions]) -> MergeResult:
+        """Makes the merge, as one commit; `write.merge.mode` says how rows go.
+
+        It is of the rows of a base, as the other changes by Spark. Raises ValidationError where clauses or values don't
+        fit, and where rows of the source change one row of the table; ConflictingCommitsError, NoSuchSnapshotError.
+        """
+        check_clauses(self._clauses)
+        with DecidingTransaction.of(self._table, options_of(CommitOptions, options)) as transaction:
+            if self._merge_schema:
+                self._add_columns(transaction)
+            pinned = options_of(PinnedChangeOptions, options)
+            rows = transaction.decide(self._decide, MERGE_ISOLATION, **pinned)
+        updated, deleted, inserted = (int(rows.summary.get(k, 0)) for k in (ROWS_UPDATED, ROWS_DELETED, ROWS_INSERTED))
+        return MergeResult(updated, deleted, inserted, transaction.outcome)
+
+    def _with(self, when: When, then: Then, condition: Condition, values: Values | None = None) -> SparkMerge:
+        return evolve(self, clauses=(*self._clauses, MergeClause(when, then, condition, values)))
+
+    def _decide(self, at: PlanContext, snapshot: Snapshot | None) -> DecidedRows:
+        schema = at.metadata.schema()
+        target_filter = parse_filter(self._target_filter)
+        bind(target_filter, schema)
+        merge = RowMerge(
+            at.metadata,
+            at.storage,
+            self._source,
+            _on(self._on, schema),
+            self._clauses,
+            target_filter,
+            self._names.target,
+            self._names.source,
+            merges_on_read(at.metadata, self._mode),
+            self._nulls_are_equal,
+            self._has_unique_keys,
+        )
+        written, read = merge.write(
+            lambda wanted: [] if snapshot is None else at.planner.tasks(at.state, snapshot, wanted, schema)
+        )
+        counts = {
+            ROWS_UPDATED: written.rows_updated,
+            ROWS_DELETED: written.rows_deleted,
+            ROWS_INSERTED: written.rows_inserted,
+        }
+        summary = {name: str(n) for name, n in counts.items() if n}
+        return DecidedRows(written.gone, written.marked, written.added, read, summary)
+
+    def _add_columns(self, transaction: DecidingTransaction) -> None:
+        known = {f.name.lower() for f in transaction.metadata.schema().fields}
+        new = [f for f in self._source.schema.fields if f.name.lower() not in known]
+        if new:
+            with transaction.update_schema() as update:
+                update.union_by_name(T.StructType(new))
+
+
+def upsert_of(
+    table: TableHandle, source: DataFrame, join_cols: Sequence[str] | None, updates: bool, inserts: bool
+) -> SparkMerge:
+    """The merge that is an upsert. Raises ValidationError where there are no keys, or nothing to do."""
+    schema = table.metadata.schema()
+    if not updates and not inserts:
+        raise ValidationError("an upsert must update, insert or both")
+    keys = tuple(schema.name_of(i) for i in schema.identifier_field_ids)
+    if join_cols is not None:
+        keys = names_of(join_cols, "join_cols")
+    if not keys:
+        raise ValidationError("an upsert needs join_cols: the table has no identifier fields")
+    merge = SparkMerge(table, source, keys, mode=UPDATE_MODE, nulls_are_equal=True, has_unique_keys=True)
+    if updates:
+        merge = merge.when_matched_update_all(_differs(source, keys, schema))
+    return merge.when_not_matched_insert_all() if inserts else merge
+
+
+def _differs(source: DataFrame, keys: Sequence[str], schema: Schema) -> Column:
+    """The condition that a row would change; values that Spark can't compare count as changed."""
+    mine, theirs = {f.name.lower() for f in schema.fields}, {k.lower() for k in keys}
+    out = F.lit(False)
+    for f in source.schema.fields:
+        if f.name.lower() not in mine or f.name.lower() in theirs:
+            continue
+        same = F.col(quote("target", f.name)).eqNullSafe(F.col(quote("source", f.name)))
+        out = out | (~same if _is_comparable(f.dataType) else F.lit(True))
+    return out
+
+
+def _is_comparable(t: T.DataType) -> bool:
+    if isinstance(t, T.StructType):
+        return all(_is_comparable(f.dataType) for f in t.fields)
+    if isinstance(t, T.ArrayType):
+        return _is_comparable(t.elementType)
+    return not isinstance(t, (T.MapType, T.VariantType))
+
+
+def _on(on: str | Column | Sequence[str], schema: Schema) -> Column | tuple[str, ...]:
+    """The condition, or the names of key columns; one name may be given as it is. Raises ValidationError."""
+    if isinstance(on, Column):
+        return on
+    if isinstance(on, str):
+        return (on,) if on in {f.name for f in schema.fields} else condition_of(on)
+    names = names_of(on, "on")
+    if not names:
+        raise ValidationError("a merge needs a condition, or names of key columns")
+    return names
