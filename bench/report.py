@@ -131,7 +131,9 @@ def summary() -> str:
             peer = peers.get(row["history"])
             theirs = f"{peer['cpu_ms_per_commit']:.0f} ms" if peer else "not run"
             ours = f"{row['cpu_ms_per_commit']:.0f} ms"
-            lines.append(f"| an append of one file, after up to {row['history']:,} | {ours} | {theirs} |")
+            lines.append(
+                f"| an append of one file, in a history of up to {row['history']:,} commits | {ours} | {theirs} |"
+            )
     for of in planned.values():
         ours, theirs = (f"{of[who]['bounds']['cpu_ms']:,.1f} ms" for who in ("icecore", "pyiceberg"))
         files = of["icecore"]["all"]["files"]
@@ -141,8 +143,8 @@ def summary() -> str:
         f"| the first plan, from manifests, {files:,} files | {large['expand']['cpu_s']:.1f} s | |",
         f"| a fresh process and its plan from segments, {files:,} files | {large['start']['cpu_s']:.2f} s | |",
         "",
-        f"`make fault` killed, starved and damaged warehouses {found['rounds']:,} times: "
-        f"{len(found['violations'])} violations.",
+        f"`make fault` killed, starved and damaged warehouses {found['rounds']:,} times. Commits that were lost,",
+        f"doubled or changed, and damage that was not told: {len(found['violations'])}.",
     ]
     return "\n".join(lines) + "\n"
 
