@@ -1,5 +1,7 @@
 """The changes of names as values: `NameEvent` is the closed union of them, of tables and views alike.
 
+`to_dict` is the payload of those that are nothing but a change of a name.
+
 They are read without the metadata that stands beside a name in some payloads: who asks goes through all such events.
 """
 
@@ -28,6 +30,13 @@ class Renamed:
     before: Identifier
     identifier: Identifier
 
+    def kind(self, stream: str) -> str:
+        """The kind of the event in a table's or a view's stream."""
+        return ev.VIEW_RENAMED if ev.is_view_stream(stream) else ev.TABLE_RENAMED
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"from": list(self.before), "to": list(self.identifier)}
+
 
 @frozen
 class Dropped:
@@ -35,12 +44,26 @@ class Dropped:
 
     identifier: Identifier
 
+    def kind(self, stream: str) -> str:
+        """The kind of the event in a table's or a view's stream."""
+        return ev.VIEW_DROPPED if ev.is_view_stream(stream) else ev.TABLE_DROPPED
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"identifier": list(self.identifier)}
+
 
 @frozen
 class Undropped:
     """A dropped table or view that has a name again."""
 
     identifier: Identifier
+
+    def kind(self, stream: str) -> str:
+        """The kind of the event in a table's or a view's stream."""
+        return ev.VIEW_UNDROPPED if ev.is_view_stream(stream) else ev.TABLE_UNDROPPED
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"identifier": list(self.identifier)}
 
 
 NameEvent = Named | Renamed | Dropped | Undropped

@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.name_events import Dropped, Renamed
 from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceEvent
 from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, ForeignFile, adopted_by, adoption_payload
 from icecore.engine.foreign.foreign_rows import ForeignRows
@@ -115,6 +116,10 @@ class AdoptionRun:
     def append_to_catalog(self, change: NamespaceEvent, who: Provenance) -> None:
         """Appends a change of a namespace."""
         self.append(ev.CATALOG_STREAM, change.kind, change.to_dict(), who)
+
+    def append_name(self, stream: str, change: Renamed | Dropped, who: Provenance) -> None:
+        """Appends a change of a name."""
+        self.append(stream, change.kind(stream), change.to_dict(), who)
 
     def note(self, state: TableState) -> None:
         """Notes a table without an event whose files may have to follow."""

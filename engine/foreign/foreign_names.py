@@ -10,6 +10,7 @@ from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.location import is_same_file
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
+from icecore.engine.events.name_events import Dropped, Renamed
 from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_commits import is_same_table, take_in_commit
 from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, read_foreign
@@ -94,18 +95,15 @@ def _renamed(adoption: AdoptionRun, old: Difference, now: Difference) -> None:
     adoption.at(now.identifier, old.stream)
     identifier_tuple(now.identifier)
     adoption.need_namespace(now.identifier)
-    payload = {"from": list(old.identifier), "to": list(now.identifier)}
     who = Provenance(None, UNKNOWN_ENGINE, f"renamed in iceberg_tables from {dotted(old.identifier)}")
-    kind = ev.VIEW_RENAMED if ev.is_view_stream(old.stream) else ev.TABLE_RENAMED
-    adoption.append(old.stream, kind, payload, who)
+    adoption.append_name(old.stream, Renamed(old.identifier, now.identifier), who)
 
 
 def _dropped(adoption: AdoptionRun, d: Difference) -> None:
     assert d.stream is not None, "the caller checked"
     adoption.at(d.identifier, d.stream)
-    kind = ev.VIEW_DROPPED if ev.is_view_stream(d.stream) else ev.TABLE_DROPPED
     who = Provenance(None, UNKNOWN_ENGINE, f"dropped from iceberg_tables, where it was {d.logged_location}")
-    adoption.append(d.stream, kind, {"identifier": list(d.identifier)}, who)
+    adoption.append_name(d.stream, Dropped(d.identifier), who)
 
 
 def _made(adoption: AdoptionRun, d: Difference) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from attrs import define
 
@@ -12,6 +11,7 @@ from icecore.engine.common.identifiers import Identifier, IdentifierLike, namesp
 from icecore.engine.errors import NotFoundError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.name_events import Dropped, Renamed
 from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceDropped, NamespaceEvent
 from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.log.namespaces import check_namespace_change, updated_properties
@@ -60,13 +60,14 @@ class NameChange:
     be given.
     """
 
-    name: Identifier
-    kind: str
-    payload: Mapping[str, Any]
+    change: Renamed | Dropped
     find: Callable[[Repository], str]
-    to: Identifier | None = None
     _base: TableState | None = None
     stream: str = ""
+
+    @property
+    def name(self) -> Identifier:
+        return self.change.before if isinstance(self.change, Renamed) else self.change.identifier
 
     def retry_policy(self, desk: CommitTargets) -> None:
         return None
@@ -86,9 +87,10 @@ class NameChange:
             desk.repository.foreign.check(desk.repository.states.forward(self._base))
         else:
             desk.repository.foreign.check_row(self.stream)
-        if self.to is not None:
-            desk.repository.models.check_new_name(self.to)
-        return (desk.repository.append_inside(transaction, self.stream, self.kind, self.payload, provenance),)
+        if isinstance(self.change, Renamed):
+            desk.repository.models.check_new_name(self.change.identifier)
+        kind, payload = self.change.kind(self.stream), self.change.to_dict()
+        return (desk.repository.append_inside(transaction, self.stream, kind, payload, provenance),)
 
     def follow(self, desk: CommitTargets) -> None:
         follow_stream(desk, self.stream)
@@ -147,14 +149,12 @@ def dropped_namespace(namespace: IdentifierLike) -> NamespaceChange:
 
 def renamed(old: Identifier, new: Identifier, *, is_view: bool) -> NameChange:
     """A rename. At commit: NoSuchTableError or NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
-    kind = ev.VIEW_RENAMED if is_view else ev.TABLE_RENAMED
-    return NameChange(old, kind, {"from": list(old), "to": list(new)}, _finder(old, is_view=is_view), new)
+    return NameChange(Renamed(old, new), _finder(old, is_view=is_view))
 
 
 def dropped(name: Identifier, *, is_view: bool) -> NameChange:
     """A drop. At commit: NoSuchTableError, NoSuchViewError."""
-    kind = ev.VIEW_DROPPED if is_view else ev.TABLE_DROPPED
-    return NameChange(name, kind, {"identifier": list(name)}, _finder(name, is_view=is_view))
+    return NameChange(Dropped(name), _finder(name, is_view=is_view))
 
 
 def _finder(name: Identifier, *, is_view: bool) -> Callable[[Repository], str]:

@@ -13,6 +13,7 @@ from icecore.engine.deletion.purge_table import Purged, PurgePlan
 from icecore.engine.errors import NoSuchTableError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.name_events import Dropped
 from icecore.engine.joint_commit.joint_commit import CommitTargets, commit_jointly, dry_run_jointly
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
@@ -63,7 +64,7 @@ class _DroppedAndPurged:
             state = repository.live_state(self.stream)
             if repository.models.table_stream(self.name) != self.stream:
                 raise NoSuchTableError(f"{dotted(self.name)} was replaced by another table meanwhile")
-            payload = {"identifier": list(self.name)}
+            payload = Dropped(self.name).to_dict()
             event = repository.append_inside(transaction, self.stream, ev.TABLE_DROPPED, payload, provenance)
             after = fold(state, [event])
             assert after is not None, "a fold of one event has a state"

@@ -12,7 +12,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError, NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.events.name_events import NameEvent, Renamed, read_name_event
+from icecore.engine.events.name_events import Dropped, NameEvent, Renamed, read_name_event
 from icecore.engine.events.namespace_events import (
     NamespaceCreated,
     NamespaceDropped,
@@ -118,7 +118,6 @@ class _Opposite:
     def _drop(self) -> Part:
         """Undoes a create or an undrop: since then at most the files may have been written."""
         name = self._renaming.identifier
-        kind = ev.VIEW_DROPPED if self._is_view else ev.TABLE_DROPPED
 
         def find(repository: Repository) -> str:
             later = repository.store.stream_events(self.event.stream, self.event.stream_version)
@@ -126,7 +125,7 @@ class _Opposite:
                 raise self._conflict(f"{dotted(name)} was changed since")
             return self.event.stream
 
-        return NameChange(name, kind, {"identifier": list(name)}, find)
+        return NameChange(Dropped(name), find)
 
     def _rename_back(self) -> Part:
         change = self._renaming
@@ -144,7 +143,7 @@ class _Opposite:
                 raise self._conflict(f"it is not called {dotted(new)} any more", names)
             return self.event.stream
 
-        return NameChange(new, self.event.kind, {"from": list(new), "to": list(old)}, find, to=old)
+        return NameChange(Renamed(new, old), find)
 
     # Namespaces
 

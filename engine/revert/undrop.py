@@ -8,7 +8,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.events.name_events import Dropped, read_name_event
+from icecore.engine.events.name_events import Dropped, Undropped, read_name_event
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
@@ -26,8 +26,8 @@ def undrop_inside(
     undone already or what was dropped is purged.
     """
     _check(repository, kind, drop)
-    payload = {"identifier": list(_name_of(drop))}
-    return repository.append_inside(transaction, drop.stream, _UNDROPS[kind], payload, provenance)
+    undrop = Undropped(_name_of(drop))
+    return repository.append_inside(transaction, drop.stream, undrop.kind(drop.stream), undrop.to_dict(), provenance)
 
 
 def _check(repository: Repository, kind: str, drop: Event) -> None:

@@ -11,7 +11,7 @@ from icecore.engine.errors import CorruptLogError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.event_facts import given_locations, named_files, parents_of_added
-from icecore.engine.events.name_events import Named, NameEvent, Renamed, read_name_event
+from icecore.engine.events.name_events import Dropped, Named, NameEvent, Renamed, Undropped, read_name_event
 from icecore.engine.events.namespace_events import (
     NamespaceCreated,
     NamespaceDropped,
@@ -100,3 +100,11 @@ def test_facts_are_told_of_updates_that_no_value_holds() -> None:
 def test_a_change_of_a_namespace_is_read_of_its_payload(change: NamespaceEvent, payload: dict[str, object]) -> None:
     assert change.to_dict() == payload
     assert read_namespace_event(change.kind, payload) == change
+
+
+@pytest.mark.parametrize("stream", ["table:1", "view:1"])
+@pytest.mark.parametrize("change", [Renamed(("a", "b"), ("a", "c")), Dropped(("a", "b")), Undropped(("a", "b"))])
+def test_a_change_of_a_name_is_read_of_its_payload(change: Renamed | Dropped | Undropped, stream: str) -> None:
+    kind = change.kind(stream)
+    assert kind.partition(".")[0] == stream.partition(":")[0]
+    assert read_name_event(kind, change.to_dict()) == change
