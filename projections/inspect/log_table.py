@@ -1,4 +1,8 @@
-"""The log as a table: one row for each event, with its table and its changes in words and numbers."""
+"""The log as a table: one row for each event, with its table and its changes in words and numbers.
+
+They are told of the events' JSON, not of values: an event with an update that can't be read as one has its row too, and
+a log is listed whole, where reading values would take nearly as long again as all the rest.
+"""
 
 from __future__ import annotations
 
