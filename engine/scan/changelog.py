@@ -13,18 +13,23 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-from attrs import define, frozen
+from attrs import define
 
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
-from icecore.engine.data.arrow.equality import Longs
 from icecore.engine.data.arrow.narrow import narrow
-from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
+from icecore.engine.data.read.changed_rows import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    ChangedRowsReader,
+    FileRows,
+)
 from icecore.engine.data.read.read_ahead import read_ahead
-from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.read.row_diff import RowDiff
-from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
@@ -43,8 +48,7 @@ from icecore.projections.stored_plans.plan_difference import plan_difference
 
 if TYPE_CHECKING:
     import pandas as pd
-
-INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = "INSERT", "DELETE", "UPDATE_BEFORE", "UPDATE_AFTER"
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @define(slots=False)
@@ -123,6 +127,25 @@ class IncrementalChangelogScan:
         con.register(table_name, self.to_arrow())
         return con
 
+    def to_spark(self, session: SparkSession) -> DataFrame:
+        """The changes as a Spark DataFrame, in no order. Spark's tasks read and compare; the driver sees no row."""
+        from icecore.engine.spark.read.commit_changes import CommitFiles, changes_to_spark
+
+        commits = []
+        for ordinal, snapshot in enumerate(self.snapshots):
+            found = plan_difference(*self._plans(snapshot))
+            commits.append(CommitFiles(ordinal, _signed_id(snapshot), found.gone, found.come, found.changed))
+        return changes_to_spark(
+            session,
+            commits,
+            reader=self._reader,
+            projection=self.projection,
+            metadata=self._state.metadata,
+            filter=self.row_filter,
+            compute_updates=self.compute_updates,
+            identifiers=self.identifier_columns,
+        )
+
     def count(self) -> int:
         """The number of changes. Rows are read, since only they tell which were carried over."""
         return sum(b.num_rows for b in self._batches())
@@ -140,8 +163,7 @@ class IncrementalChangelogScan:
     def _labelled(
         self, rows: pa.Table, change_type: str | pa.Array, ordinal: int, snapshot: Snapshot
     ) -> Iterator[pa.RecordBatch]:
-        snapshot_id = snapshot.snapshot_id - 2**64 if snapshot.snapshot_id >= 2**63 else snapshot.snapshot_id
-        constants = (change_type, pa.scalar(ordinal, pa.int32()), pa.scalar(snapshot_id, pa.int64()))
+        constants = (change_type, pa.scalar(ordinal, pa.int32()), pa.scalar(_signed_id(snapshot), pa.int64()))
         for column, value in zip(CHANGELOG, constants, strict=True):
             array = value if isinstance(value, pa.Array) else pa.repeat(value, rows.num_rows)
             rows = rows.append_column(column.name, array)
@@ -152,9 +174,9 @@ class IncrementalChangelogScan:
         """The changes of one commit with their type, or the types row by row."""
         difference = plan_difference(*self._plans(snapshot))
         deletes = DeleteCache()
-        gone = [_Rows(t) for t in difference.gone]
-        come = [_Rows(t) for t in difference.come]
-        for before, after in read_ahead(lambda pair: self._parted(pair[0], pair[1], deletes), difference.changed):
+        gone = [FileRows(t) for t in difference.gone]
+        come = [FileRows(t) for t in difference.come]
+        for before, after in read_ahead(lambda pair: self._reader.parted(*pair, deletes), difference.changed):
             gone += [before] if before.has_any else []
             come += [after] if after.has_any else []
         if not gone or not come:
@@ -203,14 +225,14 @@ class IncrementalChangelogScan:
 
     # Rows
 
-    def _parted(self, old: FileScanTask, new: FileScanTask, deletes: DeleteCache) -> tuple[_Rows, _Rows]:
-        """The rows of one file that are live only before, and only after its deletes changed."""
-        places = Schema((POS,), self.schema.schema_id)
-        before, after = (self._rows(_Rows(t), places, deletes)[POS.name].to_numpy() for t in (old, new))
-        return _Rows(old, np.setdiff1d(before, after)), _Rows(new, np.setdiff1d(after, before))
+    @lazy_property
+    def _reader(self) -> ChangedRowsReader:
+        metadata = self._state.metadata
+        storage = self._planner.repository.storage_of(self._state)
+        return ChangedRowsReader(self.schema, metadata.specs, storage, table_name_mapping(metadata), metadata.schemas)
 
-    def _each(self, parts: Iterable[_Rows], deletes: DeleteCache) -> Iterator[pa.Table]:
-        return read_ahead(lambda rows: self._rows(rows, self._read_schema, deletes), parts)
+    def _each(self, parts: Iterable[FileRows], deletes: DeleteCache) -> Iterator[pa.Table]:
+        return read_ahead(lambda rows: self._reader.table(rows, self._read_schema, deletes), parts)
 
     @lazy_property
     def _read_schema(self) -> Schema:
@@ -219,40 +241,10 @@ class IncrementalChangelogScan:
         reserved = {c.field_id: c for c in (*selected, ROW_ID, POS)}
         return with_columns(self.schema, *reserved.values())
 
-    def _rows(self, rows: _Rows, projection: Schema, deletes: DeleteCache) -> pa.Table:
-        """The live rows of a file that the filter selects, or those at some places."""
-        task = rows.task
-        columns = filter_columns(task.residual, self.schema, projection)
-        batches = read_task(
-            task,
-            projection=columns,
-            table_schema=self.schema,
-            specs=self._state.metadata.specs,
-            storage=self._planner.repository.storage_of(self._state),
-            name_mapping=table_name_mapping(self._state.metadata),
-            table_schemas=self._state.metadata.schemas,
-            deletes=deletes,
-        )
-        wanted = schema_to_arrow(projection, with_ids=False)
-        found = [narrow(rows.of(b), wanted) for b in filter_batches(batches, task.residual, self.schema)]
-        return pa.Table.from_batches(found, wanted)
 
-
-@frozen(eq=False)
-class _Rows:
-    """The live rows of a file, or only those at some positions."""
-
-    task: FileScanTask
-    positions: Longs | None = None
-
-    @property
-    def has_any(self) -> bool:
-        return self.positions is None or len(self.positions) > 0
-
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self.positions is None:
-            return batch
-        return batch.filter(pa.array(np.isin(batch[POS.name].to_numpy(), self.positions)))
+def _signed_id(snapshot: Snapshot) -> int:
+    """The id as a long, as Java has it."""
+    return snapshot.snapshot_id - 2**64 if snapshot.snapshot_id >= 2**63 else snapshot.snapshot_id
 
 
 def _identifiers(state: TableState, schema: Schema, names: Sequence[str] | None) -> tuple[str, ...]:

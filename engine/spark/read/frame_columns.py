@@ -99,6 +99,11 @@ def columns_by_id(schema: Schema, fields: Iterable[NestedField], names: ReadName
     return tuple(_column(f, (), name_of) for f in fields)
 
 
+def aliased_columns(fields: Iterable[NestedField]) -> tuple[ReadColumn, ...]:
+    """Columns, and parts of them, under names by their ids, which no column of a table has."""
+    return tuple(_column(f, (), lambda each, _: alias(each.field_id)) for f in fields)
+
+
 def columns_by_name(fields: Iterable[NestedField], found: tuple[FileField, ...]) -> tuple[ReadColumn, ...]:
     """The columns to read by the names that they have in a file whose own columns have been identified."""
     return tuple(_found_column(f, found) for f in fields)

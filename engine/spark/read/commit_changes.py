@@ -1,0 +1,238 @@
+"""The changes of commits as a Spark DataFrame, read and compared in Spark's tasks.
+
+Files of commits that only add or only remove files are read as any. Elsewhere rows are compared: those of equal values
+come together in one task, and so do then the two forms of an updated row. The driver sees files, never rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.data.arrow.equality import Longs
+from icecore.engine.data.read.changed_rows import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    ChangedRowsReader,
+    FileRows,
+)
+from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.data.read.row_diff import RowDiff
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.read.frame_columns import ReadColumn, aliased_columns, shown_sql
+from icecore.engine.spark.read.scan_to_spark import read_tasks
+from icecore.engine.spark.read.stored_arrow import stored_batch
+from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.spark_types import schema_to_spark, shown_type
+from icecore.engine.spark.task_frames import Batches, chunked, mapped
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.reserved import CHANGE_ORDINAL, CHANGE_TYPE, CHANGELOG, COMMIT_SNAPSHOT_ID, POS, ROW_ID
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import FLOATING_TYPES, MapType, NestedField, VariantType, walk
+
+_ROWS_PER_TASK = 200_000
+_MOST_TASKS = 10_000
+_TYPE, _ORDINAL, _SNAPSHOT = "__icecore_type", "__icecore_ordinal", "__icecore_snapshot"
+_LABELS = (
+    T.StructField(_TYPE, T.StringType()),
+    T.StructField(_ORDINAL, T.IntegerType()),
+    T.StructField(_SNAPSHOT, T.LongType()),
+)
+_Pieces = list[tuple[int, int, FileScanTask | None, FileScanTask | None]]
+
+
+@frozen
+class CommitFiles:
+    """The files of a commit: gone ones, new ones, and those whose deletes changed, before and after."""
+
+    ordinal: int
+    snapshot_id: int
+    gone: tuple[FileScanTask, ...]
+    come: tuple[FileScanTask, ...]
+    changed: tuple[tuple[FileScanTask, FileScanTask], ...]
+
+    @property
+    def must_be_compared(self) -> bool:
+        """Whether rows may have been carried over, or live on in the same file."""
+        return bool(self.changed) or bool(self.gone and self.come)
+
+    @property
+    def pieces(self) -> _Pieces:
+        """The files one by one, as they were and as they are."""
+        pairs: list[tuple[FileScanTask | None, FileScanTask | None]]
+        pairs = [(old.slim(), new.slim()) for old, new in self.changed]
+        pairs += [(t.slim(), None) for t in self.gone] + [(None, t.slim()) for t in self.come]
+        return [(self.ordinal, self.snapshot_id, *pair) for pair in pairs]
+
+
+def changes_to_spark(
+    session: SparkSession,
+    commits: Sequence[CommitFiles],
+    *,
+    reader: ChangedRowsReader,
+    projection: Schema,
+    metadata: TableMetadata,
+    filter: Expression,
+    compute_updates: bool,
+    identifiers: Sequence[str],
+) -> DataFrame:
+    """The changed rows of the commits that the filter selects; `projection` ends with the changelog's columns.
+
+    With `compute_updates` rows of the same identifiers, without any of the same row id, are two forms of one. Spark
+    reports what fails while reading, and rows that can't be told apart by their identifiers, in exceptions of its own.
+    """
+    shown = Schema(projection.fields[: -len(CHANGELOG)], projection.schema_id)
+    frames = []
+    for c in commits:
+        for change_type, tasks in ((DELETE, c.gone), (INSERT, c.come)):
+            if tasks and not c.must_be_compared:
+                frame = read_tasks(
+                    session, tasks, projection=shown, metadata=metadata, storage=reader.storage, filter=filter
+                )
+                labels = zip(CHANGELOG, (change_type, c.ordinal, c.snapshot_id), strict=True)
+                named = [F.lit(v).cast(shown_type(f.field_type)).alias(f.name) for f, v in labels]
+                frames.append(frame.select("*", *named))
+    compared = [p for c in commits if c.must_be_compared for p in c.pieces]
+    if compared:
+        comparison = _Comparison(reader, shown, tuple(identifiers), compute_updates)
+        frames.append(comparison.frame(session, compared))
+    if not frames:
+        return session.createDataFrame([], schema_to_spark(projection))
+    return reduce(lambda a, b: a.union(b), frames)
+
+
+@frozen
+class _Comparison:
+    reader: ChangedRowsReader
+    shown: Schema
+    identifiers: tuple[str, ...]
+    compute_updates: bool
+
+    @property
+    def fields(self) -> tuple[NestedField, ...]:
+        """All columns of the table, the row id, and what else is asked for."""
+        own = {f.field_id: f for f in (*self.reader.schema.fields, ROW_ID)}
+        extra = [f for f in self.shown.fields if f.field_id not in own]
+        return (*own.values(), *extra)
+
+    @property
+    def columns(self) -> tuple[ReadColumn, ...]:
+        """Those of them that files hold, in stored form."""
+        return tuple(c for c in aliased_columns(self.fields) if c.is_read)
+
+    def frame(self, session: SparkSession, pieces: _Pieces) -> DataFrame:
+        columns = self.columns
+        struct = T.StructType([*(c.spark_field(with_ids=False) for c in columns), *_LABELS])
+        made = mapped(session, chunked(session, pieces, per_chunk=1), _reading(self.reader, columns), struct)
+        rows = sum(t.file.record_count for p in pieces for t in p[2:] if t is not None)
+        tasks = max(1, min(_MOST_TASKS, -(-rows // _ROWS_PER_TASK)))
+        names = tuple(c.field.name for c in columns)
+        values = tuple(f.name for f in self.reader.schema.fields if f.name in names)
+
+        def changes(batches: Batches) -> Batches:
+            return _compared(batches, names, lambda diff: _as_labelled(diff.without_carried_over(values)))
+
+        def updates(batches: Batches) -> Batches:
+            return _compared(batches, names, lambda diff: _as_labelled(diff.with_updates(identifiers)))
+
+        identifiers = self.identifiers
+        made = made.repartition(tasks, *self.keys(columns)).mapInArrow(changes, struct)
+        if self.compute_updates:
+            told_by = [c for c in columns if c.field.name in (identifiers or (ROW_ID.name,))]
+            keys = [F.col(quote(c.name or "")) for c in told_by]
+            made = made.repartition(tasks, F.col(_ORDINAL), *keys).mapInArrow(updates, struct)
+        return made.select(*self.shown_columns())
+
+    def keys(self, columns: Sequence[ReadColumn]) -> list[Column]:
+        """Columns of which equal values have equal hashes in Spark: no floats, whose zeros and NaNs have several."""
+        own = [c for c in columns if self.reader.schema.get_field(c.field.field_id) is not None]
+        unsure = (*FLOATING_TYPES, MapType, VariantType)
+        sure = [c for c in own if not any(isinstance(f.field_type, unsure) for f in walk((c.field,)))]
+        return [F.col(_ORDINAL), *(F.col(quote(c.name or "")) for c in sure)]
+
+    def shown_columns(self) -> list[Column]:
+        by_id = {c.field.field_id: c for c in aliased_columns(self.fields)}
+        out = []
+        for f in self.shown.fields:
+            column = by_id[f.field_id]
+            made = F.expr(shown_sql(column, quote(column.name or ""), f))
+            out.append(made.alias(f.name, metadata={"comment": f.doc} if f.doc else {}))
+        labels = zip(_LABELS, (CHANGE_TYPE, CHANGE_ORDINAL, COMMIT_SNAPSHOT_ID), strict=True)
+        return [*out, *(F.col(label.name).alias(f.name) for label, f in labels)]
+
+
+def _reading(reader: ChangedRowsReader, columns: tuple[ReadColumn, ...]) -> Callable[[_Pieces], Batches]:
+    """The function of a task that reads files: their rows in stored form, as deleted or inserted ones."""
+    fields = tuple(c.field for c in columns)
+    projection = Schema(fields if POS in fields else (*fields, POS), reader.schema.schema_id)
+    names = [*(c.name for c in columns), *(f.name for f in _LABELS)]
+
+    def read(chunk: _Pieces) -> Batches:
+        deletes = DeleteCache()
+        for ordinal, snapshot_id, old, new in chunk:
+            for change_type, rows in _sides(reader, old, new, deletes):
+                for batch in reader.batches(rows, projection, deletes):
+                    stored = stored_batch(batch.select(list(range(len(columns)))), columns)
+                    labels = (
+                        pa.scalar(change_type),
+                        pa.scalar(ordinal, pa.int32()),
+                        pa.scalar(snapshot_id, pa.int64()),
+                    )
+                    arrays = [*stored.columns, *(pa.repeat(label, batch.num_rows) for label in labels)]
+                    yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+    return read
+
+
+def _sides(
+    reader: ChangedRowsReader, old: FileScanTask | None, new: FileScanTask | None, deletes: DeleteCache
+) -> Iterator[tuple[str, FileRows]]:
+    if old is not None and new is not None:
+        sides = zip((DELETE, INSERT), reader.parted(old, new, deletes), strict=True)
+        yield from ((change_type, rows) for change_type, rows in sides if rows.has_any)
+    elif old is not None:
+        yield DELETE, FileRows(old)
+    elif new is not None:
+        yield INSERT, FileRows(new)
+
+
+def _compared(batches: Batches, names: tuple[str, ...], compare: Callable[[RowDiff], pa.Table]) -> Batches:
+    """The batches of a task, each commit's removed rows compared with its added ones."""
+    found = list(batches)
+    if not found:
+        return
+    table = pa.Table.from_batches(found)
+    read_names = table.schema.names
+    table = table.rename_columns([*names, *(f.name for f in _LABELS)])
+    ordinals = table[_ORDINAL].to_numpy()
+    types = np.asarray(table[_TYPE].to_numpy(zero_copy_only=False) == DELETE)
+    for ordinal in np.unique(ordinals):
+        of_commit = ordinals == ordinal
+        deleted, inserted = (table.filter(pa.array(of_commit & side)) for side in (types, ~types))
+        yield from compare(RowDiff(deleted, inserted)).rename_columns(read_names).to_batches()
+
+
+def _as_labelled(diff: RowDiff) -> pa.Table:
+    before, after = diff.updates
+    sides = (_updated(diff.deleted, before, UPDATE_BEFORE), _updated(diff.inserted, after, UPDATE_AFTER))
+    return pa.concat_tables(sides)
+
+
+def _updated(rows: pa.Table, places: Longs, change_type: str) -> pa.Table:
+    """The rows, those at the places with another type of change."""
+    if not len(places):
+        return rows
+    types = rows[_TYPE].to_numpy(zero_copy_only=False).copy()
+    types[places] = change_type
+    at = rows.schema.get_field_index(_TYPE)
+    return rows.set_column(at, rows.schema.field(at), pa.array(types, rows.schema.field(at).type))
