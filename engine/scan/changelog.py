@@ -19,7 +19,7 @@ from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
-from icecore.engine.data.read.changed_rows import (
+from icecore.engine.data.read.changed_file_rows import (
     DELETE,
     INSERT,
     UPDATE_AFTER,

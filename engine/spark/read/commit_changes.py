@@ -14,7 +14,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.data.arrow.equality import Longs
-from icecore.engine.data.read.changed_rows import (
+from icecore.engine.data.read.changed_file_rows import (
     DELETE,
     INSERT,
     UPDATE_AFTER,
