@@ -184,15 +184,19 @@ class DataScan:
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""
+        from icecore.engine.scan.replanning import replanning
         from icecore.engine.spark.read.scan_to_spark import read_tasks
 
+        tasks = self.plan_files()
+        listed, entries = self._manifests()
         frame = read_tasks(
             session,
-            self.plan_files(),
+            tasks,
             projection=self.projection,
             metadata=self._state.metadata,
             storage=self.storage,
             filter=self.row_filter,
+            replanned=replanning(self._planner, self._state, listed, self.row_filter, self.schema, entries),
         )
         return frame if self.limit is None else frame.limit(self.limit)
 

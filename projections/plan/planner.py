@@ -51,7 +51,6 @@ from icecore.projections.segments.manifest_selection import ManifestSelection, S
 KEPT_DELETES = 16_384
 """Of so many delete files at most what plans look at is kept from plan to plan."""
 Found = TypeVar("Found")
-
 KEPT_LISTS = 16
 KEPT_FILES_BYTES = 64 * 2**20
 BYTES_OF_METADATA = 32 * 2**10
@@ -369,6 +368,10 @@ class Planner:
         with self._tables.lock:
             self._let_go()
             self._tables.clear()
+
+    def is_open(self) -> bool:
+        """Whether DuckDB is there: it goes with `close`, and comes back with the next plan."""
+        return self._tables.is_open
 
     def close(self) -> None:
         """Drops all cached entries and lists, and closes DuckDB."""

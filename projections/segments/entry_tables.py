@@ -82,6 +82,11 @@ class EntryTables:
             self._connection = _connect(self._memory or os.environ.get(MEMORY_VARIABLE) or DEFAULT_MEMORY)
         return self._connection
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a DuckDB at this moment."""
+        return self._connection is not None
+
     def table(self, stream: str, metadata: TableMetadata, latest: TableMetadata) -> EntryTable:
         """The table's entries, typed by all schemas and specs up to now; nothing is loaded yet."""
         forgotten = self._forgotten(stream)

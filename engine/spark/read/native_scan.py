@@ -7,7 +7,7 @@ Spec: Column Projection (P1), Row Lineage (RL5), Row-level Deletes (D2 to D5).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from icecore.engine.data.read.column_resolution import (
 )
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
+from icecore.engine.expression.nodes import BoundTerm
 from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
@@ -39,11 +40,13 @@ from icecore.engine.spark.read.frame_columns import ReadColumn, ddl, missing_sto
 from icecore.engine.spark.read.frame_names import UNSAFE_TO_PUSH, alias
 from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.stored_arrow import stored_array
+from icecore.engine.spark.relation.file_pruning import FilePruning
 from icecore.engine.spark.spark_paths import shown_path, spark_path
 from icecore.engine.spark.spark_sql_text import quote, text_literal
 from icecore.engine.spark.spark_types import stored_type
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, without_metrics
-from icecore.engine.spec.types import NestedField
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import NestedField, StructType
 
 _PATH, _POS, _NUMBER, _SET = "__icecore_path", "__icecore_pos", "__icecore_number", "__icecore_set"
 _LOCATION, _SPEC, _FIRST_ROW, _SEQUENCE = (
@@ -239,8 +242,16 @@ class _NativeRead:
         if planned is None:
             return self.joined()
         sizes = [t.file.file_size_in_bytes for t in self.group.tasks]
-        frame = planned.frame(self.paths(), sizes, self.read_fields(), self.constants, _OPTIONS)
+        frame = planned.frame(self.paths(), sizes, self.read_fields(), self.constants, _OPTIONS, self.pruning())
         return frame.select("*", F.col("_metadata.row_index").alias(_POS)) if self.needs_position else frame
+
+    def pruning(self) -> FilePruning | None:
+        """The choice of files by filters on what is read as it is, without the partition's values."""
+        if self.context.replanned is None:
+            return None
+        read = [c for c in self.group.columns if c.is_read and c.field.field_id not in self.group.lacking]
+        terms = dict(_terms(self.context.schema, read, ()))
+        return FilePruning(terms, [t.file.file_path for t in self.group.tasks], self.context.replanned)
 
     def joined(self) -> DataFrame:
         """The same by public API alone."""
@@ -278,3 +289,15 @@ class _NativeRead:
         ]
         kept = [F.col(quote(c)) for c in out.columns if c not in (path, found, *names)]
         return out.select(*kept, *guarded)
+
+
+def _terms(
+    schema: Schema, columns: Iterable[ReadColumn], outer: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], BoundTerm]]:
+    """The columns that a schema knows, structs and what is in them, by the names on the way to them."""
+    for c in columns:
+        f = schema.get_field(c.field.field_id)
+        if c.is_read and c.name is not None and f is not None:
+            yield (*outer, c.name), BoundTerm(f, schema.name_of(f.field_id))
+            if isinstance(c.field.field_type, StructType):
+                yield from _terms(schema, c.parts, (*outer, c.name))

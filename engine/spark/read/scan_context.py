@@ -17,6 +17,7 @@ from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.read.frame_columns import ReadColumn, columns_by_id
 from icecore.engine.spark.read.frame_names import ReadNames, schema_with
+from icecore.engine.spark.relation.file_pruning import Replanned
 from icecore.engine.spark.relation.planned_frame import PlannedFrames
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -35,6 +36,7 @@ class ScanContext:
     storage: Storage
     projection: Schema
     filter: Expression
+    replanned: Replanned | None = None
 
     @cached_property
     def schema(self) -> Schema:

@@ -21,6 +21,7 @@ from icecore.engine.spark.read.python_scan import python_branch
 from icecore.engine.spark.read.routing import routes
 from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.whole_files import whole_files
+from icecore.engine.spark.relation.file_pruning import Replanned
 from icecore.engine.spark.session import prepare
 from icecore.engine.spark.spark_filter import to_spark_sql
 from icecore.engine.spark.spark_sql_text import quote
@@ -41,12 +42,16 @@ def read_tasks(
     metadata: TableMetadata,
     storage: Storage,
     filter: Expression | None = None,
+    replanned: Replanned | None = None,
 ) -> DataFrame:
     """The rows of the tasks that their delete files leave, and that satisfy the filter, with the projection's columns.
 
     `filter` is bound and may test columns that are not projected. The projection may hold the reserved columns `_file`,
     `_pos`, `_deleted`, `_spec_id`, `_row_id` and `_last_updated_sequence_number` by their ids. Types are those of
     `schema_to_spark`.
+
+    `replanned` gives the locations of the files that a further filter, bound to the projection's schema, leaves: of
+    those alone a query reads that filters the DataFrame. Without it all files are read.
 
     In classic sessions Spark reads through a relation of exactly these files (`PlannedFiles` in what `explain` shows),
     in which all settings that rows depend on are pinned. Elsewhere, in Spark Connect above all, public API alone is
@@ -59,7 +64,7 @@ def read_tasks(
     condition = TRUE if filter is None else filter
     if not tasks or condition == FALSE:
         return session.createDataFrame([], schema_to_spark(projection))
-    context = ScanContext(session, metadata, storage, projection, condition)
+    context = ScanContext(session, metadata, storage, projection, condition, replanned)
     if context.planned_frames is None:
         prepare(session)
     found = routes(context, whole_files(tasks, storage))

@@ -60,12 +60,14 @@ public class PlannedFiles implements FileIndex {
   private final long size;
   private final InternalRow[] values;
   private final FileStatus[] statuses;
+  private final FilePruning pruning;
 
-  /** `plan` is what `plan_bytes.py` writes. */
-  public PlannedFiles(SparkSession session, StructType constants, byte[] plan) {
+  /** `plan` is what `plan_bytes.py` writes; `pruning` may be null. */
+  public PlannedFiles(SparkSession session, StructType constants, byte[] plan, FilePruning pruning) {
     this.session = session;
     this.constants = constants;
     this.plan = plan;
+    this.pruning = pruning;
     ByteBuffer in = ByteBuffer.wrap(plan);
     int n = in.getInt();
     Object[] names = column(in, n, DataTypes.StringType);
@@ -149,6 +151,7 @@ public class PlannedFiles implements FileIndex {
   /** The files that a query reads. Spark does not test partition filters again, so they are applied exactly. */
   public Seq listFiles(Seq partitionFilters, Seq dataFilters) {
     int[] chosen = matching(partitionFilters);
+    if (pruning != null && !dataFilters.isEmpty()) chosen = pruning.pruned(chosen, paths.length, dataFilters);
     findStatuses(chosen);
     ArrayList out = new ArrayList(chosen.length);
     for (int k = 0; k < chosen.length; k++) {

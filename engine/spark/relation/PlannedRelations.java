@@ -3,6 +3,7 @@ package icecore;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.function.Function;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.classic.SparkSession;
@@ -30,12 +31,22 @@ public class PlannedRelations {
     return made;
   }
 
-  /** The columns `fields` of the files as a DataFrame, with their constants; both types are given as JSON. */
+  /**
+   * The columns `fields` of the files as a DataFrame, with their constants; both types are given as JSON. `asked` chooses
+   * files by filters, as `FilePruning` has it; it may be null.
+   */
   public Object frame(
-      SparkSession session, SparkSession pinned, byte[] plan, String constants, String fields, String options) {
+      SparkSession session,
+      SparkSession pinned,
+      byte[] plan,
+      String constants,
+      String fields,
+      String options,
+      Function asked) {
     StructType constantType = (StructType) DataType$.MODULE$.fromJson(constants);
     StructType dataType = (StructType) DataType$.MODULE$.fromJson(fields);
-    PlannedFiles files = new PlannedFiles(pinned, constantType, plan);
+    FilePruning pruning = asked == null ? null : new FilePruning(asked);
+    PlannedFiles files = new PlannedFiles(pinned, constantType, plan, pruning);
     HadoopFsRelation relation = new HadoopFsRelation(
         files,
         constantType,

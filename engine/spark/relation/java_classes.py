@@ -15,7 +15,7 @@ from icecore.engine.common.fork_safety import Lock
 from icecore.engine.spark.pyspark_api import SparkSession
 
 ENABLED = "spark.icecore.plannedFiles.enabled"
-_SOURCES = ("PlannedFiles", "DeletedRows", "PlannedRelations")
+_SOURCES = ("FilterText", "FilePruning", "PlannedFiles", "DeletedRows", "PlannedRelations")
 _log = logging.getLogger(__name__)
 _lock = Lock()
 _compiled: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()

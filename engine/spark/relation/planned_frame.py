@@ -16,6 +16,7 @@ from attrs import frozen
 
 from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.relation.file_pruning import FilePruning
 from icecore.engine.spark.relation.java_classes import planned_relations
 from icecore.engine.spark.relation.plan_bytes import plan_bytes
 
@@ -59,8 +60,13 @@ class PlannedFrames:
         fields: T.StructType,
         constants: Constants,
         options: Mapping[str, str],
+        pruning: FilePruning | None = None,
     ) -> DataFrame:
         """The fields of the files, read with the options, and the constants of each file, in the order of the paths."""
+        if pruning is not None:
+            from pyspark.java_gateway import ensure_callback_server_started
+
+            ensure_callback_server_started(self.session.sparkContext._gateway)
         constant_type = T.StructType([T.StructField(name, t) for name, (t, _) in constants.items()])
         made = self.java.frame(
             self.session._jsparkSession,
@@ -69,6 +75,7 @@ class PlannedFrames:
             constant_type.json(),
             fields.json(),
             _lines(options),
+            pruning,
         )
         _log.debug("%d planned files are read by an index of their own", len(paths))
         return DataFrame(made, self.session)

@@ -1,0 +1,152 @@
+package icecore;
+
+import java.nio.charset.StandardCharsets;
+import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.types.*;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+/**
+ * A filter of Spark as JSON, of which `catalyst_filter.py` makes one of ours. What it has no words for is null. Names and
+ * strings are given in hexadecimal, values as Spark holds them.
+ */
+public class FilterText {
+  private static final String[] HIDDEN = {"__metadata_col", "__file_source_metadata_col"};
+
+  /** All of the filters. */
+  public static String of(Seq filters) {
+    return list("and", filters);
+  }
+
+  private static String of(Expression e) {
+    if (e instanceof And) return list("and", e.children());
+    if (e instanceof Or) return list("or", e.children());
+    if (e instanceof Not) return list("not", e.children());
+    if (e instanceof AttributeReference || e instanceof GetStructField) {
+      return e.dataType() instanceof BooleanType ? made("=", column(e), "[\"boolean\",\"1\"]") : "null";
+    }
+    if (e instanceof IsNull) return made("is-null", column(child(e, 0)), "null");
+    if (e instanceof IsNotNull) return made("not-null", column(child(e, 0)), "null");
+    if (e instanceof IsNaN) return made("is-nan", column(child(e, 0)), "null");
+    if (e instanceof In) return in(child(e, 0), ((In) e).list());
+    if (e instanceof InSet) return inSet((InSet) e);
+    if (e instanceof StartsWith) return compared("starts-with", child(e, 0), child(e, 1));
+    String operator = operator(e);
+    if (operator == null) return "null";
+    if (child(e, 0) instanceof Literal) return compared(turned(operator), child(e, 1), child(e, 0));
+    return compared(operator, child(e, 0), child(e, 1));
+  }
+
+  private static String operator(Expression e) {
+    if (e instanceof EqualTo) return "=";
+    if (e instanceof EqualNullSafe) return "<=>";
+    if (e instanceof LessThan) return "<";
+    if (e instanceof LessThanOrEqual) return "<=";
+    if (e instanceof GreaterThan) return ">";
+    if (e instanceof GreaterThanOrEqual) return ">=";
+    return null;
+  }
+
+  private static String turned(String operator) {
+    if (operator.startsWith("<") && !operator.equals("<=>")) return ">" + operator.substring(1);
+    return operator.startsWith(">") ? "<" + operator.substring(1) : operator;
+  }
+
+  private static String compared(String operator, Expression column, Expression literal) {
+    if (!(literal instanceof Literal)) return "null";
+    return made(operator, column(column), value(((Literal) literal).value(), literal.dataType()));
+  }
+
+  private static String in(Expression column, Seq values) {
+    StringBuilder out = new StringBuilder();
+    Iterator all = values.iterator();
+    while (all.hasNext()) {
+      Object next = all.next();
+      if (!(next instanceof Literal)) return "null";
+      if (!append(out, value(((Literal) next).value(), ((Literal) next).dataType()))) return "null";
+    }
+    return made("in", column(column), "[" + out + "]");
+  }
+
+  private static String inSet(InSet e) {
+    StringBuilder out = new StringBuilder();
+    Iterator all = e.hset().iterator();
+    while (all.hasNext()) if (!append(out, value(all.next(), child(e, 0).dataType()))) return "null";
+    return made("in", column(child(e, 0)), "[" + out + "]");
+  }
+
+  private static boolean append(StringBuilder out, String value) {
+    out.append(out.length() == 0 ? "" : ",").append(value);
+    return value != null;
+  }
+
+  private static String made(String operator, String column, String value) {
+    return column == null || value == null ? "null" : "[\"" + operator + "\"," + column + "," + value + "]";
+  }
+
+  private static String list(String operator, Seq parts) {
+    StringBuilder out = new StringBuilder("[\"" + operator + "\"");
+    Iterator all = parts.iterator();
+    while (all.hasNext()) out.append(",").append(of((Expression) all.next()));
+    return out.append("]").toString();
+  }
+
+  /** The names from the top-level column down; null for what is no column of a file. */
+  private static String column(Expression e) {
+    String names = names(e);
+    return names == null ? null : "[" + names + "]";
+  }
+
+  private static String names(Expression e) {
+    if (e instanceof AttributeReference) {
+      AttributeReference a = (AttributeReference) e;
+      for (int i = 0; i < HIDDEN.length; i++) if (a.metadata().contains(HIDDEN[i])) return null;
+      return "\"" + hex(a.name()) + "\"";
+    }
+    if (!(e instanceof GetStructField)) return null;
+    String outer = names(child(e, 0));
+    DataType struct = child(e, 0).dataType();
+    if (outer == null) return null;
+    return outer + ",\"" + hex(((StructType) struct).fields()[((GetStructField) e).ordinal()].name()) + "\"";
+  }
+
+  /** A value with its type; null for nulls, and for types whose values go by other rules than their bytes. */
+  private static String value(Object v, DataType type) {
+    String text;
+    if (v == null) return null;
+    if (type instanceof StringType) {
+      if (!type.equals(DataTypes.StringType)) return null;
+      text = hex(((UTF8String) v).getBytes());
+    } else if (type instanceof BinaryType) {
+      text = hex((byte[]) v);
+    } else if (type instanceof BooleanType) {
+      text = ((Boolean) v).booleanValue() ? "1" : "0";
+    } else if (type instanceof DecimalType) {
+      text = ((Decimal) v).toJavaBigDecimal().toPlainString();
+    } else if (type instanceof DoubleType || type instanceof FloatType) {
+      text = String.valueOf(((Number) v).doubleValue());
+    } else if (v instanceof Integer || v instanceof Long) {
+      text = v.toString();
+    } else {
+      return null;
+    }
+    return "[\"" + type.simpleString() + "\",\"" + text + "\"]";
+  }
+
+  private static Expression child(Expression e, int i) {
+    return (Expression) e.children().apply(i);
+  }
+
+  private static String hex(String text) {
+    return hex(text.getBytes(StandardCharsets.UTF_8));
+  }
+
+  private static String hex(byte[] bytes) {
+    StringBuilder out = new StringBuilder(2 * bytes.length);
+    for (int i = 0; i < bytes.length; i++) {
+      out.append(Character.forDigit((bytes[i] >> 4) & 15, 16)).append(Character.forDigit(bytes[i] & 15, 16));
+    }
+    return out.toString();
+  }
+}
