@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import time
 import warnings
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -92,3 +93,5 @@ def open_until_killed(folder: str, pipe: Connection, start: int) -> None:
             pipe.send(("trying", i))
             table.append(rows(i))
             pipe.send(("done", i))
+        # PyIceberg writes its manifests anew after each commit that came first: without a pause it never gets through.
+        time.sleep(0.2)

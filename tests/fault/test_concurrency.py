@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from clean_processes import clean_processes
 from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows, store_of
 from fault_writers import append_some, mixed_work
 
@@ -27,7 +27,6 @@ from icecore.engine.errors import (
 from icecore.engine.repository.repository import Repository
 
 Open = Callable[[], icecore.Catalog]
-SPAWN = multiprocessing.get_context("spawn")
 SCHEMES = ("metastore", "filesystem")
 
 
@@ -53,8 +52,8 @@ def at_once(workers: int, work: Callable[[int], None]) -> None:
 
 def in_processes(target: Callable[..., None], folder: str, workers: int, count: int) -> dict[int, list[int]]:
     """The ids that each process says are there."""
-    results: Any = SPAWN.Queue()
-    processes = [SPAWN.Process(target=target, args=(folder, i + 1, count, results)) for i in range(workers)]
+    results: Any = clean_processes().Queue()
+    processes = [clean_processes().Process(target=target, args=(folder, i + 1, count, results)) for i in range(workers)]
     for process in processes:
         process.start()
     answers = [results.get(timeout=120) for _ in processes]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -10,9 +9,9 @@ import sqlite3
 import time
 from typing import Any
 
-import fault_writers
 import pyarrow as pa
 import pytest
+from clean_processes import clean_processes
 from core_tables import ids_of, local, make_table, metadata_files, peer_ids, rows, store_of
 from fault_writers import append_until_killed, hold_the_lock
 from pyiceberg.table import StaticTable
@@ -26,10 +25,6 @@ from icecore.projections.files.event_files import EventFiles
 from icecore.projections.files.file_follower import MaterializationWarning
 from icecore.projections.files.materialize import Materializer
 
-SPAWN = multiprocessing.get_context("spawn")
-# Starting a process anew takes seconds: here a clean one, which has imported all and runs no thread, forks others.
-FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["fault_writers"])
 SCHEMES = ("metastore", "filesystem")
 
 
@@ -39,16 +34,15 @@ class Killed(BaseException):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_killed_writers_lose_nothing(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+def test_killed_writers_lose_nothing(catalog: icecore.Catalog, scheme: str) -> None:
     """SIGKILL at random moments: each acknowledged append is there once, at most the last attempt is there besides."""
     folder = str(catalog.path)
     make_table(catalog, scheme, properties={"icecore.commit-scheme": scheme})
-    monkeypatch.setenv("PYTHONPATH", os.path.dirname(fault_writers.__file__))
     dice = random.Random(scheme)
     acknowledged: set[int] = set()
     for _ in range(15):
-        here, there = FORKSERVER.Pipe(duplex=False)
-        process = FORKSERVER.Process(target=append_until_killed, args=(folder, there, scheme))
+        here, there = clean_processes().Pipe(duplex=False)
+        process = clean_processes().Process(target=append_until_killed, args=(folder, there, scheme))
         process.start()
         there.close()
         assert here.poll(60)
@@ -85,8 +79,8 @@ def test_killed_writers_lose_nothing(catalog: icecore.Catalog, monkeypatch: pyte
 def test_a_writer_that_dies_with_the_lock_lets_it_go(catalog: icecore.Catalog) -> None:
     """The lock of a killed process goes with it, and what it had half-written is not there."""
     table = make_table(catalog)
-    here, there = SPAWN.Pipe()
-    process = SPAWN.Process(target=hold_the_lock, args=(str(catalog.path), there))
+    here, there = clean_processes().Pipe()
+    process = clean_processes().Process(target=hold_the_lock, args=(str(catalog.path), there))
     process.start()
     assert here.poll(60)
     pid = here.recv()

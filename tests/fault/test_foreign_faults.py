@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
-import sys
 import threading
 import time
 import warnings
@@ -14,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fault_writers
 import pytest
+from clean_processes import clean_processes
 from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, repository_of, rows, store_of
 from fault_writers import open_until_killed
 
@@ -24,8 +22,6 @@ from icecore.engine.events import event as ev
 from icecore.projections.files.file_follower import FileFollower
 from icecore.projections.files.materialize import Materializer
 
-FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["fault_writers"])
 SCHEMES = ("metastore", "filesystem")
 
 
@@ -99,18 +95,15 @@ def test_many_adopt_at_once(catalog: icecore.Catalog) -> None:
 
 
 @pytest.mark.slow
-def test_killed_adopters_take_each_commit_in_once(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_adopters_take_each_commit_in_once(catalog: icecore.Catalog) -> None:
     """SIGKILL at random moments of opens and commits, while PyIceberg commits: nothing lost, nothing twice."""
     make_table(catalog)
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([os.path.dirname(fault_writers.__file__), *filter(None, sys.path)])
-    )
     dice = random.Random(7)
     peer = pyiceberg_catalog(catalog.path)
     expected: set[int] = set()
     for round_number in range(8):
-        here, there = FORKSERVER.Pipe(duplex=False)
-        process = FORKSERVER.Process(
+        here, there = clean_processes().Pipe(duplex=False)
+        process = clean_processes().Process(
             target=open_until_killed, args=(str(catalog.path), there, 1000 * (round_number + 1))
         )
         process.start()

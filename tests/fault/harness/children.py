@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import pkgutil
 import select
 import signal
 import struct
@@ -12,37 +11,14 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
-import polars
-import pyarrow.acero
-import pyiceberg.io.pyarrow
-import pyiceberg.table.puffin
-import sqlalchemy.dialects.sqlite
 from attrs import frozen
 
-import icecore
-import icecore.engine
-import icecore.projections
+from . import preloaded
 
-
-def _preloaded() -> tuple[ModuleType, ...]:
-    """All modules of the engine but those that need Spark, so that none of the forked processes has to load any."""
-    roots = (icecore.engine, icecore.projections)
-    found = (m.name for r in roots for m in pkgutil.walk_packages(r.__path__, f"{r.__name__}."))
-    return tuple(import_module(n) for n in found if not n.startswith(("icecore.engine.spark", "icecore.engine.demo")))
-
-
-PRELOADED = (
-    polars,
-    pyarrow.acero,
-    pyiceberg.io.pyarrow,
-    pyiceberg.table.puffin,
-    sqlalchemy.dialects.sqlite,
-    *_preloaded(),
-)
+# Imported once, so that none of the forked processes has to.
+PRELOADED = preloaded
 
 Say = Callable[[str, Any], None]
 Work = Callable[[Say], None]

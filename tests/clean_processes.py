@@ -1,0 +1,32 @@
+"""Processes for tests that start or kill many: forked off a clean one, which has imported all and runs no thread."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from functools import cache
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import icecore
+
+PRELOADED = ["fault_writers", "fault.harness.preloaded"]
+
+
+@cache
+def clean_processes() -> ForkServerContext:
+    """As multiprocessing's `forkserver`, started where its imports are found: one that lacks them says nothing."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    before = os.environ.get("PYTHONPATH")
+    folders = (Path(__file__).parent, Path(icecore.__file__).parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *filter(None, [before])])
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+    return context
