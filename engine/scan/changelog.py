@@ -40,7 +40,16 @@ from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.metadata.snapshot_range import SnapshotRange
 from icecore.engine.scan.incremental_append import added_by
 from icecore.engine.spec.content_file import ManifestContent
-from icecore.engine.spec.reserved import CHANGELOG, METADATA_COLUMNS, POS, ROW_ID, select, with_columns
+from icecore.engine.spec.reserved import (
+    CHANGE_TYPE,
+    CHANGELOG,
+    DELETED,
+    METADATA_COLUMNS,
+    POS,
+    ROW_ID,
+    select,
+    with_columns,
+)
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.projections.plan.planner import PlannedFiles, Planner
@@ -88,6 +97,8 @@ class IncrementalChangelogScan:
         taken = {f.name for f in schema.fields} & {c.name for c in (*CHANGELOG, POS, ROW_ID)}
         if taken:
             raise ValidationError(f"a changelog needs the names of the table's columns {sorted(taken)} for its own")
+        if DELETED.name in selected_fields and not schema.has_name(DELETED.name, case_sensitive):
+            raise ValidationError(f"a changelog has no {DELETED.name!r}: {CHANGE_TYPE.name!r} tells deleted rows")
         scan = cls(
             planner,
             state,

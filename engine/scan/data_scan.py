@@ -22,7 +22,7 @@ from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.spec.reserved import select
+from icecore.engine.spec.reserved import DELETED, select
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRefType
 from icecore.projections.plan.planner import PlannedFiles, Planner
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from icecore.engine.data.read.read_tasks import DeleteCache
     from icecore.engine.scan.aggregates import Aggregates
+    from icecore.engine.spec.types import StructType
     from icecore.projections.explain.explain import Explanation
 
 
@@ -83,8 +84,16 @@ class DataScan:
 
     @lazy_property
     def projection(self) -> Schema:
-        """The schema of the rows, in the order that they were asked for; `_row_id` and its like can be among them."""
-        return select(self.schema, self.selected_fields, self.case_sensitive)
+        """The schema of the rows, in the order that they were asked for; `_row_id` and its like can be among them.
+
+        With `_deleted` among them the rows are those of the planned files, deleted ones too.
+        """
+        return select(self.schema, self.selected_fields, self.case_sensitive, self._partition_type)
+
+    def _partition_type(self) -> StructType:
+        from icecore.projections.inspect.partition_statistics import unified_partition_type
+
+        return unified_partition_type(self._state.metadata)
 
     @lazy_property
     def planned(self) -> PlannedFiles:
@@ -222,7 +231,9 @@ class DataScan:
         export_plan(plan, str(folder))
 
     def _narrowest(self) -> Schema:
-        """A projection for counting: what the filter needs, or else any one column."""
+        """A projection for counting: what the filter needs, or else any one column; with `_deleted` all rows count."""
+        if any(f.field_id == DELETED.field_id for f in self.projection.fields):
+            return Schema((DELETED,), self.schema.schema_id)
         if self.row_filter != TRUE:
             return Schema((), self.schema.schema_id)
         return Schema(self.schema.fields[:1], self.schema.schema_id)

@@ -28,6 +28,7 @@ FILE_ID = 2147483646
 POS_ID = 2147483645
 DELETED_ID = 2147483644
 SPEC_ID_ID = 2147483643
+PARTITION_ID = 2147483642
 ROW_ID_ID = 2147483540
 LAST_UPDATED_ID = 2147483539
 FIRST_RESERVED_ID = 2147483448
@@ -111,11 +112,15 @@ Node: TypeAlias = Constant | Position | Inherited | Leaf | Variant | Struct | Li
 
 @frozen
 class Resolver:
-    """The columns of one file with ids, its partition's identity values by source id, and its lineage."""
+    """The columns of one file with ids, its partition's identity values by source id, and its lineage.
+
+    `partition` is the value of `_partition`, where that is wanted.
+    """
 
     file: ContentFile
     data_sequence_number: int | None
     identity: Mapping[int, Any]
+    partition: Mapping[int, Any] | None = None
 
     def column(self, field: NestedField, found: tuple[FileField, ...]) -> Node:
         """The node that makes one expected top-level column. Raises ValidationError where none can."""
@@ -130,7 +135,10 @@ class Resolver:
             case i if i == POS_ID:
                 return Position()
             case i if i == DELETED_ID:
+                # Of deleted rows it is set to true afterwards.
                 return Constant(field.field_type, False)
+            case i if i == PARTITION_ID:
+                return Constant(field.field_type, self.partition)
             case i if i == SPEC_ID_ID:
                 return Constant(field.field_type, self.file.spec_id)
             case i if i == ROW_ID_ID:

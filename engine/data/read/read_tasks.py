@@ -25,6 +25,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.reserved import DELETED, PARTITION_ID, partition_struct
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import IdentityTransform
 from icecore.engine.spec.types import UnknownType, walk
@@ -50,9 +51,10 @@ def read_task(
     """The rows of a task that are not deleted, in the order of the file, as batches of `projection`'s columns.
 
     Batches have exactly `schema_to_arrow(projection, with_ids=False)`; empty ones are left out. The projection may
-    hold the reserved columns `_file`, `_pos`, `_deleted`, `_spec_id`, `_row_id` and `_last_updated_sequence_number`
-    by their ids. The residual is not applied: that is `filter_batches` of `row_filter`. `table_schema` names columns
-    of files without ids and types the keys of equality deletes; keys that were dropped since are looked up in
+    hold the reserved columns `_file`, `_pos`, `_deleted`, `_spec_id`, `_partition`, `_row_id` and
+    `_last_updated_sequence_number` by their ids. With `_deleted` deleted rows come too, told by it, as in Java's
+    readers. The residual is not applied: that is `filter_batches` of `row_filter`. `table_schema` names columns of
+    files without ids and types the keys of equality deletes; keys that were dropped since are looked up in
     `table_schemas`, all that the table has. Tasks that share delete files should share `deletes`.
 
     Raises, naming the file: MissingFileError, CorruptFileError, StorageError, and ValidationError where a required
@@ -63,7 +65,10 @@ def read_task(
     identification = Identification(table_schema, name_mapping, table_schemas)
     fields = identification.identified(source.fields, file)
     identity = _identity_values(file, specs)
-    resolver = Resolver(file, task.data_sequence_number, identity)
+    wants_partition = any(f.field_id == PARTITION_ID for f in projection.fields)
+    partition = partition_struct(specs[file.spec_id], file.partition) if wants_partition else None
+    resolver = Resolver(file, task.data_sequence_number, identity, partition)
+    marked = next((i for i, f in enumerate(projection.fields) if f.field_id == DELETED.field_id), None)
     nodes = tuple(resolver.column(f, fields) for f in projection.fields)
     cache = deletes if deletes is not None else DeleteCache()
     positions = cache.deleted_positions(storage, file.file_path, task.delete_files)
@@ -77,7 +82,10 @@ def read_task(
     is_last = task.start + task.length >= file.file_size_in_bytes
     for batch in source.batches(leaves, task.start, TO_THE_END if is_last else task.length, batch_rows):
         mask = _kept(batch, positions, equality)
-        if mask is None or mask.any():
+        if marked is not None:
+            made = _record_batch(nodes, schema, batch, None)
+            yield made if mask is None else made.set_column(marked, schema.field(marked), pa.array(~mask))
+        elif mask is None or mask.any():
             yield _record_batch(nodes, schema, batch, mask)
 
 

@@ -33,6 +33,7 @@ from icecore.engine.spec.types import (
 
 FIELD_ID = "parquet.field.id"
 EXISTS_DEFAULT = "EXISTS_DEFAULT"
+EMPTY_STRUCT = "named_struct()"
 _UUID_PARTS = "'^(.{8})(.{4})(.{4})(.{4})(.{12})$', '$1-$2-$3-$4-$5'"
 _US_PER_DAY = 86_400_000_000
 

@@ -18,6 +18,7 @@ from icecore.engine.data.read.column_resolution import (
     DELETED_ID,
     FILE_ID,
     LAST_UPDATED_ID,
+    PARTITION_ID,
     POS_ID,
     ROW_ID_ID,
     SPEC_ID_ID,
@@ -36,7 +37,14 @@ from icecore.engine.spark.read.delete_frames import (
     position_bits,
     position_keys,
 )
-from icecore.engine.spark.read.frame_columns import ReadColumn, ddl, missing_stored_sql, path_sql, stored_sql
+from icecore.engine.spark.read.frame_columns import (
+    ReadColumn,
+    ddl,
+    missing_stored_sql,
+    path_sql,
+    shown_primitive_sql,
+    stored_sql,
+)
 from icecore.engine.spark.read.frame_names import UNSAFE_TO_PUSH, alias
 from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.stored_arrow import stored_array
@@ -45,8 +53,9 @@ from icecore.engine.spark.spark_paths import shown_path, spark_path
 from icecore.engine.spark.spark_sql_text import quote, text_literal
 from icecore.engine.spark.spark_types import stored_type
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, without_metrics
+from icecore.engine.spec.reserved import partition_struct
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import NestedField, StructType
+from icecore.engine.spec.types import NestedField, StructType, children
 
 _PATH, _POS, _NUMBER, _SET = "__icecore_path", "__icecore_pos", "__icecore_number", "__icecore_set"
 _LOCATION, _SPEC, _FIRST_ROW, _SEQUENCE = (
@@ -160,6 +169,8 @@ class _NativeRead:
                 return "FALSE"
             case i if i == SPEC_ID_ID:
                 return self.constant(_SPEC, T.IntegerType(), pa.array([x.spec_id for x in files], pa.int32()))
+            case i if i == PARTITION_ID:
+                return self.partition_sql(f)
             case i if i == ROW_ID_ID:
                 return self.coalesced(f, f"({self.first_row(files)} + {self.position()})")
             case i if i == LAST_UPDATED_ID:
@@ -168,6 +179,17 @@ class _NativeRead:
                 return self.coalesced(f, f"IF({self.first_row(files)} IS NULL, NULL, {sequence})")
             case _:
                 raise ValidationError(f"metadata column {f.name!r} (id {f.field_id}) can't be read")
+
+    def partition_sql(self, f: NestedField) -> str:
+        specs, files = self.context.metadata.specs, [t.file for t in self.group.tasks]
+        values = [partition_struct(specs[x.spec_id], x.partition) for x in files]
+        parts = []
+        for part in children(f.field_type):
+            t = part.field_type
+            array = stored_array(to_array(t, [v.get(part.field_id) for v in values], with_ids=False), t)
+            constant = self.constant(f"__icecore_part{part.field_id}", stored_type(t), array)
+            parts.append(f"{text_literal(part.name)}, {shown_primitive_sql(t, constant)}")
+        return f"named_struct({', '.join(parts)})"
 
     def first_row(self, files: Sequence[ContentFile]) -> str:
         return self.constant(_FIRST_ROW, T.LongType(), pa.array([x.first_row_id for x in files], pa.int64()))

@@ -8,20 +8,26 @@ from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.spark.pyspark_api import types as T
-from icecore.engine.spark.read.frame_columns import ReadColumn, missing_stored_sql
-from icecore.engine.spark.read.frame_names import alias
+from icecore.engine.spark.read.frame_columns import (
+    EMPTY_STRUCT,
+    ReadColumn,
+    aliased_columns,
+    missing_stored_sql,
+    shown_sql,
+)
 from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.stored_arrow import stored_batch
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.task_frames import Batches, chunked, mapped
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import StructType
 
 _FILES_PER_TASK = 1
 
 
 def python_branch(context: ScanContext, tasks: Sequence[FileScanTask], columns: tuple[ReadColumn, ...]) -> Branch:
     """The rows of the tasks that are not deleted. Any format, any byte range, any name."""
-    reserved = tuple(ReadColumn(f, alias(f.field_id)) for f in context.reserved)
+    reserved = aliased_columns(f for f in context.reserved if f.field_type != StructType(()))
     read = tuple(c for c in (*columns, *reserved) if c.is_read)
     projection = Schema(tuple(c.field for c in read), context.schema.schema_id)
     identification, specs, storage = context.identification, context.metadata.specs, context.storage
@@ -48,4 +54,8 @@ def python_branch(context: ScanContext, tasks: Sequence[FileScanTask], columns: 
         c.field.field_id: quote(c.name or "") if c.is_read else missing_stored_sql(c.field)
         for c in (*columns, *reserved)
     }
+    for f in context.reserved:
+        if isinstance(f.field_type, StructType):
+            made = next((c for c in reserved if c.field.field_id == f.field_id), None)
+            sql[f.field_id] = EMPTY_STRUCT if made is None else shown_sql(made, sql[f.field_id], f)
     return Branch(frame, {c.field.field_id: c for c in columns}, sql)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from attrs import frozen
 
 from icecore.engine.data.file.file_field import FileField, has_ids
+from icecore.engine.data.read.column_resolution import DELETED_ID
 from icecore.engine.data.read.file_sources import open_source
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.spark.read.frame_columns import ReadColumn, columns_by_name, native_default
@@ -74,6 +75,8 @@ class _Router:
         self.reads_defaults = self.is_planned or _setting(context, _VECTORIZED) == "true"
         # The source of version 2 does not say where in its file a row lies.
         self.is_native = self.is_planned or "parquet" in _setting(context, _V1_SOURCES).lower().split(",")
+        # Spark's anti joins leave deleted rows out, which this column asks for.
+        self.marks_deleted = any(f.field_id == DELETED_ID for f in context.reserved)
         self.has_mapping = context.identification.name_mapping is not None
         self.by_keys: dict[frozenset[int], tuple[tuple[NestedField, ...], tuple[ReadColumn, ...], bool]] = {}
 
@@ -84,6 +87,8 @@ class _Router:
             return None
         path = spark_path(self.context.storage, file.file_path)
         if not spark_can_open(path, hidden=self.is_planned):
+            return None
+        if task.delete_files and self.marks_deleted:
             return None
         keys = key_ids([task])
         if any(self.context.key_reader(i) is None for i in keys):

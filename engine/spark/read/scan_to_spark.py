@@ -47,8 +47,8 @@ def read_tasks(
     """The rows of the tasks that their delete files leave, and that satisfy the filter, with the projection's columns.
 
     `filter` is bound and may test columns that are not projected. The projection may hold the reserved columns `_file`,
-    `_pos`, `_deleted`, `_spec_id`, `_row_id` and `_last_updated_sequence_number` by their ids. Types are those of
-    `schema_to_spark`.
+    `_pos`, `_deleted`, `_spec_id`, `_partition`, `_row_id` and `_last_updated_sequence_number` by their ids; with
+    `_deleted` deleted rows come too, told by it. Types are those of `schema_to_spark`.
 
     `replanned` gives the locations of the files that a further filter, bound to the projection's schema, leaves: of
     those alone a query reads that filters the DataFrame. Without it all files are read.
