@@ -39,7 +39,7 @@ class FileRows:
         return self.positions is None or len(self.positions) > 0
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of a batch, which has the column `_pos`."""
+        """Its part of a batch, which has the column `_pos`."""
         if self.positions is None:
             return batch
         return batch.filter(pa.array(np.isin(batch[POS.name].to_numpy(), self.positions)))

@@ -127,7 +127,7 @@ class _Comparison:
 
     @property
     def columns(self) -> tuple[ReadColumn, ...]:
-        """Those of them that files hold, in stored form."""
+        """The ones that files hold, in stored form."""
         return tuple(c for c in aliased_columns(self.fields) if c.is_read)
 
     def frame(self, session: SparkSession, pieces: _Pieces) -> DataFrame:
