@@ -20,7 +20,7 @@ from icecore.engine.spark.change.changed_rows import (
 )
 from icecore.engine.spark.change.file_rewrite import FileRewrite
 from icecore.engine.spark.change.position_tasks import IS_UPDATE, write_positions
-from icecore.engine.spark.change.target_rows import KEPT_ROW_ID, NUMBER, POSITION, TargetRows
+from icecore.engine.spark.change.target_rows import KEPT_ROW_ID, NUMBER, PATH, POSITION, TargetRows
 from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
@@ -51,7 +51,7 @@ class RowChange:
         target = self._target([t for t in self.tasks if not is_ours or t.residual != TRUE])
         if not target.tasks:
             return WrittenRows(gone=whole)
-        positions = self._selected(target).select(NUMBER, POSITION, F.lit(False).alias(IS_UPDATE))
+        positions = target.numbered(self._selected(target).select(PATH, POSITION, F.lit(False).alias(IS_UPDATE)))
         written = write_positions(positions, target, self._rewrite())
         return written + WrittenRows(gone=whole)
 
@@ -61,18 +61,20 @@ class RowChange:
         selected = self._selected(target)
         assigned = Assignments.of(values, schema, case_sensitive=is_case_sensitive(selected))
         assigned.check_kept(schema)
-        columns = [assigned.column(f.name, F.col(quote(TARGET, f.name))).alias(f.name) for f in schema.fields]
+        columns = [assigned.column(f.name, F.col(quote(TARGET, f.name))) for f in schema.fields]
         ids = [KEPT_ROW_ID] if target.has_row_ids else []
-        changed = selected.select(NUMBER, POSITION, *ids, *columns)
+        new = [f"{NUMBER}_{i}" for i, _ in enumerate(schema.fields)]
+        values_of = [F.col(name).alias(f.name) for name, f in zip(new, schema.fields, strict=True)]
+        changed = selected.select(PATH, POSITION, *ids, *(c.alias(n) for n, c in zip(new, columns, strict=True)))
         # Before any job, as it may find out that types don't fit.
-        conformed([changed.drop(NUMBER, POSITION)], self.metadata)
-        changed = computed_once(changed)
+        conformed([changed.select(*ids, *values_of)], self.metadata)
+        changed = computed_once(target.numbered(changed))
         with discarding_on_error(self.storage) as written:
             positions = changed.select(NUMBER, POSITION, F.lit(True).alias(IS_UPDATE))
             written.add(write_positions(positions, target, self._rewrite()))
             updated = written.rows.rows_updated
             if updated:
-                rows = conformed([changed.drop(NUMBER, POSITION)], self.metadata)
+                rows = conformed([changed.select(*ids, *values_of)], self.metadata)
                 written.add(write_rows(rows, self.metadata, self.storage))
                 written.add(WrittenRows(rows_inserted=-updated))
             return written.rows

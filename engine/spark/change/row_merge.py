@@ -29,7 +29,7 @@ from icecore.engine.spark.change.file_rewrite import FileRewrite
 from icecore.engine.spark.change.merge_clause import MergeClause, MergeNames, Then, When, check_clauses, condition_of
 from icecore.engine.spark.change.merge_keys import keys_condition, keys_filter
 from icecore.engine.spark.change.position_tasks import IS_UPDATE, write_positions
-from icecore.engine.spark.change.target_rows import KEPT_ROW_ID, NUMBER, POSITION, TargetRows
+from icecore.engine.spark.change.target_rows import KEPT_ROW_ID, NUMBER, PATH, POSITION, TargetRows
 from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spark.pyspark_api import Column, DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
@@ -39,7 +39,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 
 Tasks = Callable[[Expression], Sequence[FileScanTask]]
-_IN_SOURCE, _CLAUSE = "__icecore_in_source", "__icecore_clause"
+_IN_SOURCE, _CLAUSE, _COUNT = "__icecore_in_source", "__icecore_clause", "__icecore_count"
 
 
 @define(frozen=True, slots=False)
@@ -73,7 +73,8 @@ class RowMerge:
             self._check_unique(source)
         wanted = self._wanted(source)
         target = self._target(tasks(wanted), wanted, source)
-        changes = computed_once(self._changes(target.rows(bind(wanted, self.metadata.schema())), source))
+        changes = self._changes(target.rows(bind(wanted, self.metadata.schema())), source)
+        changes = computed_once(target.numbered(changes) if self._has_target else changes)
         with discarding_on_error(self.storage) as written:
             if self._for(When.MATCHED, When.NOT_MATCHED_BY_SOURCE):
                 rewrite = FileRewrite.of(self.metadata, self.storage, str(uuid.uuid4()), by_position=self.by_position)
@@ -126,9 +127,9 @@ class RowMerge:
         if len(tasks) < 2 or self._for(When.NOT_MATCHED_BY_SOURCE) or not self._for(When.MATCHED):
             return target
         rows = target.rows(bind(wanted, self.metadata.schema())).alias(self.target_name)
-        found = rows.join(source.alias(self.source_name), self._condition, "left_semi").select(NUMBER).distinct()
+        found = rows.join(source.alias(self.source_name), self._condition, "left_semi").select(PATH).distinct()
         with translated_spark_errors():
-            return target.only([r[0] for r in found.collect()])
+            return target.only({r[0] for r in found.collect()})
 
     def _changes(self, rows: DataFrame, source: DataFrame) -> DataFrame:
         """The pairs of rows that a clause is for: the place of the table's row, the clause, and the values it gives."""
@@ -140,7 +141,7 @@ class RowMerge:
             if clause.then is not Then.DELETE
             for n, value in enumerate(clause.outputs(self._names).values())
         ]
-        kept = [c for c in (NUMBER, POSITION, KEPT_ROW_ID) if c in rows.columns and self._has_target]
+        kept = [c for c in (PATH, POSITION, KEPT_ROW_ID) if c in rows.columns and self._has_target]
         return frame.select(*kept, _CLAUSE, *outputs)
 
     @property
@@ -203,7 +204,8 @@ class RowMerge:
         common = self._names.common()
         keys = [F.col(quote(common[k])).alias(k) for k in self.on]
         with translated_spark_errors():
-            twice = source.groupBy(*keys).count().where("count > 1").limit(1).collect()
+            counted = source.groupBy(*keys).agg(F.count(F.lit(1)).alias(_COUNT))
+            twice = counted.where(F.col(_COUNT) > 1).limit(1).collect()
         if twice:
             text = ", ".join(f"{k}={twice[0][n]!r}" for n, k in enumerate(self.on))
             raise ValidationError(f"the data has the key {text} more than once")

@@ -1,8 +1,8 @@
-"""The rows of a table that Spark may change, each with its place: the number of its file, and the position in it."""
+"""The rows of a table that Spark may change, each with its place: its file, and the position in it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import pyarrow as pa
 from attrs import evolve, frozen
@@ -16,9 +16,12 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import FILE, POS, ROW_ID, with_columns
 from icecore.engine.storage.file_io import Storage
 
-NUMBER, POSITION, KEPT_ROW_ID = "__icecore_file", "__icecore_at", "__icecore_row_id"
-"""The columns of a row's place, and of its row id (RL5)."""
-_PATH, _FILE_PATH = "__icecore_row_path", "__icecore_file_path"
+PATH, NUMBER, POSITION = "__icecore_path", "__icecore_file", "__icecore_at"
+"""The columns of a row's place: the path of its file or, in its stead, the file's number."""
+KEPT_ROW_ID = "__icecore_row_id"
+"""The column of a row's id (RL5)."""
+_FILE_PATH = "__icecore_file_path"
+_LOST = "a row of the table is in a file that was not planned"
 
 
 @frozen
@@ -31,14 +34,14 @@ class TargetRows:
     tasks: tuple[FileScanTask, ...]
 
     def rows(self, row_filter: Expression | None = None) -> DataFrame:
-        """The live rows that satisfy the bound filter, with all columns of the table and those of their places."""
+        """The live rows that satisfy the bound filter, with all columns of the table, PATH and POSITION."""
         schema = with_columns(
             self.metadata.schema(),
-            evolve(FILE, name=_PATH),
+            evolve(FILE, name=PATH),
             evolve(POS, name=POSITION),
             *([evolve(ROW_ID, name=KEPT_ROW_ID)] if self.has_row_ids else []),
         )
-        frame = read_tasks(
+        return read_tasks(
             self.session,
             self.tasks,
             projection=schema,
@@ -46,21 +49,22 @@ class TargetRows:
             storage=self.storage,
             filter=row_filter,
         )
+
+    def numbered(self, frame: DataFrame) -> DataFrame:
+        """The frame with NUMBER in place of PATH, as it shuffles faster; null where a row is none of the table."""
         paths = pa.array([t.file.file_path for t in self.tasks], pa.string())
         numbers = pa.array(range(len(self.tasks)), pa.int32())
-        # A number goes through shuffles instead of a path.
         files = self.session.createDataFrame(pa.table([paths, numbers], names=[_FILE_PATH, NUMBER]))
-        return frame.join(F.broadcast(files), F.col(_PATH) == F.col(_FILE_PATH)).drop(_PATH, _FILE_PATH)
+        joined = frame.join(F.broadcast(files), F.col(PATH) == F.col(_FILE_PATH), "left")
+        found = f"IF({NUMBER} IS NULL AND {PATH} IS NOT NULL, CAST(raise_error('{_LOST}') AS INT), {NUMBER})"
+        kept = [c for c in frame.columns if c != PATH]
+        return joined.select(*kept, F.expr(found).alias(NUMBER))
 
     @property
     def has_row_ids(self) -> bool:
         """Whether rows have ids, which they keep when they are changed (RL6)."""
         return self.metadata.format_version >= 3
 
-    def only(self, numbers: Collection[int]) -> TargetRows:
+    def only(self, paths: Collection[str]) -> TargetRows:
         """Some of the files, with new numbers."""
-        return evolve(self, tasks=tuple(self.tasks[n] for n in sorted(numbers)))
-
-    def paths(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        """The paths of files by their numbers."""
-        return tuple(self.tasks[n].file.file_path for n in numbers)
+        return evolve(self, tasks=tuple(t for t in self.tasks if t.file.file_path in paths))
