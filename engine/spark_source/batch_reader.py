@@ -23,7 +23,7 @@ from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spark_source.source_rows import RowReader, slim
 from icecore.engine.spark_source.source_scan import narrowed
 from icecore.engine.spec.schema import Schema
-from icecore.projections.plan.splits import Splitting, combine, split_tasks, splitting_of
+from icecore.projections.plan.splits import CombinedTask, Splitting, combine, split_tasks, splitting_of
 
 _ROWS_PER_BATCH = 10_000
 
@@ -50,9 +50,9 @@ def splitting_for(properties: Mapping[str, str], options: SourceOptions) -> Spli
     return splitting if size is None else evolve(splitting, target_size=size)
 
 
-def partitions_of(tasks: Sequence[FileScanTask], splitting: Splitting) -> list[InputPartition]:
+def combined(tasks: Sequence[FileScanTask], splitting: Splitting) -> list[CombinedTask]:
     """The tasks cut and packed, a part for each Spark task."""
-    return [TasksPartition(c.tasks) for c in combine(split_tasks(tasks, splitting), splitting)]
+    return combine(split_tasks(tasks, splitting), splitting)
 
 
 class _Pushdown:
@@ -91,7 +91,8 @@ class TableReader(DataSourceReader):
         if self._plan is None:
             return []
         with self._plan.catalog:
-            return partitions_of(self._plan.scan.plan_files(), self._plan.splitting)
+            parts = combined(self._plan.scan.plan_files(), self._plan.splitting)
+        return [TasksPartition(p.tasks) for p in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part."""

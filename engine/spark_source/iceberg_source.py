@@ -20,13 +20,19 @@ from icecore.engine.spark_source.batch_reader import (
 )
 from icecore.engine.spark_source.batch_writer import TableWriter
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
-from icecore.engine.spark_source.source_options import READING, WRITING, SourceOptions
+from icecore.engine.spark_source.source_options import READING, STREAM_WRITING, STREAMING, WRITING, SourceOptions
 from icecore.engine.spark_source.source_rows import RowReader
-from icecore.engine.spark_source.source_scan import Pin, catalog_of, scan_of, table_of
+from icecore.engine.spark_source.source_scan import Pin, catalog_of, scan_of, shown_scan, table_of
 from icecore.engine.spark_source.write_plan import PREFIX
 
 with needs("PySpark", "'icecore[spark]'"):
-    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
 
 FORMAT = "icecore"
 
@@ -51,13 +57,14 @@ class IcecoreSource(DataSource):
 
     def schema(self) -> T.StructType:
         """The columns of the table, or of those of its columns that are asked for."""
-        options = self._options(READING)
+        # Spark does not say here whether it is to be a stream.
+        options = self._options(READING | STREAMING)
         with opened(options) as catalog:
             past = catalog_of(catalog, options)
             found = metadata_table(past, options.identifier)
             if found is not None:
                 return schema_to_spark(rows_and_schema(metadata_rows(past, *found))[1])
-            scan = scan_of(table_of(past, options), options, _columns(options))
+            scan = shown_scan(table_of(past, options), options)
             self._pin = Pin.of(scan)
             return schema_to_spark(scan.projection)
 
@@ -80,7 +87,7 @@ class IcecoreSource(DataSource):
             check_shown(of_rows, schema)
             return RowsReader(rows, of_rows)
         table = table_of(past, options)
-        selected = _columns(options) if options.text("columns") else tuple(schema.names)
+        selected = options.columns if options.text("columns") else tuple(schema.names)
         scan = scan_of(table, options, selected, self._pin)
         check_shown(scan.projection, schema)
         row_reader = RowReader.of(scan.projection, scan.schema, table.metadata, scan.storage)
@@ -90,12 +97,20 @@ class IcecoreSource(DataSource):
         """The write of rows with the columns of `schema`."""
         return TableWriter(self._options(WRITING, PREFIX), schema, overwrite)
 
+    def streamReader(self, schema: T.StructType) -> DataSourceStreamReader:
+        """The stream of what is appended, of the columns of `schema`."""
+        from icecore.engine.spark_source.stream.stream_reader import StreamReader
+
+        pin = self._pin
+        return StreamReader(self._options(STREAMING), schema, None if pin is None else pin.schema_id)
+
+    def streamWriter(self, schema: T.StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The stream into the table, of rows with the columns of `schema`."""
+        from icecore.engine.spark_source.stream.stream_writer import StreamTableWriter
+
+        return StreamTableWriter(self._options(STREAM_WRITING, PREFIX), schema, overwrite)
+
 
 def opened(options: SourceOptions) -> Catalog:
     """The warehouse of the options; it must be there. Raises StorageError."""
     return open_catalog(options.warehouse, create=False)
-
-
-def _columns(options: SourceOptions) -> tuple[str, ...]:
-    text = options.text("columns")
-    return ("*",) if text is None else tuple(name.strip() for name in text.split(","))

@@ -29,6 +29,19 @@ READING = _TABLE | {
 }
 """The options of a read."""
 
+STREAMING = _TABLE | {
+    "columns",
+    "branch",
+    "start-snapshot-id",
+    "start-timestamp",
+    "max-files-per-micro-batch",
+    "max-rows-per-micro-batch",
+    "streaming-skip-overwrite-snapshots",
+    "streaming-skip-delete-snapshots",
+    "split-size",
+}
+"""The options of a stream that is read."""
+
 WRITING = _TABLE | {
     "branch",
     "message",
@@ -39,6 +52,13 @@ WRITING = _TABLE | {
     "overwrite-filter",
 }
 """The options of a write."""
+
+STREAM_WRITING = _TABLE | {
+    *("branch", "message", "author", "snapshot-properties", "query-id"),
+    # Spark's own, which it hands over too.
+    *("checkpointlocation", "queryname"),
+}
+"""The options of a stream that is written."""
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
@@ -107,6 +127,12 @@ class SourceOptions:
                 "icecore.spark.register(spark, warehouse=FOLDER)"
             )
         return os.path.join(self.folder, found.removeprefix("file://"))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns that are asked for, `*` where there is no option."""
+        text = self.given.get("columns")
+        return ("*",) if text is None else tuple(name.strip() for name in text.split(","))
 
     @property
     def identifier(self) -> Identifier:

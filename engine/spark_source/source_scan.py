@@ -49,6 +49,18 @@ def table_of(catalog: Catalog | CatalogAt, options: SourceOptions) -> Table:
     return catalog.load_table(identifier)
 
 
+def shown_scan(table: Table, options: SourceOptions) -> DataScan:
+    """A scan with the columns of the read, and the snapshot that it goes up to: where it starts is looked at later.
+
+    A stream that goes on from its checkpoint may have been told of a start that is gone by now.
+    """
+    if options.text("start-snapshot-id") is None:
+        return scan_of(table, options, options.columns)
+    scan = table.scan(selected_fields=options.columns, ref=options.text("branch"))
+    end = options.whole_number("end-snapshot-id")
+    return scan if end is None else evolve(scan, snapshot=table.metadata.find_snapshot(end))
+
+
 def scan_of(table: Table, options: SourceOptions, selected: Sequence[str] = ("*",), pin: Pin | None = None) -> DataScan:
     """The scan that the options ask for, of the pinned snapshot where there is a pin.
 

@@ -49,6 +49,7 @@ class TaskFiles:
     location: DataLocations
     properties: Mapping[str, str]
     storage: Storage
+    table_uuid: str | None
     prefix: str
 
     @classmethod
@@ -62,6 +63,7 @@ class TaskFiles:
             DataLocations.of(metadata.location, metadata.properties),
             dict(metadata.properties),
             storage,
+            metadata.table_uuid,
             str(uuid.uuid4()),
         )
 

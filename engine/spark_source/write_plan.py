@@ -10,6 +10,7 @@ from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.snapshot import MAIN_BRANCH
@@ -87,11 +88,11 @@ class WritePlan:
             with self.opened() as catalog:
                 give_up(catalog.load_table(self.identifier), files, self.idempotency_key)
 
-    def of_batch(self, query_id: str, batch_id: int) -> WritePlan:
+    def of_batch(self, query_id: str, batch_id: int, table_uuid: str | None) -> WritePlan:
         """The plan of one batch of a stream, which a batch that comes again shares."""
-        properties = {"spark.sql.streaming.queryId": query_id, "spark.sql.streaming.epochId": str(batch_id)}
-        key = f"spark-stream/{query_id}/{'.'.join(self.identifier)}/{batch_id}"
-        return evolve(self, snapshot_properties={**properties, **self.snapshot_properties}, idempotency_key=key)
+        properties = {QUERY_ID: query_id, EPOCH_ID: str(batch_id), **self.snapshot_properties}
+        key = f"writeStream {table_uuid} {query_id} {batch_id}"
+        return evolve(self, snapshot_properties=properties, idempotency_key=key)
 
 
 def _snapshot_properties(options: SourceOptions) -> dict[str, str]:

@@ -1,0 +1,184 @@
+"""The data files that a stream reads, in the order of snapshots, and its offsets in them.
+
+The rules are those of Iceberg's own streams: appends are read, rewrites hold nothing new, overwrites and deletes end
+the stream unless it is told to skip them. Files come in the order of their paths, so that an offset means the same
+files whenever it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import ValidationError
+from icecore.engine.expression.timestamps import to_epoch_ms
+from icecore.engine.spark_source.source_options import SourceOptions
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
+from icecore.engine.table.table import Table
+
+_SKIPS = {
+    Operation.OVERWRITE: "streaming-skip-overwrite-snapshots",
+    Operation.DELETE: "streaming-skip-delete-snapshots",
+}
+
+# Whose files are kept from one micro-batch to the next.
+_MOST_SNAPSHOTS = 32
+
+
+@frozen
+class Offset:
+    """A place in a stream: so many files of a snapshot were read, all of them where it is done with.
+
+    Of a snapshot that is read whole all its live files count, of any other those that it added. Before the first
+    snapshot there is none.
+    """
+
+    snapshot_id: int | None = None
+    files: int = 0
+    is_whole: bool = False
+    is_done: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Offset:
+        """The offset that Spark kept."""
+        return cls(given["snapshot-id"], given["files"], given["whole"], given["done"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form in which Spark keeps it."""
+        return {"snapshot-id": self.snapshot_id, "files": self.files, "whole": self.is_whole, "done": self.is_done}
+
+
+@frozen
+class Limits:
+    """The most files and rows of a micro-batch; one file is read in any case."""
+
+    files: int | None = None
+    rows: int | None = None
+
+
+@define
+class StreamFiles:
+    """The files of a table, at the version that it is loaded at, for the options of a stream."""
+
+    table: Table
+    options: SourceOptions
+    last_snapshot_id: int | None = None
+    _tasks: dict[tuple[int, bool], list[FileScanTask]] = field(factory=dict)
+
+    def history(self) -> list[Snapshot]:
+        """The snapshots of the branch, oldest first, up to the last one that may be read."""
+        metadata = self.table.metadata
+        head = metadata.snapshot_by_ref(self.options.text("branch") or MAIN_BRANCH)
+        found = list(metadata.ancestors(None if head is None else head.snapshot_id))[::-1]
+        ids = [s.snapshot_id for s in found]
+        return found[: ids.index(self.last_snapshot_id) + 1] if self.last_snapshot_id in ids else found
+
+    def first_offset(self) -> Offset:
+        """The offset that the options ask for: after a snapshot, from a time on, or from the oldest snapshot whole.
+
+        Raises ValidationError where they ask for two, or for a snapshot that is not on the branch.
+        """
+        history = self.history()
+        start, moment = self.options.whole_number("start-snapshot-id"), self.options.text("start-timestamp")
+        if start is not None and moment is not None:
+            raise ValidationError("a stream takes one of 'start-snapshot-id' and 'start-timestamp'")
+        if start is not None:
+            self._after(Offset(start), history)
+            return Offset(start)
+        if moment is not None:
+            since = to_epoch_ms(int(moment) if moment.strip().isdigit() else moment, "start-timestamp")
+            later = [s for s in history if s.timestamp_ms >= since]
+            if later:
+                return Offset(later[0].snapshot_id, is_done=False)
+            return Offset(history[-1].snapshot_id) if history else Offset()
+        return Offset(history[0].snapshot_id, is_whole=True, is_done=False) if history else Offset()
+
+    def next_offset(self, start: Offset, limits: Limits) -> Offset:
+        """The offset behind as many files as there are or the limits allow.
+
+        Raises ValidationError where the stream can't go on: see `tasks_of` and `between`.
+        """
+        at, files, rows = start, 0, 0
+        for here, tasks in self._from(start, self.history()):
+            for number, task in enumerate(tasks[here.files :], here.files + 1):
+                over = limits.rows is not None and rows + task.file.record_count > limits.rows
+                if files and (over or files == limits.files):
+                    return at
+                files, rows = files + 1, rows + task.file.record_count
+                at = evolve(here, files=number, is_done=number == len(tasks))
+            at = evolve(here, files=len(tasks), is_done=True)
+        return at
+
+    def between(self, start: Offset, end: Offset) -> list[FileScanTask]:
+        """The files after one offset, up to another. Raises ValidationError where the table lost its way to there."""
+        found: list[FileScanTask] = []
+        if start == end:
+            return found
+        for here, tasks in self._from(start, self.history()):
+            if here.snapshot_id == end.snapshot_id:
+                return [*found, *tasks[here.files : end.files]]
+            found += tasks[here.files :]
+        raise ValidationError(f"{self._name}: snapshot {end.snapshot_id} of the stream is not on its branch any more")
+
+    def _from(self, start: Offset, history: list[Snapshot]) -> Iterator[tuple[Offset, list[FileScanTask]]]:
+        """Each snapshot from an offset on, with the files that it has for the stream."""
+        if start.snapshot_id is not None and not start.is_done:
+            snapshot = next((s for s in history if s.snapshot_id == start.snapshot_id), None)
+            if snapshot is None:
+                raise self._lost(start)
+            yield start, self.tasks_of(snapshot, start.is_whole)
+        for s in self._after(start, history):
+            yield Offset(s.snapshot_id, is_done=False), self.tasks_of(s, False)
+
+    def _after(self, start: Offset, history: list[Snapshot]) -> list[Snapshot]:
+        if start.snapshot_id is None:
+            if history and history[0].parent_snapshot_id is not None:
+                raise ValidationError(f"{self._name}: the first snapshots, which the stream has not read, were expired")
+            return history
+        for i, s in enumerate(history):
+            if s.snapshot_id == start.snapshot_id:
+                return history[i + 1 :]
+            # It may have been expired, where all of it was read.
+            if s.parent_snapshot_id == start.snapshot_id and start.is_done:
+                return history[i:]
+        raise self._lost(start)
+
+    def _lost(self, start: Offset) -> ValidationError:
+        return ValidationError(
+            f"{self._name}: snapshot {start.snapshot_id}, where the stream goes on, was expired or is not on its branch"
+        )
+
+    def tasks_of(self, snapshot: Snapshot, is_whole: bool) -> list[FileScanTask]:
+        """The files of a snapshot. Raises ValidationError for an overwrite or a delete that is not to be skipped."""
+        key = snapshot.snapshot_id, is_whole
+        if key not in self._tasks:
+            if len(self._tasks) >= _MOST_SNAPSHOTS:
+                self._tasks.clear()
+            self._tasks[key] = sorted(self._planned(snapshot, is_whole), key=lambda t: t.file.file_path)
+        return self._tasks[key]
+
+    def _planned(self, snapshot: Snapshot, is_whole: bool) -> list[FileScanTask]:
+        snapshot_id, operation = snapshot.snapshot_id, snapshot.operation
+        if is_whole:
+            return self.table.scan(snapshot_id=snapshot_id).plan_files()
+        if operation == Operation.APPEND:
+            added = self.table.incremental_append_scan(
+                from_snapshot_id_inclusive=snapshot_id, to_snapshot_id_inclusive=snapshot_id
+            )
+            return added.plan_files()
+        if operation == Operation.REPLACE:
+            return []
+        skip = next((option for of, option in _SKIPS.items() if of == operation), _SKIPS[Operation.OVERWRITE])
+        if not self.options.flag(skip):
+            raise ValidationError(
+                f"{self._name}: snapshot {snapshot_id} is of the operation {operation!r}, which a stream of appends "
+                f"can't tell of; the option {skip!r} skips it"
+            )
+        return []
+
+    @property
+    def _name(self) -> str:
+        return ".".join(self.table.name())

@@ -1,0 +1,112 @@
+"""Streams of what is appended to a table, for `spark.readStream.format("icecore")`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import define
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from icecore.engine.catalog.catalog import Catalog, open_catalog
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark_source.batch_reader import check_shown, combined, splitting_for
+from icecore.engine.spark_source.source_options import SourceOptions
+from icecore.engine.spark_source.source_rows import RowReader, slim
+from icecore.engine.spark_source.source_scan import table_of
+from icecore.engine.spark_source.stream.stream_files import Limits, Offset, StreamFiles
+from icecore.engine.spec.reserved import select
+from icecore.engine.spec.schema import Schema
+from icecore.engine.table.table import Table
+
+
+@define
+class _Opened:
+    catalog: Catalog
+    table: Table
+    files: StreamFiles
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream over a table's appends, with the columns and the schema that it began with."""
+
+    def __init__(self, options: SourceOptions, struct: T.StructType, schema_id: int | None) -> None:
+        self._options = options
+        self._struct = struct
+        self._schema_id = schema_id
+        self._limits = Limits(
+            options.whole_number("max-files-per-micro-batch", least=1),
+            options.whole_number("max-rows-per-micro-batch", least=1),
+        )
+        self._opened: _Opened | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The offset that a new query begins at."""
+        return self._files().first_offset().to_dict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit of the options; where there are two, `latestOffset` keeps the other as well."""
+        if self._limits.files is not None:
+            return ReadMaxFiles(self._limits.files)
+        return ReadAllAvailable() if self._limits.rows is None else ReadMaxRows(self._limits.rows)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The offset of the next micro-batch's end; `start` where nothing was committed since."""
+        limits = Limits() if isinstance(limit, ReadAllAvailable) else self._limits
+        return self._files().next_offset(Offset.of(start), limits).to_dict()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Keeps the stream to the snapshots that are there now."""
+        files = self._files()
+        history = files.history()
+        files.last_snapshot_id = history[-1].snapshot_id if history else -1
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The files of a micro-batch, in parts for Spark's tasks."""
+        files = self._files()
+        tasks = files.between(Offset.of(start), Offset.of(end))
+        if not tasks:
+            return []
+        table = files.table
+        schema = table.schema() if self._schema_id is None else table.metadata.schema_by_id(self._schema_id)
+        reader = RowReader.of(self._projection(schema), schema, table.metadata, table.scan().storage)
+        parts = combined(tasks, splitting_for(table.properties, self._options))
+        return [InputPartition((reader, tuple(slim(t) for t in p.tasks))) for p in parts]
+
+    def _projection(self, schema: Schema) -> Schema:
+        chosen = self._options.columns if self._options.text("columns") else tuple(self._struct.names)
+        projection = select(schema, chosen)
+        check_shown(projection, self._struct)
+        return projection
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part."""
+        reader, tasks = partition.value
+        yield from reader.batches(tasks)
+
+    def stop(self) -> None:
+        """Closes the warehouse."""
+        if self._opened is not None:
+            self._opened.catalog.close()
+            self._opened = None
+
+    def _files(self) -> StreamFiles:
+        """The files of the table as it is now; the warehouse stays open from one micro-batch to the next."""
+        if self._opened is None:
+            catalog = open_catalog(self._options.warehouse, create=False)
+            table = table_of(catalog, self._options)
+            self._opened = _Opened(catalog, table, StreamFiles(table, self._options))
+        else:
+            self._opened.table.refresh()
+        return self._opened.files
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}

@@ -1,0 +1,145 @@
+"""Streams from a table and into one: what is appended is read once, each micro-batch is committed once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.spark
+
+import icecore  # noqa: E402
+
+COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+@pytest.fixture
+def source(catalog: icecore.Catalog) -> icecore.Table:
+    made = catalog.create_table("ns.source", COLUMNS)
+    for i in range(3):
+        append(made, i)
+    return made
+
+
+@pytest.fixture
+def sink(catalog: icecore.Catalog) -> icecore.Table:
+    return catalog.create_table("ns.sink", COLUMNS)
+
+
+def append(table: icecore.Table, i: int) -> None:
+    table.append([{"id": 2 * i, "name": "even"}, {"id": 2 * i + 1, "name": "odd"}])
+
+
+def reading(spark: Any, warehouse: Path, **options: Any) -> Any:
+    given = {key.replace("_", "-"): str(value) for key, value in options.items()}
+    return spark.readStream.format("icecore").option("warehouse", str(warehouse)).options(**given).load("ns.source")
+
+
+def run(rows: Any, warehouse: Path, checkpoint: Path, mode: str = "append", **options: Any) -> Any:
+    """Runs a stream into the sink over all that there is now."""
+    writer = rows.writeStream.format("icecore").option("warehouse", str(warehouse)).outputMode(mode).options(**options)
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start("ns.sink")
+    assert query.awaitTermination(600)
+    return query
+
+
+def ids(table: icecore.Table) -> list[int]:
+    return sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
+
+
+def test_from_table_to_table(spark: Any, warehouse: Path, tmp_path: Path, source: Any, sink: icecore.Table) -> None:
+    """In micro-batches of one file; a second run from the checkpoint goes on where the first one ended."""
+    rows = reading(spark, warehouse, max_files_per_micro_batch=1)
+    query = run(rows.where("name = 'odd'"), warehouse, tmp_path / "c", message="odd ones")
+    assert ids(sink) == [1, 3, 5]
+    summaries = [s.summary or {} for s in sink.snapshots()]
+    assert [s["spark.sql.streaming.epochId"] for s in summaries] == ["0", "1", "2"]
+    assert {s["spark.sql.streaming.queryId"] for s in summaries} == {query.id}
+    append(source, 3)
+    source.rewrite_data_files(options={"rewrite-all": "true"})
+    run(rows.where("name = 'odd'"), warehouse, tmp_path / "c")
+    assert ids(sink) == [1, 3, 5, 7]
+    # With another checkpoint it is another query, which begins anew: with the files of the oldest snapshot.
+    run(rows.where("name = 'odd'"), warehouse, tmp_path / "d")
+    assert ids(sink) == [1, 1, 3, 3, 5, 5, 7, 7]
+
+
+def test_complete_mode_replaces_all_rows(
+    spark: Any, warehouse: Path, tmp_path: Path, source: Any, catalog: icecore.Catalog
+) -> None:
+    sink = catalog.create_table("ns.sink", pa.schema([("name", pa.string()), ("rows", pa.int64())]))
+    for i in (3, 4):
+        counts = reading(spark, warehouse).groupBy("name").count().withColumnRenamed("count", "rows")
+        run(counts, warehouse, tmp_path / "c", mode="complete")
+        assert sorted(map(tuple, (r.values() for r in sink.refresh().scan().to_arrow().to_pylist()))) == [
+            ("even", i),
+            ("odd", i),
+        ]
+        append(source, i)
+
+
+def test_changes_that_are_no_appends_end_a_stream(
+    spark: Any, warehouse: Path, tmp_path: Path, source: icecore.Table, sink: icecore.Table
+) -> None:
+    source.delete("id = 0")
+    with pytest.raises(Exception, match="streaming-skip-overwrite-snapshots"):
+        run(reading(spark, warehouse), warehouse, tmp_path / "c")
+    skipping = {"streaming_skip_overwrite_snapshots": "true"}
+    run(reading(spark, warehouse, **skipping), warehouse, tmp_path / "d")
+    assert ids(sink) == list(range(6))
+
+
+def test_a_batch_that_comes_again_is_committed_once(
+    spark: Any, warehouse: Path, tmp_path: Path, source: icecore.Table, sink: icecore.Table
+) -> None:
+    """As after a crash between the commit and Spark's note of it: the note is gone, the files are written again."""
+    checkpoint = tmp_path / "c"
+    run(reading(spark, warehouse, max_files_per_micro_batch=1), warehouse, checkpoint)
+    for note in (checkpoint / "commits").glob("*2*"):
+        note.unlink()
+    append(source, 3)
+    run(reading(spark, warehouse, max_files_per_micro_batch=1), warehouse, checkpoint)
+    assert ids(sink) == list(range(8))
+    assert len(sink.snapshots()) == 4
+    written = {str(p) for p in Path(sink.location().removeprefix("file://")).rglob("*.parquet")}
+    assert written == {t.file.file_path.removeprefix("file://") for t in sink.scan().plan_files()}
+
+
+KILLED = """
+import sys
+import icecore
+
+warehouse, checkpoint = sys.argv[1:]
+spark = icecore.spark.session("killed", master="local[1]", memory="1g")
+read = spark.readStream.format("icecore").option("warehouse", warehouse).option("max-files-per-micro-batch", 1)
+write = read.load("ns.source").writeStream.format("icecore").option("warehouse", warehouse)
+write = write.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+write.start("ns.sink").awaitTermination()
+"""
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_after_a_commit(
+    warehouse: Path, tmp_path: Path, source: icecore.Table, sink: icecore.Table
+) -> None:
+    """Killed as soon as a commit is seen, with all its processes: the next run commits the others, and that one not."""
+    command = [sys.executable, "-c", KILLED, str(warehouse), str(tmp_path / "c")]
+    with (tmp_path / "output").open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        while process.poll() is None and not sink.refresh().snapshots():
+            time.sleep(0.002)
+        assert process.poll() is None, (tmp_path / "output").read_text()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert len(sink.refresh().snapshots()) < 3
+        subprocess.run(command, stdout=output, stderr=output, check=True, timeout=600)
+    assert ids(sink) == [0, 1, 2, 3, 4, 5]
+    assert len(sink.snapshots()) == 3

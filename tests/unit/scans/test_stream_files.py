@@ -1,0 +1,126 @@
+"""The files that a stream reads of a table, and its offsets in them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import icecore
+from icecore.engine.errors import ValidationError
+from icecore.engine.spark_source.source_options import STREAMING, SourceOptions
+from icecore.engine.spark_source.stream.stream_files import Limits, Offset, StreamFiles
+
+
+@pytest.fixture
+def table(catalog: icecore.Catalog) -> icecore.Table:
+    """Three appends of two files each, with 2, 4 and 6 rows."""
+    made = catalog.create_table("ns.t", pa.schema([("id", pa.int64()), ("p", pa.int64())]), partition_spec=["p"])
+    for i in (1, 2, 3):
+        append(made, i)
+    return made
+
+
+def append(table: icecore.Table, i: int) -> None:
+    table.append([{"id": 10 * i + n, "p": p} for p in (0, 1) for n in range(i)])
+
+
+def stream(table: icecore.Table, **options: Any) -> StreamFiles:
+    given = {k.replace("_", "-"): str(v) for k, v in options.items()}
+    return StreamFiles(table.refresh(), SourceOptions.of(given, STREAMING))
+
+
+def batches(files: StreamFiles, start: Offset, limits: Limits) -> list[list[int]]:
+    """The rows of each file, by micro-batch, until there is no more."""
+    offsets = [start]
+    while (at := files.next_offset(offsets[-1], limits)) != offsets[-1]:
+        offsets.append(Offset.of(at.to_dict()))
+    return [[t.file.record_count for t in files.between(a, b)] for a, b in pairwise(offsets)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (Limits(), [[1, 1, 2, 2, 3, 3]]),
+        (Limits(files=1), [[1], [1], [2], [2], [3], [3]]),
+        (Limits(files=4), [[1, 1, 2, 2], [3, 3]]),
+        (Limits(rows=3), [[1, 1], [2], [2], [3], [3]]),
+        (Limits(rows=1), [[1], [1], [2], [2], [3], [3]]),
+        (Limits(files=3, rows=5), [[1, 1, 2], [2, 3], [3]]),
+    ],
+)
+def test_limits_cut_micro_batches(table: icecore.Table, limits: Limits, expected: list[list[int]]) -> None:
+    """Each file comes once; one that is larger than the limit comes alone."""
+    files = stream(table)
+    assert batches(files, files.first_offset(), limits) == expected
+
+
+def test_where_a_stream_begins(table: icecore.Table) -> None:
+    first, second, third = table.snapshots()
+
+    def rows(**options: Any) -> list[list[int]]:
+        files = stream(table, **options)
+        return batches(files, files.first_offset(), Limits())
+
+    assert rows(start_snapshot_id=first.snapshot_id) == [[2, 2, 3, 3]]
+    assert rows(start_snapshot_id=third.snapshot_id) == []
+    assert rows(start_timestamp=second.timestamp_ms) == [[2, 2, 3, 3]]
+    assert rows(start_timestamp=third.timestamp_ms + 1) == []
+    assert rows(start_timestamp="2001-01-01T00:00:00Z") == [[1, 1, 2, 2, 3, 3]]
+    with pytest.raises(ValidationError, match="takes one of"):
+        rows(start_timestamp=0, start_snapshot_id=first.snapshot_id)
+    with pytest.raises(ValidationError, match="not on its branch"):
+        rows(start_snapshot_id=1)
+
+
+def test_an_empty_table_is_waited_for(catalog: icecore.Catalog) -> None:
+    table = catalog.create_table("ns.empty", pa.schema([("id", pa.int64()), ("p", pa.int64())]))
+    files = stream(table)
+    start = files.first_offset()
+    assert files.next_offset(start, Limits()) == start
+    append(table, 2)
+    assert batches(stream(table), start, Limits()) == [[4]]
+
+
+def test_rewrites_hold_nothing_new_and_other_changes_are_told(table: icecore.Table) -> None:
+    end = stream(table).next_offset(stream(table).first_offset(), Limits())
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    append(table, 1)
+    assert [b for b in batches(stream(table), end, Limits()) if b] == [[1, 1]]
+    table.delete("p = 0")
+    with pytest.raises(ValidationError, match=r"'delete'.*streaming-skip-delete-snapshots"):
+        stream(table).next_offset(end, Limits())
+    append(table, 2)
+    skipping = {"streaming_skip_delete_snapshots": "true"}
+    assert batches(stream(table, **skipping), end, Limits()) == [[1, 1, 2, 2]]
+    table.overwrite([{"id": 1, "p": 7}], "p = 1")
+    with pytest.raises(ValidationError, match=r"'overwrite'.*streaming-skip-overwrite-snapshots"):
+        stream(table, **skipping).next_offset(end, Limits())
+    skipping["streaming_skip_overwrite_snapshots"] = "true"
+    append(table, 3)
+    assert batches(stream(table, **skipping), end, Limits()) == [[1, 1, 2, 2, 3, 3]]
+
+
+def test_expired_snapshots_are_missed_only_where_they_were_not_read(table: icecore.Table) -> None:
+    files = stream(table)
+    start = files.first_offset()
+    first, rest = files.next_offset(start, Limits(files=2)), files.next_offset(start, Limits(files=3))
+    inside = files.next_offset(start, Limits(files=1))
+    expired = [s.snapshot_id for s in table.snapshots()[:1]]
+    table.maintenance.expire_snapshots().by_ids(expired).commit()
+    assert batches(stream(table), first, Limits()) == [[2, 2, 3, 3]]
+    assert batches(stream(table), rest, Limits()) == [[2, 3, 3]]
+    for lost in (start, inside):
+        with pytest.raises(ValidationError, match="expired"):
+            stream(table).next_offset(lost, Limits())
+    anew = stream(table)
+    (found,) = batches(anew, anew.first_offset(), Limits())
+    assert sorted(found) == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_last_snapshot_is_not_passed(table: icecore.Table) -> None:
+    files = stream(table)
+    files.last_snapshot_id = table.snapshots()[1].snapshot_id
+    assert batches(files, files.first_offset(), Limits()) == [[1, 1, 2, 2]]
