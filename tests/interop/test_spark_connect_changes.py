@@ -1,0 +1,64 @@
+"""Row-level changes over Spark Connect are those of classic mode: they use public API alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+assert "connect" in type(spark).__module__
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
+
+import icecore
+from icecore.engine.errors import ValidationError
+from spark_change_tables import make, row, rows_of
+
+catalog = icecore.open(sys.argv[2])
+catalog.create_namespace("ns")
+for version, mode in ((2, "copy-on-write"), (3, "merge-on-read")):
+    table, model = make(catalog, version, mode, f"ns.t{version}"), {i: row(i) for i in range(30)}
+    table.spark.delete(F.col("id") % 10 == 3)
+    table.spark.delete("k = 1 AND id > 20")
+    table.spark.update({"x": "x + 1", "name": F.lit("u")}, "id < 3")
+    source = spark.sql("SELECT * FROM VALUES (4L, 'd'), (5L, 'u'), (70L, 'u') AS s(id, name)")
+    merge = table.spark.merge(source, "id").when_matched_delete("source.name = 'd'").when_matched_update_all()
+    result = merge.when_not_matched_insert_all().commit()
+    assert (result.rows_updated, result.rows_deleted, result.rows_inserted) == (1, 1, 1), result
+    model = {i: r for i, r in model.items() if i % 10 != 3 and not (r["k"] == 1 and i > 20) and i != 4}
+    for i in range(3):
+        model[i].update(x=model[i]["x"] + 1, name="u")
+    model[5]["name"] = "u"
+    model[70] = {"id": 70, "k": None, "name": "u", "x": None}
+    assert rows_of(table) == model, (version, rows_of(table))
+    try:
+        table.spark.merge(source.union(source), "id").when_matched_update_all().commit()
+    except ValidationError as e:
+        assert "more than one row of the source" in str(e), e
+    else:
+        raise SystemExit("two rows of the source changed one row")
+print("done")
+spark.stop()
+"""
+
+
+def test_rows_are_changed_over_connect(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    for module in ("grpc", "grpc_status", "google.rpc"):
+        pytest.importorskip(module)
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    arguments = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), str(tmp_path / "warehouse")]
+    run = subprocess.run(arguments, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert "done" in run.stdout.splitlines(), run.stdout + run.stderr[-3000:]
