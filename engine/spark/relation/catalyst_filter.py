@@ -54,7 +54,7 @@ _BYTES = (BinaryType, FixedType)
 
 
 class _UnsaidError(Exception):
-    """What has no counterpart."""
+    """A part of a filter that has no counterpart."""
 
 
 def filter_of(text: str, columns: Columns) -> Expression:

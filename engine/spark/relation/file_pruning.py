@@ -40,6 +40,6 @@ class FilePruning:
         return kept
 
     class Java:
-        """What py4j takes it for."""
+        """The Java interface that py4j takes it for."""
 
         implements = ("java.util.function.Function",)
