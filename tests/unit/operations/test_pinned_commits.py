@@ -51,21 +51,27 @@ CHANGES: list[tuple[str, Callable[[icecore.Table], Any], bool, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "serializable", "snapshot"), [c[1:] for c in CHANGES], ids=[c[0] for c in CHANGES])
-@pytest.mark.parametrize(("version", "properties"), [(1, {}), (2, MERGE_ON_READ), (3, MERGE_ON_READ)])
-@pytest.mark.parametrize("operation", ["delete", "overwrite_files", "row_delta"])
+# The versions in which each change meets a delete, files that are replaced, and a row delta, which v1 has none of:
+# each change meets every version, and so does each operation.
+VERSIONS = [(1, 2, 3), (2, 1, 3), (1, 3, 2), (3, 1, 2)]
+CASES = [
+    pytest.param(*change, operation, version, id=f"{operation}-{version}-{name}")
+    for place, (name, *change) in enumerate(CHANGES)
+    for operation, version in zip(("delete", "overwrite_files", "row_delta"), VERSIONS[place % 4], strict=True)
+]
+
+
+@pytest.mark.parametrize(("change", "serializable", "snapshot", "operation", "version"), CASES)
 def test_c5_what_is_a_conflict(
     catalog: icecore.Catalog,
     change: Callable[[icecore.Table], Any],
     serializable: bool,
     snapshot: bool,
-    version: int,
-    properties: dict[str, str],
     operation: str,
+    version: int,
 ) -> None:
     """New rows of the filter matter where it is serializable only, changes of the same files always."""
-    if operation == "row_delta" and version == 1:
-        pytest.skip("v1 has no delete files")
+    properties = {} if version == 1 else MERGE_ON_READ
     table = make_table(catalog, format_version=version, properties=properties)
     table.append(rows(1, 2))
     table.append(rows(8, 9, 10))
