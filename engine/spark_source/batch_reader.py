@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from attrs import evolve, frozen
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, schema_to_arrow
@@ -17,11 +17,9 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_types import schema_to_spark
-from icecore.engine.spark_source.pushed_filters import taken_filters
 from icecore.engine.spark_source.shown_arrow import shown_batch, spark_arrow_schema
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spark_source.source_rows import RowReader, slim
-from icecore.engine.spark_source.source_scan import narrowed
 from icecore.engine.spec.schema import Schema
 from icecore.projections.plan.splits import CombinedTask, Splitting, combine, split_tasks, splitting_of
 
@@ -55,36 +53,16 @@ def combined(tasks: Sequence[FileScanTask], splitting: Splitting) -> list[Combin
     return combine(split_tasks(tasks, splitting), splitting)
 
 
-class _Pushdown:
-    """`DataSourceReader.pushFilters` of a reader, taken for that of the base class where Spark looks.
-
-    Spark refuses a reader with another one where the session lets nothing be pushed down (the default of
-    `spark.sql.python.filterPushdown.enabled`); such a session reads all files, and filters their rows.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: TableReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> list[Filter]:
-        return self._reader.take(filters)
-
-
 class TableReader(DataSourceReader):
-    """The read of a scan. The plan is made here; only what a task needs goes to it."""
+    """The read of a scan. The plan is made here; only what a task needs goes to it.
+
+    It takes no filters from Spark (`pushFilters`): Spark keeps the parts that were planned for one query of a DataFrame
+    for all other queries of it, whose rows would be missing.
+    """
 
     def __init__(self, catalog: Catalog, scan: DataScan, row_reader: RowReader, splitting: Splitting) -> None:
         self._plan: _Plan | None = _Plan(catalog, scan, splitting)
         self._row_reader = row_reader
-        self.pushFilters = _Pushdown(self)
-
-    def take(self, filters: list[Filter]) -> list[Filter]:
-        """Narrows the scan by filters, all of which Spark applies again."""
-        if self._plan is not None:
-            scan = self._plan.scan
-            self._plan = evolve(self._plan, scan=narrowed(scan, taken_filters(filters, scan.schema)))
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         """The parts of the plan; none where no row can match. Nothing is planned after that."""

@@ -7,12 +7,11 @@ from typing import Any
 
 from icecore.engine.spark import session as sessions
 
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _REGISTERED = "spark.icecore.source"
 
 
 def register(session: Any, *, warehouse: str | os.PathLike[str] | None = None) -> None:
-    """Makes `format("icecore")` known to a session, in classic mode or Spark Connect, and lets it prune files.
+    """Makes `format("icecore")` known to a session, in classic mode or Spark Connect.
 
     `warehouse` is the folder of reads and writes that name none; a relative one, there and in the option, is one in
     the working directory of this moment.
@@ -27,7 +26,6 @@ def register(session: Any, *, warehouse: str | os.PathLike[str] | None = None) -
     # A class of this process alone, so that it is pickled with what it holds.
     made = type("IcecoreSource", (IcecoreSource,), {"folder": folder, "default_warehouse": default})
     session.dataSource.register(made)
-    session.conf.set(PUSHDOWN, "true")
     session.conf.set(_REGISTERED, mark)
 
 

@@ -10,7 +10,6 @@ from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.nodes import And, Expression
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.spark_source.source_options import SourceOptions
@@ -104,8 +103,3 @@ def _pinned(scan: DataScan, table: Table, row_filter: str | None, selected: Sequ
     snapshot = None if pin.snapshot_id is None else table.metadata.find_snapshot(pin.snapshot_id)
     bound = bind(parse_filter(row_filter), schema, scan.case_sensitive)
     return evolve(scan, snapshot=snapshot, schema=schema, row_filter=bound, selected_fields=tuple(selected))
-
-
-def narrowed(scan: DataScan, filters: Sequence[Expression]) -> DataScan:
-    """The scan with bound filters beside its own."""
-    return evolve(scan, row_filter=bind(And((scan.row_filter, *filters)), scan.schema)) if filters else scan

@@ -113,45 +113,27 @@ def wide_row() -> dict[str, Any]:
     }
 
 
-def test_filters_are_pushed_down_to_files(spark: Any, warehouse: Path, table: icecore.Table) -> None:
-    """Files that can have no row are no part of the plan; the answer is the same where a session pushes nothing."""
-    frame = read(spark, warehouse, split_size=1)
-    wanted = frame.where("day = DATE '2024-01-02' AND name LIKE 'n1%' AND id <> 12")
-    assert frame.rdd.getNumPartitions() == 3
-    assert wanted.rdd.getNumPartitions() == 1
-    expected = [10, 11, 13, 14, 15, 16, 17, 18, 19]
-    assert ids(wanted) == expected
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    try:
-        unpushed = read(spark, warehouse, split_size=1).where(
-            "day = DATE '2024-01-02' AND name LIKE 'n1%' AND id <> 12"
-        )
-        assert unpushed.rdd.getNumPartitions() == 3
-        assert ids(unpushed) == expected
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "id IN (3, 17, NULL)",
-        "NOT id IN (3, 17)",
-        "id <=> 5",
-        "NOT (id <=> 5)",
-        "name IS NULL OR id > 27",
-        "u = '00000000-0000-0000-0000-000000000005'",
-        "u <> '00000000-0000-0000-0000-000000000005'",
-        "u = '00000000-0000-0000-0000-00000000000F'",
-        "u > '00000000-0000-0000-0000-000000000005' AND id < 12.5",
-        "day > TIMESTAMP '2024-01-02 12:00:00'",
-        "name > 'n2' AND name < 'n3' AND NOT name LIKE 'n2%'",
-    ],
-)
-def test_a_pushed_filter_selects_what_spark_selects(
-    spark: Any, warehouse: Path, table: icecore.Table, condition: str
+@pytest.mark.parametrize("pushdown", ["false", "true"])
+def test_queries_over_one_frame_have_rows_of_their_own(
+    spark: Any, warehouse: Path, table: icecore.Table, pushdown: str
 ) -> None:
-    assert ids(read(spark, warehouse).where(condition)) == ids(table.scan().to_spark(spark).where(condition))
+    """Spark keeps the parts of a first query with filters that a source takes for the second one."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
+    try:
+        frame = read(spark, warehouse)
+        for condition in ("id = 2", "id IN (3, 17, NULL)", "NOT (id <=> 5)", "name > 'n2'", "day > DATE '2024-01-02'"):
+            assert ids(frame.where(condition)) == ids(table.scan().to_spark(spark).where(condition)), condition
+            assert frame.count() == 30
+        assert ids(frame.where("id = 2").union(frame.where("id = 23"))) == [2, 23]
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
+def test_the_option_filter_leaves_files_out(spark: Any, warehouse: Path, table: icecore.Table) -> None:
+    assert read(spark, warehouse, split_size=1).rdd.getNumPartitions() == 3
+    frame = read(spark, warehouse, split_size=1, filter="day = DATE '2024-01-02' AND name LIKE 'n1%' AND id <> 12")
+    assert frame.rdd.getNumPartitions() == 1
+    assert ids(frame) == [10, 11, 13, 14, 15, 16, 17, 18, 19]
 
 
 def test_options_choose_columns_rows_and_snapshots(

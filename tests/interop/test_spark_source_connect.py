@@ -1,0 +1,66 @@
+"""`format("icecore")`, its streams and names in SQL over Spark Connect: the same as in classic mode."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+# In a process of its own, since a process has either classic sessions or Connect ones.
+SCRIPT = """
+import sys
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import icecore
+
+spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+assert "connect" in type(spark).__module__
+catalog = icecore.open("lake")
+catalog.create_namespace("ns")
+columns = pa.schema([("id", pa.int64()), ("u", pa.uuid()), ("at", pa.timestamp("us", "UTC"))])
+table = catalog.create_table("ns.t", columns, partition_spec=["bucket(2, id)"])
+copy = catalog.create_table("ns.copy", columns)
+# Relative to this process, not to the server's.
+icecore.spark.register(spark, warehouse="lake")
+
+rows = spark.sql("SELECT id, uuid() AS u, timestamp_seconds(id) AS at FROM range(100)")
+rows.write.format("icecore").mode("append").option("message", "load").save("ns.t")
+assert table.refresh().scan().count() == 100 and len(table.snapshots()) == 1
+frame = spark.read.format("icecore").load("ns.t")
+assert frame.where("id IN (3, 5) AND at > TIMESTAMP '1970-01-01 00:00:04Z'").select("id").collect()[0].id == 5
+assert spark.read.format("icecore").load("ns.t.snapshots").collect()[0].operation == "append"
+rows.limit(1).write.format("icecore").mode("overwrite").option("overwrite-filter", "id >= 10").save("ns.t")
+assert frame.count() == 100 and table.refresh().scan().count() == 11
+query = "SELECT count(*) FROM lake.ns.t VERSION AS OF {} AS a LEFT ANTI JOIN lake.ns.t b ON a.id = b.id"
+found = icecore.spark.sql(spark, catalog, query.format(table.snapshots()[0].snapshot_id)).collect()
+assert found[0][0] == 90, found
+stream = spark.readStream.format("icecore").load("ns.t").writeStream.format("icecore")
+stream = stream.option("checkpointLocation", sys.argv[1]).trigger(availableNow=True)
+try:
+    stream.start("ns.copy").awaitTermination()
+except Exception as e:
+    assert "streaming-skip-overwrite-snapshots" in str(e), e
+table.maintenance.expire_snapshots().by_ids([table.snapshots()[0].snapshot_id]).commit()
+stream = spark.readStream.format("icecore").load("ns.t").writeStream.format("icecore")
+stream.option("checkpointLocation", sys.argv[1] + "2").trigger(availableNow=True).start("ns.copy").awaitTermination()
+assert copy.refresh().scan().count() == 11
+print("done")
+"""
+
+
+def test_read_write_and_stream_over_connect(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    for module in ("grpc", "grpc_status", "google.rpc"):
+        pytest.importorskip(module)
+    # With SPARK_TESTING the server takes any free port.
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
+    arguments = [sys.executable, "-c", SCRIPT, str(tmp_path / "checkpoint")]
+    run = subprocess.run(arguments, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert "done" in run.stdout.splitlines(), run.stdout + run.stderr[-3000:]
