@@ -6,6 +6,7 @@ import contextlib
 import uuid
 from collections.abc import Iterator, Sequence
 from functools import reduce
+from typing import Any
 
 from attrs import define, evolve
 
@@ -48,10 +49,19 @@ def write_rows(rows: DataFrame, metadata: TableMetadata, storage: Storage) -> Wr
     return WrittenRows(added=tuple(files), rows_inserted=sum(f.record_count for f in files))
 
 
-def computed_once(frame: DataFrame) -> DataFrame:
-    """The rows as they are now, kept by Spark's executors, so that all jobs see the same ones."""
+@contextlib.contextmanager
+def computed_once(frame: DataFrame) -> Iterator[DataFrame]:
+    """The rows as they are now, kept by Spark's executors in the context, so that all jobs see the same ones."""
     with translated_spark_errors():
-        return frame.localCheckpoint(eager=True)
+        kept = frame.localCheckpoint(eager=True)
+    try:
+        yield kept
+    finally:
+        # In Connect they would go with the last reference, and one that an error holds makes Python hang at its end.
+        plan: Any = getattr(kept, "_plan", None)
+        if getattr(plan, "_relation_id", None) is not None and hasattr(plan, "__del__"):
+            plan.__del__()
+            plan._relation_id = None
 
 
 def is_case_sensitive(frame: DataFrame) -> bool:

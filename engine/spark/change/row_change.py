@@ -68,8 +68,7 @@ class RowChange:
         changed = selected.select(PATH, POSITION, *ids, *(c.alias(n) for n, c in zip(new, columns, strict=True)))
         # Before any job, as it may find out that types don't fit.
         conformed([changed.select(*ids, *values_of)], self.metadata)
-        changed = computed_once(target.numbered(changed))
-        with discarding_on_error(self.storage) as written:
+        with computed_once(target.numbered(changed)) as changed, discarding_on_error(self.storage) as written:
             positions = changed.select(NUMBER, POSITION, F.lit(True).alias(IS_UPDATE))
             written.add(write_positions(positions, target, self._rewrite()))
             updated = written.rows.rows_updated

@@ -68,22 +68,25 @@ class RowMerge:
         table; StorageError.
         """
         self.check()
-        source = computed_once(self.source)
-        if self.has_unique_keys:
-            self._check_unique(source)
-        wanted = self._wanted(source)
-        target = self._target(tasks(wanted), wanted, source)
-        changes = self._changes(target.rows(bind(wanted, self.metadata.schema())), source)
-        changes = computed_once(target.numbered(changes) if self._has_target else changes)
+        with computed_once(self.source) as source:
+            if self.has_unique_keys:
+                self._check_unique(source)
+            wanted = self._wanted(source)
+            target = self._target(tasks(wanted), wanted, source)
+            changes = self._changes(target.rows(bind(wanted, self.metadata.schema())), source)
+            with computed_once(target.numbered(changes) if self._has_target else changes) as found:
+                return self._written(found, target), wanted
+
+    def _written(self, changes: DataFrame, target: TargetRows) -> WrittenRows:
         with discarding_on_error(self.storage) as written:
-            if self._for(When.MATCHED, When.NOT_MATCHED_BY_SOURCE):
+            if self._has_target:
                 rewrite = FileRewrite.of(self.metadata, self.storage, str(uuid.uuid4()), by_position=self.by_position)
                 written.add(write_positions(self._positions(changes), target, rewrite, may_repeat=self._may_repeat))
             frames = self._new_rows(changes)
             if frames:
                 written.add(write_rows(conformed(frames, self.metadata), self.metadata, self.storage))
                 written.add(WrittenRows(rows_inserted=-written.rows.rows_updated))
-            return written.rows, wanted
+            return written.rows
 
     def check(self) -> None:
         """Raises ValidationError where clauses or values don't fit, before any job; Spark's errors come as they are."""
