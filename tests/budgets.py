@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-_FACTOR = 1 if settings.default is None or settings.default.derandomize else 5
+_FACTOR = 1 if settings.default is None or settings.default.derandomize else 7
 
 
 def examples(number: int, **others: Any) -> settings:

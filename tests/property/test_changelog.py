@@ -34,7 +34,7 @@ def applied(before: Counter[str], changes: pa.Table) -> Counter[str]:
 
 
 @pytest.mark.parametrize(("format_version", "mode"), LAYOUTS)
-@examples(8)
+@examples(6)
 @given(
     first=rows,
     history=steps,
