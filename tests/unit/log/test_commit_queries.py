@@ -34,8 +34,7 @@ def steps_of_commits(table: icecore.Table, store: SqliteFile, commits: int) -> f
     return statistics.median(found)
 
 
-@pytest.mark.parametrize("deleted", ["false", "true"])
-@pytest.mark.parametrize("mode", ["commit", "manual"])
+@pytest.mark.parametrize(("mode", "deleted"), [("commit", "false"), ("commit", "true"), ("manual", "true")])
 def test_a_commit_asks_the_same_of_sqlite_after_a_long_history(tmp_path: Path, mode: str, deleted: str) -> None:
     properties = {
         "icecore.materialize": mode,
