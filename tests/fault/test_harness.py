@@ -40,20 +40,26 @@ def check(counts: Counts, at_least: int) -> None:
     assert counts.total() >= at_least
 
 
-@pytest.mark.parametrize(("setting", "first"), [(METASTORE, 0), (FILE_SYSTEM, 1)], ids=str)
+@pytest.mark.parametrize(("setting", "each_kind"), [(METASTORE, True), (FILE_SYSTEM, False)], ids=str)
 @pytest.mark.parametrize("operation", ["append", "transaction over two tables", "transaction that makes a namespace"])
-def test_killed_at_steps_of_a_commit(place: Path, counts: Counts, setting: Setting, first: int, operation: str) -> None:
-    """SIGKILL at steps of a commit and of writing its files: all is there, once, or nothing is."""
-    kills.kill_at_each_step(place, counts, setting, every=15, first=first, names=(operation,))
+def test_killed_at_steps_of_a_commit(
+    place: Path, counts: Counts, setting: Setting, each_kind: bool, operation: str
+) -> None:
+    """SIGKILL at steps of a commit and of writing its files, of each kind: all is there, once, or nothing is."""
+    every = 40 if each_kind else 15
+    kills.kill_at_each_step(place, counts, setting, every=every, first=1, each_kind=each_kind, names=(operation,))
     check(counts, 4)
     hit = {what for _, what, _ in counts.rounds}
     assert any(what.startswith("SQL") for what in hit) and hit & {"write", "half a write", "replace", "link", "fsync"}
 
 
-@pytest.mark.parametrize(("setting", "first"), [(METASTORE, 99), (FILE_SYSTEM, 106)], ids=str)
-def test_killed_at_steps_of_moving_and_cloning(place: Path, counts: Counts, setting: Setting, first: int) -> None:
-    """SIGKILL at steps of each way to take a warehouse elsewhere: made again it is whole, its original untouched."""
-    folders.take_elsewhere(place, counts, setting, every=204, first=first)
+@pytest.mark.parametrize(("setting", "each_kind"), [(METASTORE, False), (FILE_SYSTEM, True)], ids=str)
+def test_killed_at_steps_of_moving_and_cloning(place: Path, counts: Counts, setting: Setting, each_kind: bool) -> None:
+    """SIGKILL at steps of each way to take a warehouse elsewhere, of each kind: made again it is whole.
+
+    Its original is untouched.
+    """
+    folders.take_elsewhere(place, counts, setting, every=204, first=99, each_kind=each_kind)
     check(counts, 5)
 
 

@@ -15,7 +15,7 @@ from .children import FAILED, Child, Outcome, Say, in_child
 from .counts import Counts
 from .model import Model, difference, observe
 from .operations import Setting
-from .steps import Steps, kill
+from .steps import Steps, chosen, kill
 
 KIND = "killed while moving or cloning"
 TAKEN = "taken"
@@ -31,9 +31,15 @@ WAYS: dict[str, Way] = {
 }
 
 
-def take_elsewhere(root: Path, counts: Counts, setting: Setting, *, every: int = 1, first: int = 0) -> None:
-    """For each way: learns its steps, then dies at each so many-th of them, beginning with `first`."""
+def take_elsewhere(
+    root: Path, counts: Counts, setting: Setting, *, every: int = 1, first: int = 0, each_kind: bool = False
+) -> None:
+    """For each way: learns its steps, then dies at each so many-th of them, beginning with `first`.
+
+    With `each_kind` it dies at a step of each kind, in one way or another.
+    """
     bench = Bench(root)
+    kinds: set[str] | None = set() if each_kind else None
     base = bench.start(setting)
     to = os.fspath(root / TAKEN)
     for name, way in WAYS.items():
@@ -43,7 +49,7 @@ def take_elsewhere(root: Path, counts: Counts, setting: Setting, *, every: int =
         if steps is None:
             counts.violation(KIND, f"{setting}, {name}: {learnt.get(FAILED)}")
             continue
-        for number in range(first % every, len(steps), every):
+        for number in chosen(steps, every, first, kinds):
             _lay_out(bench, name, to)
             context = f"{setting}, {name}, step {number} of {len(steps)} ({steps[number]})"
             outcome = _taking(way, bench.folder, to, Steps(kill, number)).wait()

@@ -17,7 +17,7 @@ from .counts import Counts
 from .examine import AFTER, BEFORE, Found, examine, log_position
 from .model import Model
 from .operations import APPEND, MAKERS, Operation, Setting, random_operation
-from .steps import Steps, kill
+from .steps import Steps, chosen, kill
 
 AT_STEP, AT_TIME, IN_BYTES, WHILE_HEALING = (
     "killed at a step",
@@ -60,11 +60,19 @@ def doing(folder: str, operation: Operation, steps: Steps | None = None, *, whil
 
 
 def kill_at_each_step(
-    root: Path, counts: Counts, setting: Setting, *, every: int = 1, first: int = 0, names: tuple[str, ...] = ()
+    root: Path,
+    counts: Counts,
+    setting: Setting,
+    *,
+    every: int = 1,
+    first: int = 0,
+    each_kind: bool = False,
+    names: tuple[str, ...] = (),
 ) -> None:
     """For each operation: does it once to learn its steps, then once for each of them, and dies there.
 
-    With `every` > 1 only each so many-th step, beginning with `first`; with `names` only these operations.
+    With `every` > 1 only each so many-th step, beginning with `first`, and with `each_kind` one of each kind at least;
+    with `names` only these operations.
     """
     bench = Bench(root)
     base = bench.start(setting)
@@ -79,7 +87,7 @@ def kill_at_each_step(
         if steps is None:
             counts.violation(AT_STEP, f"{setting}, {operation.name}: {learnt.get(FAILED)}")
             continue
-        for number in range(first % every, len(steps), every):
+        for number in chosen(steps, every, first, set() if each_kind else None):
             bench.put_back()
             outcome = doing(bench.folder, operation, Steps(kill, number)).wait()
             context = f"{setting}, {operation.name}, step {number} of {len(steps)} ({steps[number]})"

@@ -12,7 +12,7 @@ import errno
 import os
 import signal
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,18 @@ from icecore.engine.storage.file_io import Storage
 Act = Callable[[str], None]
 CHANGING = ("replace", "link", "unlink", "mkdir", "fsync", "rename")
 READING = ("SELECT", "PRAGMA", "WITH", "EXPLAIN", "ROLLBACK")
+
+
+def chosen(names: Sequence[str], every: int, first: int = 0, kinds: set[str] | None = None) -> list[int]:
+    """Each so many-th of the steps; with `kinds`, also the first step of each kind that is not among these yet."""
+    numbers = set(range(first % every, len(names), every))
+    if kinds is not None:
+        kinds.update(names[n] for n in numbers)
+        for number, name in enumerate(names):
+            if name not in kinds:
+                kinds.add(name)
+                numbers.add(number)
+    return sorted(numbers)
 
 
 class Steps:
