@@ -312,8 +312,8 @@ def test_rl5_stored_row_ids_win(tmp_path: Path) -> None:
 
 def test_a_reserved_column_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     file = data_file(tmp_path / "f.parquet", with_schema(AB_ROWS, AB))
-    with pytest.raises(ValidationError, match="_partition"):
-        rows(file, one(2147483642, "_partition", StructType(())))
+    with pytest.raises(ValidationError, match="_commit_snapshot_id"):
+        rows(file, one(2147483541, "_commit_snapshot_id", LongType()))
 
 
 def test_no_columns_still_count_rows(tmp_path: Path) -> None:
