@@ -1,16 +1,17 @@
 """A plan in a folder of its own: all that another application needs to read a scan's rows, and nothing of the log.
 
 `plan.json` has the table's schemas, specs and properties, the columns, the filter and the delete files, and the name,
-size and SHA-256 of a file of tasks. That one has a line for each data file, with the keys of a REST catalog's file scan
-task (`data-file`, `delete-file-references`) and what these leave out. A new export puts its own file of tasks beside
-the old one before it replaces `plan.json`, so a reader gets one plan or the other; the file before is kept for readers
-that have just begun.
+size and SHA-256 of a file of tasks, and a SHA-256 of its own. The file of tasks has a line for each data file, with the
+keys of a REST catalog's file scan task (`data-file`, `delete-file-references`) and what these leave out. A new export
+puts its own file of tasks beside the old one before it replaces `plan.json`, so a reader gets one plan or the other;
+the file before is kept for readers that have just begun.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 PLAN_FILE = "plan.json"
 _VERSION = 1
+_DIGEST = "sha256"
+_TASKS_FILE = re.compile(r"tasks-[0-9a-f-]{36}\.jsonl")
 
 
 @frozen
@@ -126,8 +129,10 @@ def export_plan(plan: ExportedPlan, folder: str) -> None:
         "residuals": [to_kept(r, plan.schema) for r in residuals],
     }
     storage.create(_inside(folder, tasks_file), data)
+    head |= {_DIGEST: _digest(head)}
     storage.write_atomic(_inside(folder, PLAN_FILE), orjson.dumps(head, option=orjson.OPT_INDENT_2))
-    if isinstance(outdated := before.get("tasks-file-before"), str):
+    outdated = before.get("tasks-file-before")
+    if isinstance(outdated, str) and _TASKS_FILE.fullmatch(outdated):
         with contextlib.suppress(MissingFileError):
             storage.delete(_inside(folder, outdated))
 
@@ -148,6 +153,8 @@ def load_plan(folder: str) -> ExportedPlan:
 def _read_plan(storage: Storage, folder: str, head: Mapping[str, Any], where: str) -> ExportedPlan:
     if (version := get(head, "version", int, where)) != _VERSION:
         raise ValidationError(f"its version is {version}; version {_VERSION} can be read")
+    if _digest(head) != head.get(_DIGEST):
+        raise ValidationError("it is not as it was written")
     schema = Schema.from_dict(get(head, "schema", dict, where))
     metadata = parse_metadata_file(orjson.dumps(get(head, "metadata", dict, where)), where)
     lines = _tasks_file(storage, folder, head, where).splitlines()
@@ -193,6 +200,11 @@ def _tasks(
         )
         for obj in (loads(line, where) for line in lines)
     ]
+
+
+def _digest(head: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in head.items() if key != _DIGEST}
+    return hashlib.sha256(orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def _head(storage: Storage, folder: str) -> Mapping[str, Any]:

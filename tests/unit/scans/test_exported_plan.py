@@ -66,6 +66,16 @@ def test_a_new_export_takes_the_place_of_the_old(table: icecore.Table, tmp_path:
     assert {p.name for p in folder.iterdir()} == {"plan.json", *files[1:]}
 
 
+def test_a_new_export_deletes_files_of_tasks_alone(table: icecore.Table, tmp_path: Path) -> None:
+    folder, other = tmp_path / "plan", tmp_path / "other"
+    other.write_text("mine")
+    table.scan().export(folder)
+    head = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps({**head, "tasks-file-before": "../other"}))
+    table.scan().export(folder)
+    assert other.read_text() == "mine"
+
+
 def test_damage_is_found(table: icecore.Table, tmp_path: Path) -> None:
     folder = tmp_path / "plan"
     with pytest.raises(MissingFileError):
@@ -79,7 +89,10 @@ def test_damage_is_found(table: icecore.Table, tmp_path: Path) -> None:
             load_plan(str(folder))
     tasks.write_bytes(whole)
     head = (folder / "plan.json").read_bytes()
-    for changed in (head[:-20], b"{}", head.replace(b'"version": 1', b'"version": 2')):
+    flips = [
+        head[:i] + bytes([head[i] ^ 1]) + head[i + 1 :] for i in range(0, len(head), 7) if head[i : i + 1].isalnum()
+    ]
+    for changed in (head[:-20], b"{}", head.replace(b'"version": 1', b'"version": 2'), *flips):
         (folder / "plan.json").write_bytes(changed)
         with pytest.raises(CorruptFileError):
             load_plan(str(folder))
