@@ -37,9 +37,9 @@ def parse_schema(text: str) -> Schema:
 class _Dialect(Dialect):  # type: ignore[misc]  # sqlglot is untyped here
     """Standard SQL with Iceberg's types: those that SQL lacks stand in for types of other databases."""
 
-    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]
-        IDENTIFIERS = ['"', "`"]  # noqa: RUF012
-        KEYWORDS = {  # noqa: RUF012
+    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]  # as above
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012  # sqlglot's own form
+        KEYWORDS = {  # noqa: RUF012  # sqlglot's own form
             **tokens.Tokenizer.KEYWORDS,
             "FIXED": tokens.TokenType.FIXEDSTRING,
             "TIMESTAMP_NS": tokens.TokenType.TIMESTAMP_NS,

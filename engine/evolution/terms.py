@@ -201,14 +201,14 @@ class _TermDialect(Dialect):  # type: ignore[misc]  # sqlglot is untyped here
 
     NULL_ORDERING = "nulls_are_small"
 
-    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]
-        IDENTIFIERS = ['"', "`"]  # noqa: RUF012
+    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]  # as above
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012  # sqlglot's own form
 
-    class Parser(parser.Parser):  # type: ignore[misc]
-        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
-        FUNCTION_PARSERS: dict[str, Any] = {}  # noqa: RUF012
-        NO_PAREN_FUNCTIONS: dict[Any, Any] = {}  # noqa: RUF012
-        NO_PAREN_FUNCTION_PARSERS: dict[str, Any] = {}  # noqa: RUF012
+    class Parser(parser.Parser):  # type: ignore[misc]  # as above
+        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012  # sqlglot's own form
+        FUNCTION_PARSERS: dict[str, Any] = {}  # noqa: RUF012  # sqlglot's own form
+        NO_PAREN_FUNCTIONS: dict[Any, Any] = {}  # noqa: RUF012  # sqlglot's own form
+        NO_PAREN_FUNCTION_PARSERS: dict[str, Any] = {}  # noqa: RUF012  # sqlglot's own form
 
 
 _DIALECT = _TermDialect()

@@ -159,7 +159,7 @@ class _Binder:
         """Null tests that came of folding are decided where the column can't be null."""
         if can_be_null(self.schema, term.field.field_id):
             return e
-        return rewrite(e, lambda p: self.null_test(p.op, p.term) if p.op in _NULL_TESTS else p)  # type: ignore[arg-type]
+        return rewrite(e, lambda p: self.null_test(p.op, p.term) if p.op in _NULL_TESTS else p)  # type: ignore[arg-type]  # bound
 
     def null_test(self, op: PredicateOperator, term: BoundTerm) -> Expression:
         if isinstance(term.field.field_type, UnknownType):

@@ -22,7 +22,7 @@ try:
     # Twice as fast, where there is a wheel of it.
     from isal import isal_zlib as inflate
 except ImportError:
-    inflate = zlib  # type: ignore[misc]
+    inflate = zlib  # type: ignore[misc]  # the calls used here are the same
 
 from icecore.engine.errors import CorruptFileError, ValidationError
 

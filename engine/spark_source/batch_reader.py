@@ -19,7 +19,7 @@ from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.shown_arrow import shown_batch, spark_arrow_schema
 from icecore.engine.spark_source.source_options import SourceOptions
-from icecore.engine.spark_source.source_rows import RowReader, slim
+from icecore.engine.spark_source.source_rows import RowReader
 from icecore.engine.spec.schema import Schema
 from icecore.projections.plan.splits import CombinedTask, Splitting, combine, split_tasks, splitting_of
 
@@ -30,7 +30,7 @@ class TasksPartition(InputPartition):
     """Scan tasks that one Spark task reads."""
 
     def __init__(self, tasks: Sequence[FileScanTask]) -> None:
-        super().__init__(tuple(slim(t) for t in tasks))
+        super().__init__(tuple(t.slim() for t in tasks))
 
 
 @frozen

@@ -200,7 +200,7 @@ class _Frames:
         """The snapshot of a scan."""
         if moment is None:
             return {}
-        if "TIMESTAMP" in moment.kind or "TIME" in moment.kind:
+        if "TIME" in moment.kind:
             row = self.session.range(1).selectExpr(f"unix_millis(CAST({moment.sql} AS TIMESTAMP)) AS ms").collect()[0]
             if row.ms is None:
                 raise ValidationError(f"{moment.sql} is no time, at {'.'.join(identifier)}")

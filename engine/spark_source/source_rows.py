@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from attrs import evolve, frozen
+from attrs import frozen
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
@@ -15,7 +15,6 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.shown_arrow import shown_batch, spark_arrow_schema
-from icecore.engine.spec.content_file import without_metrics
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.partition import PartitionSpec
@@ -58,10 +57,3 @@ class RowReader:
             )
             for batch in filter_batches(batches, task.residual, self.schema):
                 yield shown_batch(narrow(batch, wanted), self.projection, shown)
-
-
-def slim(task: FileScanTask) -> FileScanTask:
-    """A task without the metrics of its files, which reading it needs none of."""
-    return evolve(
-        task, file=without_metrics(task.file), delete_files=tuple(without_metrics(d) for d in task.delete_files)
-    )

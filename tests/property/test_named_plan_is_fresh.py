@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from attrs import evolve
 from budgets import examples
 from histories import CONDITIONS, LAYOUTS, SPECS, apply, canonical, make_table, rows, step
 from hypothesis import given
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 import icecore
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.scan.exported_plan import load_plan
-from icecore.engine.spec.content_file import without_metrics
 
 more_steps = st.lists(
     st.one_of(
@@ -31,12 +29,6 @@ more_steps = st.lists(
     min_size=1,
     max_size=7,
 )
-
-
-def slim(task: FileScanTask) -> FileScanTask:
-    """The task without metrics, as it is exported."""
-    deletes = tuple(without_metrics(d) for d in task.delete_files)
-    return evolve(task, file=without_metrics(task.file), delete_files=deletes)
 
 
 def described(tasks: Sequence[FileScanTask]) -> list[Any]:
@@ -108,5 +100,5 @@ def test_a_named_plan_is_the_plan_made_anew(
             assert len(list(theirs.to_json_lines())) == len(fresh.plan_files())
         plan.export(f"{folder}/plan")
         exported = load_plan(f"{folder}/plan")
-        assert described(exported.tasks) == described([slim(t) for t in fresh.plan_files()])
+        assert described(exported.tasks) == described([t.slim() for t in fresh.plan_files()])
         assert (exported.row_filter, exported.projection) == (fresh.row_filter, fresh.projection)

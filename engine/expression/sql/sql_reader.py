@@ -49,12 +49,12 @@ def condition_of(text: str, parameters: Mapping[str, Any] | Sequence[Any] | None
 class IcecoreFilter(DuckDB):  # type: ignore[misc]  # sqlglot is not typed for us
     """DuckDB's dialect with binary literals, `X'AB'`."""
 
-    class Tokenizer(DuckDB.Tokenizer):  # type: ignore[misc]
+    class Tokenizer(DuckDB.Tokenizer):  # type: ignore[misc]  # as above
         """DuckDB's tokens, with `X'AB'` as binary and `?::` as a parameter that is cast."""
 
         HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012  # sqlglot's own form
         # Else it takes `?::DATE` for an operator of another dialect.
-        KEYWORDS = {k: v for k, v in DuckDB.Tokenizer.KEYWORDS.items() if k != "?::"}  # noqa: RUF012
+        KEYWORDS = {k: v for k, v in DuckDB.Tokenizer.KEYWORDS.items() if k != "?::"}  # noqa: RUF012  # likewise
 
 
 @lru_cache(maxsize=256)

@@ -20,7 +20,7 @@ from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark_source.batch_reader import check_shown, combined, splitting_for
 from icecore.engine.spark_source.source_options import SourceOptions
-from icecore.engine.spark_source.source_rows import RowReader, slim
+from icecore.engine.spark_source.source_rows import RowReader
 from icecore.engine.spark_source.source_scan import table_of
 from icecore.engine.spark_source.stream.stream_files import Limits, Offset, StreamFiles
 from icecore.engine.spec.reserved import select
@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema = table.schema() if self._schema_id is None else table.metadata.schema_by_id(self._schema_id)
         reader = RowReader.of(self._projection(schema), schema, table.metadata, table.scan().storage)
         parts = combined(tasks, splitting_for(table.properties, self._options))
-        return [InputPartition((reader, tuple(slim(t) for t in p.tasks))) for p in parts]
+        return [InputPartition((reader, tuple(t.slim() for t in p.tasks))) for p in parts]
 
     def _projection(self, schema: Schema) -> Schema:
         chosen = self._options.columns if self._options.text("columns") else tuple(self._struct.names)
