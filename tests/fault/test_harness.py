@@ -5,28 +5,39 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from harness import clocks, crowds, damage, folders, io_errors, kills, permissions, torn
+from harness.bench import Bench
+from harness.children import FAILED, Outcome, Say, Work, in_child, in_turn
 from harness.counts import Counts
+from harness.deaths import deaths
 from harness.operations import Setting
+from harness.steps import kill
 from harness.writers import race
 
 METASTORE, FILE_SYSTEM = Setting("metastore", "commit", 2), Setting("filesystem", "commit", 3)
 BY_HAND = Setting("metastore", "manual", 1)
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def place_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder in memory, where there is such a thing: what is killed here is a process, not the machine."""
     if not os.access("/dev/shm", os.W_OK):
-        yield tmp_path / "w"
+        yield tmp_path_factory.mktemp("faults")
         return
     folder = Path(tempfile.mkdtemp(prefix="icecore-faults-", dir="/dev/shm"))
-    yield folder / "w"
+    yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def place(place_of_all: Path) -> Iterator[Path]:
+    """The same place each time, so that a warehouse of a kind is made once and copied from then on."""
+    yield place_of_all / "w"
+    shutil.rmtree(place_of_all / "w", ignore_errors=True)
 
 
 @pytest.fixture
@@ -103,9 +114,9 @@ def test_torn_write_ahead_logs(place: Path, counts: Counts, setting: Setting) ->
 @pytest.mark.parametrize("setting", [METASTORE, FILE_SYSTEM], ids=str)
 def test_damaged_files(place: Path, counts: Counts, setting: Setting) -> None:
     """Damage to what follows from the log is found and healed with the same bytes, damage to the log is refused."""
-    damage.damage_projections(place / "p", counts, setting, "test", 5)
-    damage.damage_log(place / "l", counts, setting, "test", 8)
-    damage.damage_data(place / "d", counts, setting, "test", 4)
+    damage.damage_projections(place, counts, setting, "test", 5)
+    damage.damage_log(place, counts, setting, "test", 8)
+    damage.damage_data(place, counts, setting, "test", 4)
     check(counts, 17)
 
 
@@ -127,6 +138,40 @@ def test_several_processes_at_once(place: Path, counts: Counts, setting: Setting
     crowds.append_at_once(place / "a", counts, setting, "test", 2)
     crowds.materialize_at_once(place / "m", counts, setting, "test", 2)
     check(counts, 4)
+
+
+def test_a_process_that_looks_at_many_names_what_it_could_not_look_at() -> None:
+    """One look that fails hides no other; what ends the process is said of each that it did not come to."""
+
+    def fail(_: Say) -> None:
+        raise ValueError("no such thing")
+
+    seen = in_turn([lambda say: say("seen", 1), fail, lambda say: say("seen", 3), lambda _: kill(""), fail])
+    assert [o.get("seen") for o in seen] == [1, None, 3, None, None]
+    assert "no such thing" in seen[1].get(FAILED)
+    assert [o.was_killed for o in seen] == [True] * 5 and not seen[4].messages
+
+
+def test_only_deaths_that_left_the_same_are_looked_at_once(place: Path) -> None:
+    """A death before a COMMIT and one after it leave two logs, as do one before a file is made and one after it."""
+    bench = Bench(place)
+    base = bench.start(METASTORE)
+    looks = []
+    names = ["SQL BEGIN", "SQL INSERT event", "SQL COMMIT", "after COMMIT", "create file", "write"]
+
+    def die(number: int) -> Outcome:
+        bench.put_back()
+        if number > 4:
+            (Path(bench.folder) / "a file").touch()
+        return in_child(lambda _: kill(""))
+
+    def look(numbers: Sequence[int]) -> Work:
+        looks.append(list(numbers))
+        return lambda say: say("model", bench.model)
+
+    found = deaths(bench, names, range(6), die, look)
+    assert looks == [[0, 1, 2], [3], [4], [5]]
+    assert [d.number for d in found] == list(range(6)) and all(d.seen.get("model") == base for d in found)
 
 
 def test_many_writers(place: Path) -> None:

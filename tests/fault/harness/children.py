@@ -10,7 +10,7 @@ import struct
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -23,7 +23,7 @@ PRELOADED = preloaded
 Say = Callable[[str, Any], None]
 Work = Callable[[Say], None]
 TIMEOUT_S = 120.0
-SAID, FAILED = "said", "failed"
+SAID, FAILED, _OF_ONE = "said", "failed", "of one"
 
 
 @frozen
@@ -96,6 +96,28 @@ class Child:
 def in_child(work: Work) -> Outcome:
     """Does the work in a process of its own, to its end."""
     return Child(work).wait()
+
+
+def in_turn(works: Sequence[Work]) -> list[Outcome]:
+    """Does works one after another in one process of their own, and gives an outcome for each.
+
+    What ends the process is the outcome of all that it did not come to.
+    """
+
+    def work(say: Say) -> None:
+        for number, each in enumerate(works):
+            try:
+                each(lambda name, value, number=number: say(_OF_ONE, (number, name, value)))  # type: ignore[misc]
+            except Exception:
+                say(_OF_ONE, (number, FAILED, traceback.format_exc()))
+
+    outcome = Child(work).wait(timeout_s=TIMEOUT_S + len(works))
+    of_all = tuple((name, value) for name, value in outcome.messages if name != _OF_ONE)
+    found: list[list[tuple[str, Any]]] = [[] for _ in works]
+    for name, value in outcome.messages:
+        if name == _OF_ONE:
+            found[value[0]].append(value[1:])
+    return [Outcome(tuple(messages) or of_all, outcome.exit_code) for messages in found]
 
 
 def _run(work: Work, writer: int) -> None:

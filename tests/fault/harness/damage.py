@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import icecore
 from icecore.engine.errors import IcecoreError
 
 from .bench import Bench
-from .children import FAILED, Outcome, Say, in_child
+from .children import FAILED, Outcome, Say, Work, in_turn
 from .counts import Counts
+from .deaths import brought_back
 from .examine import peer_problems
 from .model import Model, difference, observe
 from .operations import MAKERS, Setting
@@ -19,6 +23,8 @@ PROJECTION, LOG, DATA = "damaged projection file", "damaged log", "damaged data 
 HEALED = "found, healed with the same bytes"
 HARMLESS = "no content was hit, all answers right"
 CACHED = "cache made again, all answers right"
+# What was hit, how to do it again, and the look at what came of it.
+Hit: TypeAlias = tuple[str, str, Work]
 
 
 def kind_of(path: Path) -> str:
@@ -57,39 +63,29 @@ def hit(path: Path, dice: random.Random) -> str:
             return f"bit flipped at {at}"
 
 
-def _start(bench: Bench, setting: Setting) -> Model:
+def a_bit_of_everything(folder: str, model: Model) -> Model:
     """A warehouse with a bit of everything in it, written out, closed, its caches filled."""
-    model = bench.start(setting)
-
-    def work(say: Say) -> None:
-        now = model
-        with icecore.open(bench.folder) as catalog:
-            for number in (0, 1, 2, 4, 5, 7, 13, 14, 15, 17, 18):
-                operation = MAKERS[number](now, 500 + number, f"key-{number}")
-                operation.run(catalog)
-                now = operation.after
-            catalog.materialize()
-            observe(catalog)
-        say("model", now)
-
-    outcome = in_child(work)
-    if outcome.get("model") is None:
-        raise RuntimeError(f"no warehouse could be made: {outcome.get(FAILED)}")
-    bench.model = outcome.get("model")
-    bench.keep()
-    return bench.model
+    with icecore.open(folder) as catalog:
+        for number in (0, 1, 2, 4, 5, 7, 13, 14, 15, 17, 18):
+            operation = MAKERS[number](model, 500 + number, f"key-{number}")
+            operation.run(catalog)
+            model = operation.after
+        catalog.materialize()
+        observe(catalog)
+    return model
 
 
 def damage_projections(root: Path, counts: Counts, setting: Setting, seed: str, rounds: int) -> None:
     """One file at a time: verify names it, every answer stays right, and a rebuild gives the same bytes again."""
     dice = random.Random(f"{seed}/projections")
     bench = Bench(root)
-    model = _start(bench, setting)
+    model = bench.start(setting, a_bit_of_everything)
     folder = Path(bench.folder)
     by_kind: dict[str, list[str]] = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         by_kind.setdefault(kind_of(path), []).append(str(path))
     kinds = [k for k in by_kind if k not in ("log", "data file", "statistics")]
+    hits: list[Hit] = []
     for number in range(rounds):
         bench.put_back()
         kind = kinds[number % len(kinds)]
@@ -97,8 +93,9 @@ def damage_projections(root: Path, counts: Counts, setting: Setting, seed: str, 
         good = path.read_bytes()
         how = hit(path, dice)
         context = f"seed {seed}, round {number}, {setting}, {kind} {path.name} {how}"
-        outcome = in_child(lambda say, p=path, k=kind, g=good: _heal(say, bench.folder, model, p, k, g))  # type: ignore[misc]
-        _judge(counts, PROJECTION, kind, outcome, context)
+        look = partial(_heal, folder=bench.folder, model=model, path=path, kind=kind, good=good)
+        hits.append((kind, context, brought_back(bench, bench.set_aside(), look)))
+    _judge_all(counts, PROJECTION, hits)
     bench.remove()
 
 
@@ -130,8 +127,9 @@ def damage_log(root: Path, counts: Counts, setting: Setting, seed: str, rounds: 
     """A bit, a run of bytes or the end of the log's own file: found, named and refused, or no content was hit."""
     dice = random.Random(f"{seed}/log")
     bench = Bench(root)
-    model = _start(bench, setting)
+    model = bench.start(setting, a_bit_of_everything)
     path = Path(bench.folder) / "icecore.db"
+    hits: list[Hit] = []
     for number in range(rounds):
         bench.put_back()
         data = bytearray(path.read_bytes())
@@ -152,8 +150,9 @@ def damage_log(root: Path, counts: Counts, setting: Setting, seed: str, rounds: 
                 how = "cut"
         path.write_bytes(data)
         context = f"seed {seed}, round {number}, {setting}, {how} at {at}"
-        outcome = in_child(lambda say: _distrust(say, bench.folder, model))
-        _judge(counts, LOG, how, outcome, context)
+        look = partial(_distrust, folder=bench.folder, model=model)
+        hits.append((how, context, brought_back(bench, bench.set_aside(), look)))
+    _judge_all(counts, LOG, hits)
     bench.remove()
 
 
@@ -163,42 +162,48 @@ def _distrust(say: Say, folder: str, model: Model) -> None:
     except IcecoreError as e:
         say("found", (f"refused to open: {type(e).__name__}", []))
         return
+    say("found", _asked(catalog, model))
+    with contextlib.suppress(IcecoreError):
+        catalog.close()
+
+
+def _asked(catalog: icecore.Catalog, model: Model) -> tuple[str, list[str]]:
+    """What is said of a damaged log that can be opened, and what of it is wrong."""
     try:
         found = catalog.verify().problems
     except IcecoreError as e:
-        say("found", (f"verify refused: {type(e).__name__}", []))
-        return
+        return f"verify refused: {type(e).__name__}", []
     if not found:
         try:
             text = difference(model, observe(catalog))
         except IcecoreError as e:
             text = f"{type(e).__name__}: {e}"
-        say("found", (HARMLESS, [f"verify is clean, but: {text}"] if text else []))
-        return
+        return HARMLESS, [f"verify is clean, but: {text}"] if text else []
     try:
         catalog.rebuild()
     except IcecoreError as e:
-        say("found", (f"found, rebuild refused: {type(e).__name__}", []))
-        return
+        return f"found, rebuild refused: {type(e).__name__}", []
     problems = [f"verify after a rebuild: {p}; before: {found[:3]}" for p in catalog.verify().problems]
     if text := difference(model, observe(catalog)):
         problems.append(f"after a rebuild: {text}")
-    say("found", ("a read model was hit: found, healed", problems))
+    return "a read model was hit: found, healed", problems
 
 
 def damage_data(root: Path, counts: Counts, setting: Setting, seed: str, rounds: int) -> None:
     """A data or delete file: reading it is refused, or its rows are right; verify names it where it is cut or gone."""
     dice = random.Random(f"{seed}/data")
     bench = Bench(root)
-    model = _start(bench, setting)
+    model = bench.start(setting, a_bit_of_everything)
     paths = sorted(p for p in Path(bench.folder).rglob("*") if p.is_file() and kind_of(p) == "data file")
+    hits: list[Hit] = []
     for number in range(rounds):
         bench.put_back()
         path = dice.choice(paths)
         how = hit(path, dice)
         context = f"seed {seed}, round {number}, {setting}, {path.name} {how}"
-        outcome = in_child(lambda say, p=path, h=how: _read(say, bench.folder, model, p, "flipped" not in h))  # type: ignore[misc]
-        _judge(counts, DATA, how.split(" at ")[0], outcome, context)
+        look = partial(_read, folder=bench.folder, model=model, path=path, is_shorter="flipped" not in how)
+        hits.append((how.split(" at ")[0], context, brought_back(bench, bench.set_aside(), look)))
+    _judge_all(counts, DATA, hits)
     bench.remove()
 
 
@@ -215,6 +220,12 @@ def _read(say: Say, folder: str, model: Model, path: Path, is_shorter: bool) -> 
             return
     problems += [text] if text else []
     say("found", ("not needed, or no content was hit: all rows right", problems))
+
+
+def _judge_all(counts: Counts, kind: str, hits: list[Hit]) -> None:
+    """One process looks at all of them."""
+    for (what, context, _), outcome in zip(hits, in_turn([look for _, _, look in hits]), strict=True):
+        _judge(counts, kind, what, outcome, context)
 
 
 def _judge(counts: Counts, kind: str, what: str, outcome: Outcome, context: str) -> None:

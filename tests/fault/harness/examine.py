@@ -13,7 +13,7 @@ import icecore
 from icecore.engine.log.store import FORGETTING
 from icecore.projections.files.file_follower import MaterializationWarning
 
-from .children import FAILED, Say, in_child
+from .children import FAILED, Outcome, Work, in_child
 from .model import Model, difference, full_name, observe
 from .operations import Operation
 
@@ -34,11 +34,16 @@ def examine(folder: str, before: Model, operation: Operation, position: int, *, 
     `position` is where the log ended before the operation. In the end the operation must be there exactly once, as a
     peer reads it too.
     """
+    return found_in(in_child(examining(folder, before, operation, position, peer=peer)))
 
-    def work(say: Say) -> None:
-        say("found", _examine(folder, before, operation, position, peer))
 
-    outcome = in_child(work)
+def examining(folder: str, before: Model, operation: Operation, position: int, *, peer: bool = False) -> Work:
+    """What `examine` does in a process of its own, where that process has more to do."""
+    return lambda say: say("found", _examine(folder, before, operation, position, peer))
+
+
+def found_in(outcome: Outcome) -> Found:
+    """What a process that examined said."""
     found: Found | None = outcome.get("found")
     if found is None:
         return Found(None, (f"can't be examined: {outcome.get(FAILED) or outcome.exit_code}",))

@@ -11,8 +11,9 @@ from pathlib import Path
 import icecore
 
 from .bench import Bench
-from .children import FAILED, Child, Outcome, Say, in_child
+from .children import FAILED, Child, Outcome, Say, Work
 from .counts import Counts
+from .deaths import deaths
 from .model import Model, difference, observe
 from .operations import Setting
 from .steps import Steps, chosen, kill
@@ -49,21 +50,25 @@ def take_elsewhere(
         if steps is None:
             counts.violation(KIND, f"{setting}, {name}: {learnt.get(FAILED)}")
             continue
-        for number in chosen(steps, every, first, kinds):
+
+        def die(number: int, name: str = name, way: Way = way) -> Outcome:
             _lay_out(bench, name, to)
-            context = f"{setting}, {name}, step {number} of {len(steps)} ({steps[number]})"
-            outcome = _taking(way, bench.folder, to, Steps(kill, number)).wait()
-            if not outcome.was_killed:
+            return _taking(way, bench.folder, to, Steps(kill, number)).wait()
+
+        look = _examining(way, base, bench, to, is_clone=name.startswith("clone"))
+        for death in deaths(bench, steps, chosen(steps, every, first, kinds), die, lambda _, look=look: look):  # type: ignore[misc]
+            context = f"{setting}, {name}, step {death.number} of {len(steps)} ({steps[death.number]})"
+            if not death.outcome.was_killed:
                 counts.violation(KIND, f"{context}: it did not die")
-            found = _examined(way, base, bench, to, is_clone=name.startswith("clone"))
-            for problem in found.get("problems") or [f"can't be examined: {found.get(FAILED)}"] * (not _said(found)):
+            for problem in _problems(death.seen):
                 counts.violation(KIND, f"{context}: {problem}")
             counts.add(KIND, name, "made again, whole")
     bench.remove()
 
 
-def _said(found: Outcome) -> bool:
-    return found.get("problems") is not None
+def _problems(found: Outcome) -> list[str]:
+    problems: list[str] | None = found.get("problems")
+    return [f"can't be examined: {found.get(FAILED)}"] if problems is None else problems
 
 
 def _lay_out(bench: Bench, name: str, to: str) -> None:
@@ -85,7 +90,7 @@ def _taking(way: Way, folder: str, to: str, steps: Steps) -> Child:
     return Child(work)
 
 
-def _examined(way: Way, base: Model, bench: Bench, to: str, *, is_clone: bool) -> Outcome:
+def _examining(way: Way, base: Model, bench: Bench, to: str, *, is_clone: bool) -> Work:
     """Makes the call again where it has something left to do, and compares what is there then."""
 
     def work(say: Say) -> None:
@@ -102,7 +107,7 @@ def _examined(way: Way, base: Model, bench: Bench, to: str, *, is_clone: bool) -
             problems.append("the original was changed")
         say("problems", problems)
 
-    return in_child(work)
+    return work
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -14,9 +14,10 @@ import icecore
 from icecore.engine.errors import CommitStateUnknownError, IcecoreError
 
 from .bench import Bench
-from .children import FAILED, Outcome, Say, in_child
+from .children import FAILED, Outcome, Say, in_child, in_turn
 from .counts import Counts
-from .examine import AFTER, examine, log_position
+from .deaths import brought_back
+from .examine import AFTER, examine, examining, found_in, log_position
 from .kills import doing
 from .operations import MAKERS, Operation, Setting, random_operation
 from .steps import Steps, failing, kill
@@ -41,6 +42,7 @@ def fail_at_each_step(
         bench.put_back()
         position = log_position(bench.folder)
         steps = doing(bench.folder, operation, Steps(kill)).wait().get("steps") or ()
+        failures, looks = [], []
         for number in range(len(steps)):
             turn += 1
             if turn % every:
@@ -51,8 +53,12 @@ def fail_at_each_step(
             outcome = _failing(bench.folder, operation, Steps(failing(error), number, lasting=lasting), again)
             how = "from there on" if lasting else "once"
             context = f"{setting}, {operation.name}, step {number} of {len(steps)} ({steps[number]}), {how}"
-            found = examine(bench.folder, base, operation, position)
-            judge_refusal(counts, KINDS[error], steps[number], operation, outcome, found.which, found.problems, context)
+            failures.append((KINDS[error], steps[number], outcome, context))
+            look = examining(bench.folder, base, operation, position)
+            looks.append(brought_back(bench, bench.set_aside(), look))
+        for (kind, what, outcome, context), seen in zip(failures, in_turn(looks), strict=True):
+            found = found_in(seen)
+            judge_refusal(counts, kind, what, operation, outcome, found.which, found.problems, context)
     bench.remove()
 
 

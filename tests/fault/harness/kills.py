@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import resource
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -12,9 +13,10 @@ from attrs import define, field, frozen
 import icecore
 
 from .bench import Bench
-from .children import FAILED, Child, Outcome, Say, in_child
+from .children import FAILED, Child, Outcome, Say, Work, in_child
 from .counts import Counts
-from .examine import AFTER, BEFORE, Found, examine, log_position
+from .deaths import Die, Look, deaths
+from .examine import AFTER, BEFORE, Found, examine, examining, found_in, log_position
 from .model import Model
 from .operations import APPEND, MAKERS, Operation, Setting, random_operation
 from .steps import Steps, chosen, kill
@@ -87,15 +89,27 @@ def kill_at_each_step(
         if steps is None:
             counts.violation(AT_STEP, f"{setting}, {operation.name}: {learnt.get(FAILED)}")
             continue
-        for number in chosen(steps, every, first, set() if each_kind else None):
-            bench.put_back()
-            outcome = doing(bench.folder, operation, Steps(kill, number)).wait()
-            context = f"{setting}, {operation.name}, step {number} of {len(steps)} ({steps[number]})"
-            if not outcome.was_killed:
+        numbers = chosen(steps, every, first, set() if each_kind else None)
+        for death in deaths(bench, steps, numbers, *_round(bench, base, operation, position)):
+            context = f"{setting}, {operation.name}, step {death.number} of {len(steps)} ({steps[death.number]})"
+            if not death.outcome.was_killed:
                 counts.violation(AT_STEP, f"{context}: it did not die")
-            found = examine(bench.folder, base, operation, position, peer=number % 16 == 0)
-            judge(counts, AT_STEP, steps[number], outcome, found, context)
+            judge(counts, AT_STEP, steps[death.number], death.outcome, found_in(death.seen), context)
     bench.remove()
+
+
+def _round(bench: Bench, base: Model, operation: Operation, position: int) -> tuple[Die, Look]:
+    """How a process dies at a step of an operation, and how another one looks at what it left."""
+
+    def die(number: int) -> Outcome:
+        bench.put_back()
+        return doing(bench.folder, operation, Steps(kill, number)).wait()
+
+    def look(numbers: Sequence[int]) -> Work:
+        peer = any(number % 16 == 0 for number in numbers)
+        return examining(bench.folder, base, operation, position, peer=peer)
+
+    return die, look
 
 
 @frozen
