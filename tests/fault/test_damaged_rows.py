@@ -36,12 +36,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with icecore.open(path) as catalog:
         catalog.create_namespace("ns", {"owner": "somebody"})
         table = catalog.create_table("ns.t", SCHEMA)
-        for i in range(4):
+        for i in range(2):
             table.append(rows(i), idempotency_key=f"k{i}")
         catalog.create_view("ns.v", "SELECT 1 AS one")
         catalog.archive(catalog.position)
         table = catalog.load_table("ns.t")
-        for i in range(4, 8):
+        for i in range(2, 4):
             table.append(rows(i), idempotency_key=f"k{i}")
         catalog.checkpoint()
         catalog.materialize()
@@ -131,10 +131,11 @@ def examine(warehouse: Path, about: str, *, is_truth: bool) -> bool:
             catalog.rebuild()
             assert catalog.verify().problems == (), f"{about}: {problems}"
         table = catalog.load_table("ns.t")
-        assert ids_of(table) == list(range(8)), about
+        assert ids_of(table) == list(range(4)), about
         assert catalog.load_namespace_properties("ns") == {"owner": "somebody"}, about
         assert [v.name() for v in catalog.views()] == [("ns", "v")], about
-        for key in ("k3", "k7"):
+        position = catalog.position
+        for key in ("k1", "k3"):
             table.append(rows(99), idempotency_key=key)
-        assert ids_of(catalog.load_table("ns.t")) == list(range(8)), f"{about}: a key was taken twice"
+        assert catalog.position == position, f"{about}: a key was taken twice"
     return bool(problems)

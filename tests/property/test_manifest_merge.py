@@ -40,7 +40,7 @@ def data(numbers: list[int]) -> pa.Table:
 
 
 @pytest.mark.parametrize("first_version", [1, 2, 3])
-@examples(3)
+@examples(2, new=21)
 @given(before=st.lists(ids, max_size=2), history=steps, least=st.integers(2, 5), size=st.sampled_from([700, 10**7]))
 def test_RL2_RL3_M2_merging_keeps_rows_row_ids_and_sequence_numbers(
     first_version: int, before: list[list[int]], history: list[tuple[str, Any]], least: int, size: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import duckdb
@@ -14,7 +14,7 @@ from icecore.engine.expression.bind import bind
 from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import Expression, Or, Predicate, PredicateOperator, Reference, TypedValue
 from icecore.engine.expression.project import project_inclusive, project_strict
-from icecore.engine.expression.sql.fragment import Parameters
+from icecore.engine.expression.sql.fragment import Fragment, Parameters
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, BinaryType, NestedField, PrimitiveType, StringType
@@ -30,6 +30,7 @@ COMPARISONS = (
     PredicateOperator.GT_EQ,
 )
 TYPES = pytest.mark.parametrize("column_type", list(VALUES), ids=str)
+AT_ONCE = 6
 PATTERNS = ("a%", "%", "ab_%", "_", "abc", "\U0010ffff%", "%c", "abcdefghijklmnop_%")
 
 
@@ -62,12 +63,31 @@ def filters(column_type: PrimitiveType) -> list[Expression]:
 
 def small_files(column_type: PrimitiveType) -> list[tuple[Any, ...]]:
     values = [None, *VALUES[column_type]]
-    pairs = list(itertools.combinations_with_replacement(values, 2))
-    return [*((v,) for v in values), *pairs, *((*p, None) for p in pairs[::3])]
+    return [tuple(values[i] for i in places) for places in places_of(len(values))]
+
+
+def places_of(count: int) -> list[tuple[int, ...]]:
+    """The rows of small files as places among so many values, of which the first is null."""
+    pairs = list(itertools.combinations_with_replacement(range(count), 2))
+    return [*((i,) for i in range(count)), *pairs, *((*p, 0) for p in pairs[::3])]
 
 
 def matches(bound: Expression, values: Iterable[Any]) -> list[bool]:
     return [evaluate(bound, lambda _, v=v: v) for v in values]  # type: ignore[misc]
+
+
+def asked(
+    connection: duckdb.DuckDBPyConnection, questions: list[tuple[Fragment, ...]]
+) -> Iterator[list[tuple[Any, ...]]]:
+    """What the rows of the table answer to each question of several conditions; a few questions share a query."""
+    for start in range(0, len(questions), AT_ONCE):
+        some, parameters = questions[start : start + AT_ONCE], Parameters()
+        select = ", ".join(parameters.write(condition) for question in some for condition in question)
+        rows = connection.execute(f"SELECT {select} FROM t", parameters.values).fetchall()
+        at = 0
+        for question in some:
+            yield [row[at : at + len(question)] for row in rows]
+            at += len(question)
 
 
 def table(connection: duckdb.DuckDBPyConnection, columns: dict[str, tuple[str, list[Any]]]) -> None:
@@ -89,18 +109,20 @@ def test_metrics_leave_out_no_matching_file_and_promise_no_other(column_type: Pr
         **{f"{n}_1": (kind if n in ("lower", "upper") else "BIGINT", [m[n] for m in found]) for n in found[0]},
     }
     pruned = certain = 0
+    values, places = [None, *VALUES[column_type]], places_of(len(VALUES[column_type]) + 1)
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
         table(connection, columns)
-        for bound in filters(column_type):
-            plan = plan_predicate(bound, {}, schema_of(column_type), {n: k for n, (k, _) in columns.items()})
-            parameters = Parameters()
-            select = ", ".join(map(parameters.write, (plan.where, *plan.leaf_all)))
-            answers = connection.execute(f"SELECT {select} FROM t", parameters.values).fetchall()
-            for values, (might, *surely) in zip(files, answers, strict=True):
-                holds = matches(bound, values)
-                assert might is True or not any(holds), (bound, values)
-                assert surely != [True] or all(holds), (bound, values)
+        kinds = {n: k for n, (k, _) in columns.items()}
+        bounds = filters(column_type)
+        plans = [plan_predicate(bound, {}, schema_of(column_type), kinds) for bound in bounds]
+        questions = [(plan.where, *plan.leaf_all) for plan in plans]
+        for bound, answers in zip(bounds, asked(connection, questions), strict=True):
+            of_value = matches(bound, values)
+            for rows, (might, *surely) in zip(places, answers, strict=True):
+                holds = [of_value[i] for i in rows]
+                assert might is True or not any(holds), (bound, rows)
+                assert surely != [True] or all(holds), (bound, rows)
                 pruned += not might
                 certain += surely == [True]
     assert pruned > len(files) and certain > len(files)
@@ -132,6 +154,7 @@ def test_a_metric_that_no_file_has_is_one_of_nulls(column_type: PrimitiveType) -
 def test_partitions_leave_out_no_matching_row_and_promise_no_other(column_type: PrimitiveType) -> None:
     """SP1, SP8: projections through every transform, in Python and as SQL over entries and over manifest summaries."""
     schema, values = schema_of(column_type), [None, *VALUES[column_type]]
+    bounds = filters(column_type)
     for transform in transforms_of(column_type):
         spec = PartitionSpec((PartitionField((1,), 1000, transform, "p"),), 7)
         partitions = [transform.apply(column_type, v) for v in values]
@@ -149,21 +172,16 @@ def test_partitions_leave_out_no_matching_row_and_promise_no_other(column_type: 
         with duckdb.connect() as connection:
             connection.execute("SET threads = 1")
             table(connection, columns)
-            for bound in filters(column_type):
+            questions = []
+            for bound in bounds:
                 plan = plan_predicate(bound, {7: spec}, schema, {"part_1000": kind})
-                parameters = Parameters()
-                conditions = (plan.where, manifest_predicate(bound, spec, schema), *plan.leaf_all)
-                select = ", ".join(map(parameters.write, conditions))
-                answers = connection.execute(f"SELECT {select} FROM t", parameters.values).fetchall()
+                questions.append((plan.where, manifest_predicate(bound, spec, schema), *plan.leaf_all))
+            same = [[j for j, q in enumerate(partitions) if repr(q) == repr(p)] for p in partitions]
+            for bound, answers in zip(bounds, asked(connection, questions), strict=True):
                 inclusive = matches(project_inclusive(bound, spec, schema), partitions)
                 strict = matches(project_strict(bound, spec, schema), partitions)
-                for i, holds in enumerate(matches(bound, values)):
-                    might, of_manifest, *surely = answers[i]
+                holds = matches(bound, values)
+                for i, (might, of_manifest, *surely) in enumerate(answers):
                     where = (str(transform), bound, values[i])
-                    assert (might is True and of_manifest is True and inclusive[i]) or not holds, where
-                    same = [
-                        matches(bound, [v])[0]
-                        for v, p in zip(values, partitions, strict=True)
-                        if repr(p) == repr(partitions[i])
-                    ]
-                    assert not (strict[i] or surely == [True]) or all(same), where
+                    assert (might is True and of_manifest is True and inclusive[i]) or not holds[i], where
+                    assert not (strict[i] or surely == [True]) or all(holds[j] for j in same[i]), where

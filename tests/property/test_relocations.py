@@ -94,7 +94,7 @@ STEPS = st.lists(
 )
 
 
-@examples(12)
+@examples(7, new=84)
 @given(STEPS, st.integers(1, 3))
 def test_any_history_is_the_same_wherever_it_was_taken(steps: list[str], version: int) -> None:
     """After each move or clone every snapshot has the rows that it had, and the log verifies, rebuilt too."""
