@@ -1,9 +1,25 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+CONNECT_SERVER = """
+import os
+import sys
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import DefaultChannelBuilder
+
+spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+print("ready", DefaultChannelBuilder.default_port(), os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"], flush=True)
+sys.stdin.read()
+spark.stop()
+"""
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +45,36 @@ def either_way(spark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     spark.conf.set(key, request.param)
     yield spark
     spark.conf.unset(key)
+
+
+@pytest.fixture(scope="session")
+def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The variables by which clients find one Spark Connect server, on a port that was free and without settings."""
+    pytest.importorskip("pyspark")
+    for module in ("grpc", "grpc_status", "google.rpc"):
+        pytest.importorskip(module)
+    folder = tmp_path_factory.mktemp("connect")
+    # With SPARK_TESTING the server takes any free port.
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
+    command = [sys.executable, "-c", CONNECT_SERVER]
+    pipe = subprocess.PIPE
+    with (folder / "errors").open("w") as errors:
+        server = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=env, cwd=folder, text=True)
+    assert server.stdout is not None
+    said = next((line.split() for line in server.stdout if line.startswith("ready ")), [])
+    assert said, (folder / "errors").read_text()
+    yield {"SPARK_REMOTE": f"sc://localhost:{said[1]}", "SPARK_CONNECT_AUTHENTICATE_TOKEN": said[2]}
+    server.communicate(timeout=100)
+
+
+@pytest.fixture
+def over_connect(connect_server: dict[str, str], tmp_path: Path) -> Callable[..., None]:
+    """Runs a script, which says `done` at its end, in a process of its own: it has Connect sessions or classic ones."""
+
+    def run(script: str, *arguments: object) -> None:
+        command = [sys.executable, "-c", script, *map(str, arguments)]
+        env = {**os.environ, **connect_server}
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+        assert "done" in done.stdout.splitlines(), done.stdout + done.stderr[-3000:]
+
+    return run

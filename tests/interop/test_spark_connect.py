@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# In a process of its own, since a process has either classic sessions or Connect ones.
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -19,7 +16,7 @@ from pyspark.sql import SparkSession
 
 here, folder = Path(sys.argv[1]), Path(sys.argv[2])
 sys.path.insert(0, str(here))
-spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark = SparkSession.builder.getOrCreate()
 assert "connect" in type(spark).__module__
 
 from spark_tables import (
@@ -93,11 +90,5 @@ print("done")
 """
 
 
-def test_write_and_read_over_connect(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    for module in ("grpc", "grpc_status", "google.rpc"):
-        pytest.importorskip(module)
-    env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    arguments = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), str(tmp_path)]
-    run = subprocess.run(arguments, env=env, capture_output=True, text=True, timeout=300, check=False)
-    assert "done" in run.stdout.splitlines(), run.stdout + run.stderr[-3000:]
+def test_write_and_read_over_connect(over_connect: Callable[..., None], tmp_path: Path) -> None:
+    over_connect(SCRIPT, Path(__file__).parent, tmp_path)

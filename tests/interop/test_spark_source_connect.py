@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# In a process of its own, since a process has either classic sessions or Connect ones.
 SCRIPT = """
 import sys
 
@@ -20,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import icecore
 
-spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark = SparkSession.builder.getOrCreate()
 assert "connect" in type(spark).__module__
 catalog = icecore.open("lake")
 catalog.create_namespace("ns")
@@ -55,12 +52,5 @@ print("done")
 """
 
 
-def test_read_write_and_stream_over_connect(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    for module in ("grpc", "grpc_status", "google.rpc"):
-        pytest.importorskip(module)
-    # With SPARK_TESTING the server takes any free port.
-    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
-    arguments = [sys.executable, "-c", SCRIPT, str(tmp_path / "checkpoint")]
-    run = subprocess.run(arguments, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
-    assert "done" in run.stdout.splitlines(), run.stdout + run.stderr[-3000:]
+def test_read_write_and_stream_over_connect(over_connect: Callable[..., None], tmp_path: Path) -> None:
+    over_connect(SCRIPT, tmp_path / "checkpoint")
