@@ -23,8 +23,10 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 2**30:
 # Hundreds of processes are started: none compiles all modules again, and Spark's run no longer than a C1 compiler pays.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-os.environ.setdefault("SPARK_LAUNCHER_OPTS", os.environ["SPARK_SUBMIT_OPTS"])
+_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SHORT_RUN)
+# Room for short-lived objects and for classes, which Spark makes many of: each growth of either is a collection.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_SHORT_RUN} -Xmn400m -XX:MetaspaceSize=300m")
 
 # Times are noisy where tests run, so no example fails for being slow; only `make fuzz` draws new examples.
 settings.register_profile("new each time", settings(deadline=None, database=None))
