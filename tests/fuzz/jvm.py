@@ -57,20 +57,31 @@ class Jvm:
 def running_jvm() -> Iterator[Jvm]:
     """Raises JavaUnavailable, saying what is missing."""
     jars = _jars()
-    with tempfile.TemporaryDirectory() as classes:
-        sources = sorted(map(str, SOURCES.glob("*.java")))
-        compiler = ["javac", "-J-XX:TieredStopAtLevel=1", "-nowarn", "-Xlint:none", "-cp", f"{jars}/*", "-d", classes]
-        _run([*compiler, *sources], "compiling the peer")
-        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}/*"]
-        command += ["-Duser.timezone=UTC", "org.apache.iceberg.data.FuzzPeer"]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
-            try:
-                yield Jvm(process)
-            finally:
-                assert process.stdin is not None
-                process.stdin.close()
-                process.wait(timeout=30)
+    command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{_classes(jars)}:{jars}/*"]
+    command += ["-Duser.timezone=UTC", "org.apache.iceberg.data.FuzzPeer"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            yield Jvm(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(timeout=30)
+
+
+def _classes(jars: Path) -> Path:
+    """The folder of the compiled peer, beside the jars; made again where a source, a jar or the compiler changed."""
+    sources = sorted(SOURCES.glob("*.java"))
+    version = subprocess.run(["javac", "-version"], capture_output=True, check=False).stdout
+    known = hashlib.sha256(b"".join([version, jars.name.encode(), *(s.read_bytes() for s in sources)]))
+    folder = CACHE / f"classes-{known.hexdigest()[:12]}"
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory(dir=CACHE) as fresh:
+            options = ["-J-XX:TieredStopAtLevel=1", "-nowarn", "-Xlint:none", "-cp", f"{jars}/*", "-d", f"{fresh}/made"]
+            _run(["javac", *options, *map(str, sources)], "compiling the peer")
+            if not folder.is_dir():
+                os.rename(f"{fresh}/made", folder)
+    return folder
 
 
 def _jars() -> Path:

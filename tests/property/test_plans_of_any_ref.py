@@ -116,7 +116,7 @@ class Warehouse:
     def check_some(self) -> None:
         table = self.table()
         there = [s.snapshot_id for s in table.snapshots()]
-        for snapshot_id in self.choice.sample(there, min(3, len(there))):
+        for snapshot_id in self.choice.sample(there, min(3, len(there)))[:2]:
             self.check(table, snapshot_id)
 
     def check_all(self) -> None:

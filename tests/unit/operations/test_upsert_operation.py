@@ -26,6 +26,16 @@ def found(table: icecore.Table) -> list[tuple[Any, ...]]:
     return sorted_rows(table.scan().to_arrow())
 
 
+def test_a_file_whose_rows_were_all_deleted_matches_nothing(catalog: icecore.Catalog) -> None:
+    """Keys were deleted that it held: its bounds still have them, and the row that comes is a new one."""
+    table = catalog.create_table("ns.t", SCHEMA, format_version=2)
+    table.append(data((1, "a", 1.0)))
+    table.delete_keys(pa.table({"id": pa.array([1], pa.int64())}), ["id"])
+    assert len(table.scan("id = 1").plan_files()) == 1 and found(table) == []
+    assert table.upsert(data((1, "a", 2.0)), ["id"]) == UpsertResult(rows_updated=0, rows_inserted=1)
+    assert found(table) == [(1, "a", 2.0)]
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_rows_are_updated_and_inserted(catalog: icecore.Catalog, version: int, mode: str) -> None:
