@@ -25,6 +25,7 @@ from icecore.projections.plan.planning import Planning
 if TYPE_CHECKING:
     from icecore.engine.maintenance.maintenance import Maintenance
     from icecore.engine.table.spark_changes import SparkChanges
+    from icecore.projections.inspect.inspect_table import InspectTable
     from icecore.projections.plan.planner import Planner
 
 
@@ -139,6 +140,13 @@ class Table:
     files = table_reads.files
     live_entries = table_reads.live_entries
     partitions = table_reads.partitions
+
+    @property
+    def inspect(self) -> InspectTable:
+        """Iceberg's metadata tables of the table as it is loaded: `table.inspect.files()` and so on, as Arrow."""
+        from icecore.projections.inspect.inspect_table import InspectTable
+
+        return InspectTable(self._planner, self._state)
 
     # Plans that are stored under a name
     prefetch = table_reads.prefetch

@@ -76,8 +76,7 @@ def widen_all(
     columns = {name: _chunk(table, name) for name in ENTRY_SCHEMA.names}
     starts = np.repeat(np.cumsum(counts) - counts, counts).astype(np.int64)
     columns["ordinal"] = pa.array(np.arange(len(table), dtype=np.int64) - starts)
-    offsets = _running_rows(table)
-    columns["row_offset"] = pa.array(offsets - offsets[starts] if len(table) else offsets)
+    columns["row_offset"] = _row_offsets(table, starts)
     made = _Typed()
     _add_partition_columns(made, columns, schema, specs)
     _add_metric_columns(made, columns, schema)
@@ -95,9 +94,13 @@ def inherit(table: pa.Table, manifest: ManifestFile) -> pa.Table:
     ids where null. Data files get first row ids from the manifest's (RL3) and none where it has none. Raises
     CorruptFileError where a live entry that isn't new lacks its data sequence number.
     """
-    return _with(
-        inherit_sequence_numbers(table, [manifest], [len(table)]), {"first_row_id": _first_row_ids(table, manifest)}
-    )
+    return inherit_all(table, [manifest], [len(table)])
+
+
+def inherit_all(table: pa.Table, manifests: Sequence[ManifestFile], counts: Sequence[int]) -> pa.Table:
+    """As `inherit`, for the entries of several manifests one after another, so many of each."""
+    first_row_ids = _first_row_ids(table, manifests, counts)
+    return _with(inherit_sequence_numbers(table, manifests, counts), {"first_row_id": first_row_ids})
 
 
 def inherit_sequence_numbers(table: pa.Table, manifests: Sequence[ManifestFile], counts: Sequence[int]) -> pa.Table:
@@ -136,8 +139,11 @@ def _with(table: pa.Table, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:
     return table
 
 
-def _running_rows(table: pa.Table) -> Ints:
-    """Rows of the preceding live data files without a first row id of their own."""
+def _row_offsets(table: pa.Table, starts: Ints) -> pa.Array:
+    """Rows of the preceding live data files of the manifest without a first row id of their own.
+
+    `starts` is where the manifest of each entry begins.
+    """
     takes = pc.and_(
         pc.and_(
             pc.equal(table["content"], int(DataFileContent.DATA)),
@@ -147,16 +153,20 @@ def _running_rows(table: pa.Table) -> Ints:
     )
     rows: Ints = np.where(takes.to_numpy(), table["record_count"].to_numpy(), 0).astype(np.int64)
     running: Ints = np.cumsum(rows) - rows
-    return running
+    return pa.array(running - running[starts] if len(table) else running)
 
 
-def _first_row_ids(table: pa.Table, manifest: ManifestFile) -> pa.ChunkedArray:
-    if manifest.first_row_id is None or manifest.content is not ManifestContent.DATA:
+def _first_row_ids(table: pa.Table, manifests: Sequence[ManifestFile], counts: Sequence[int]) -> pa.ChunkedArray:
+    firsts = [m.first_row_id if m.content is ManifestContent.DATA else None for m in manifests]
+    if all(first is None for first in firsts):
         return pa.chunked_array([pa.nulls(len(table), pa.int64())])
-    offsets = table["row_offset"] if "row_offset" in table.column_names else pa.array(_running_rows(table))
+    starts = np.repeat(np.cumsum(counts) - counts, counts).astype(np.int64)
+    offsets = table["row_offset"] if "row_offset" in table.column_names else _row_offsets(table, starts)
+    known = pa.array(firsts, pa.int64()).take(pa.array(np.repeat(np.arange(len(firsts)), counts)))
     live = pc.not_equal(table["status"], int(ManifestEntryStatus.DELETED))
-    assigned = pc.if_else(live, pc.add(offsets, manifest.first_row_id), pa.scalar(None, pa.int64()))
-    return pc.coalesce(table["first_row_id"], assigned)
+    nothing = pa.scalar(None, pa.int64())
+    own = pc.if_else(pc.is_valid(known), table["first_row_id"], nothing)
+    return pc.coalesce(own, pc.if_else(live, pc.add(offsets, known), nothing))
 
 
 def _check_sequence_numbers(
@@ -171,7 +181,7 @@ def _check_sequence_numbers(
 
 
 @frozen
-class _Entries:
+class KeyedValues:
     """The entries of a map column: its values, and the places of each key."""
 
     items: pa.Array
@@ -185,13 +195,14 @@ class _Entries:
         return self.by_key[key].take(self.items)
 
 
-def _entries(column: pa.MapArray) -> _Entries:
+def keyed_values(column: pa.MapArray) -> KeyedValues:
+    """The entries of a map from field id, by their keys."""
     counts, positions = list_positions(column)
     keys = arrays.to_numbers(select(column.keys, positions))
-    return _Entries(column.items, dict(_by_key(keys, counts, positions)), len(column))
+    return KeyedValues(column.items, dict(_by_key(keys, counts, positions)), len(column))
 
 
-def _known_counts(entries: _Entries) -> _Entries:
+def _known_counts(entries: KeyedValues) -> KeyedValues:
     """The counts without -1, by which some writers say that they don't know one (SP1)."""
     smallest = pc.min(entries.items).as_py()
     if smallest is None or smallest >= 0:
@@ -258,8 +269,8 @@ def _are_numbers(iceberg_type: PrimitiveType, values: pa.BinaryArray, places: Pl
 
 
 def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: Schema) -> None:
-    maps = {name: _entries(columns[name]) for name in BOUND_MAPS.values()}
-    maps |= {name: _known_counts(_entries(columns[name])) for name in COUNT_MAPS.values()}
+    maps = {name: keyed_values(columns[name]) for name in BOUND_MAPS.values()}
+    maps |= {name: _known_counts(keyed_values(columns[name])) for name in COUNT_MAPS.values()}
     for field_id in sorted({key for entries in maps.values() for key in entries.by_key}):
         found = schema.get_field(field_id)
         if found is None:
@@ -282,7 +293,7 @@ def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: S
 def _add_partition_columns(
     made: _Typed, columns: Mapping[str, pa.Array], schema: Schema, specs: Mapping[int, PartitionSpec]
 ) -> None:
-    entries = _entries(columns["partition"])
+    entries = keyed_values(columns["partition"])
     spec_ids = columns["spec_id"]
     found = sorted(spec_ids.unique().to_pylist())
     key = pa.nulls(len(spec_ids), pa.binary())
