@@ -18,7 +18,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-NEEDS = {"changes-by-spark": "pyspark", "format-and-interoperability": "pyiceberg", "plans-for-spark": "pyspark"}
+NEEDS = {
+    "README": "pyspark",
+    "changes-by-spark": "pyspark",
+    "format-and-interoperability": "pyiceberg",
+    "plans-for-spark": "pyspark",
+}
 """The package without which a page can't be run."""
 OPTIONS = doctest.ELLIPSIS
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -209,6 +209,26 @@ class DataScan:
         )
         return frame if self.limit is None else frame.limit(self.limit)
 
+    def to_spark_filtered_there(self, session: SparkSession, further: Expression) -> DataFrame:
+        """The rows of the files that a further filter leaves, bound to the schema, which Spark applies to rows itself.
+
+        The limit is not applied.
+        """
+        from icecore.engine.expression.simplify import and_
+        from icecore.engine.spark.read.scan_to_spark import read_tasks
+
+        listed, entries = self._manifests()
+        condition = and_(self.row_filter, further)
+        planned = self._planner.plan_manifests(self._state, listed, condition, self.schema, entries)
+        return read_tasks(
+            session,
+            planned.tasks(),
+            projection=self.projection,
+            metadata=self._state.metadata,
+            storage=self.storage,
+            filter=self.row_filter,
+        )
+
     def export(self, folder: str | Path) -> None:
         """Writes the plan to a folder, from which `icecore.spark.load_plan` reads the rows without table or log.
 

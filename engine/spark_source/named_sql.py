@@ -20,6 +20,7 @@ from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
 from icecore.engine.spark_source.shown_arrow import shown_table
+from icecore.engine.spark_source.sql_catalog.named_rows import AsOf
 from icecore.engine.view.view_names import shortened
 from icecore.engine.view.view_spark import DIALECT, is_common_table, is_name
 
@@ -207,7 +208,4 @@ class _Frames:
             return {"as_of": row.ms}
         if moment.literal is None:
             raise ValidationError(f"a version must be a number or text, found {moment.sql}, at {'.'.join(identifier)}")
-        is_ref = moment.literal in self.catalog.load_table(identifier).metadata.refs
-        if is_ref or not moment.literal.isdigit():
-            return {"ref": moment.literal}
-        return {"snapshot_id": int(moment.literal)}
+        return AsOf(moment.literal).options(self.catalog.load_table(identifier))

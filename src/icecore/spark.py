@@ -1,4 +1,4 @@
-"""The public names for Spark: ready sessions, `format("icecore")`, streams, SQL, and plans made elsewhere."""
+"""The public names for Spark: ready sessions, catalogs, `format("icecore")`, streams, SQL, plans made elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
     from icecore.engine.catalog.catalog_at import CatalogAt
 
-__all__ = ["foreach_batch", "load_plan", "register", "session", "sql"]
+__all__ = ["catalog", "foreach_batch", "load_plan", "register", "session", "sql"]
 
 
 def load_plan(spark: SparkSession, folder: str | Path) -> DataFrame:
@@ -40,3 +40,17 @@ def sql(
     from icecore.engine.spark_source import named_sql
 
     return named_sql.sql(spark, catalog, query, name=name, args=args)
+
+
+def catalog(spark: SparkSession, catalog: Catalog | CatalogAt, name: str = "lake") -> None:
+    """Makes a catalog one of a classic session's own: `spark.sql` and `spark.table` know `lake.ns.t` from then on.
+
+    Tables are read as `to_spark` reads them, at the snapshot that is current when a query is analysed; `VERSION AS OF`,
+    `TIMESTAMP AS OF`, views, metadata tables and metadata columns too. `INSERT INTO`, `INSERT OVERWRITE` of all rows,
+    `DELETE FROM` and `TRUNCATE TABLE` are commits; what else changes a table is an error that names the call of Python.
+    The catalog must stay open. Raises ValidationError where the session takes no catalog, as in Spark Connect, where
+    `icecore.spark.sql` reads by name, and where the name is another catalog's.
+    """
+    from icecore.engine.spark_source.sql_catalog.session_catalog import register_catalog
+
+    register_catalog(spark, catalog, name)

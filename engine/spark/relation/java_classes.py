@@ -6,6 +6,7 @@ There is no jar to ship and none to match to a version of Spark: what does not f
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from icecore.engine.common.fork_safety import Lock
 from icecore.engine.spark.pyspark_api import SparkSession
 
 ENABLED = "spark.icecore.plannedFiles.enabled"
-_SOURCES = ("FilterText", "FilePruning", "PlannedFiles", "DeletedRows", "PlannedRelations")
+FILTER_TEXT = Path(__file__).with_name("FilterText.java")
+_NAMES = ("FilePruning", "PlannedFiles", "DeletedRows", "PlannedRelations")
+_SOURCES = (FILTER_TEXT, *(Path(__file__).with_name(f"{name}.java") for name in _NAMES))
 _log = logging.getLogger(__name__)
 _lock = Lock()
 _compiled: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -27,33 +30,46 @@ def planned_relations(session: SparkSession) -> Any | None:
     That is so in Spark Connect, where Spark's internals are not those that are known, and where a user has set
     `spark.icecore.plannedFiles.enabled` to false.
     """
-    gateway = getattr(getattr(session, "_sc", None), "_gateway", None)
-    if gateway is None:
+    if getattr(getattr(session, "_sc", None), "_gateway", None) is None:
         return None
     if session.conf.get(ENABLED, "true") != "true":
         return None
+    made = made_object(session, _SOURCES)
+    return None if isinstance(made, str) else made
+
+
+def made_object(session: SparkSession, sources: Sequence[Path]) -> Any | str:
+    """A Java object of the last of the classes, each of which sees those before it; else a text that says why not.
+
+    It is made once for a driver.
+    """
+    gateway = getattr(getattr(session, "_sc", None), "_gateway", None)
+    if gateway is None:
+        return "Spark Connect lets no class into its driver"
     with _lock:
-        if gateway not in _compiled:
-            _compiled[gateway] = _made(session, gateway)
-        return _compiled[gateway]
+        known = _compiled.setdefault(gateway, {})
+        if sources[-1] not in known:
+            known[sources[-1]] = _made(session, gateway, sources)
+        return known[sources[-1]]
 
 
-def _made(session: SparkSession, gateway: Any) -> Any | None:
+def _made(session: SparkSession, gateway: Any, sources: Sequence[Path]) -> Any | str:
     try:
         jvm, nothing = gateway.jvm, gateway.new_array(gateway.jvm.java.lang.Object, 0)
         loader = session._jsparkSession.getClass().getClassLoader()
-        for name in _SOURCES:
+        for source in sources:
             compiler = jvm.org.codehaus.janino.SimpleCompiler()
             compiler.setParentClassLoader(loader)
-            compiler.cook(_source(name))
+            compiler.cook(_source(source))
             loader = compiler.getClassLoader()
-        made = loader.loadClass(f"icecore.{_SOURCES[-1]}")
+        made = loader.loadClass(f"icecore.{sources[-1].stem}")
         return made.getConstructors()[0].newInstance(nothing)
     except Exception as e:  # whatever a Spark of another version does
-        _log.info("Spark %s reads plans by public API alone: %s", session.version, str(e).split("\n\tat ")[0])
-        return None
+        reason = str(e).split("\n\tat ")[0]
+        _log.info("Spark %s has no icecore.%s, by public API alone: %s", session.version, sources[-1].stem, reason)
+        return reason
 
 
 @lru_cache
-def _source(name: str) -> str:
-    return Path(__file__).with_name(f"{name}.java").read_text()
+def _source(path: Path) -> str:
+    return path.read_text()

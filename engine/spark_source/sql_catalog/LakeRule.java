@@ -1,0 +1,163 @@
+package icecore;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Subquery;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.types.DataType$;
+import scala.Function1;
+import scala.collection.immutable.Seq;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * The rows of our tables, as `to_spark` plans them, in place of what Spark's source of version 2 would read.
+ *
+ * A scan is optimised again together with the filters and columns right above it, so that these reach the planned files.
+ */
+public class LakeRule extends Rule {
+  private final SparkSession session;
+
+  public LakeRule(SparkSession session) {
+    this.session = session;
+  }
+
+  public TreeNode apply(TreeNode tree) {
+    LogicalPlan plan = (LogicalPlan) tree;
+    if (plan instanceof DeleteFromTable) return remembered((DeleteFromTable) plan);
+    if (plan instanceof UpdateTable) refuse(((UpdateTable) plan).table(), "UPDATE", "table.spark.update(...)");
+    if (plan instanceof MergeIntoTable) {
+      refuse(((MergeIntoTable) plan).targetTable(), "MERGE INTO", "table.spark.merge(...)");
+    }
+    return (TreeNode) plan.transformDownWithSubqueries(new Swap(session));
+  }
+
+  private static LogicalPlan remembered(DeleteFromTable plan) {
+    LakeTable table = changed(plan.table());
+    if (table != null) table.delete((Expression) plan.condition().transform(new Names()));
+    return plan;
+  }
+
+  private static void refuse(LogicalPlan target, String what, String call) {
+    LakeTable table = changed(target);
+    if (table == null) return;
+    throw new UnsupportedOperationException(
+        table.name() + ": " + what + " is not done by SQL here, " + call + " of Python does it");
+  }
+
+  private static LakeTable changed(LogicalPlan target) {
+    LogicalPlan plan = target;
+    while (plan.children().length() == 1) plan = (LogicalPlan) plan.children().head();
+    Object table = null;
+    if (plan instanceof DataSourceV2Relation) table = ((DataSourceV2Relation) plan).table();
+    if (plan instanceof DataSourceV2ScanRelation) table = ((DataSourceV2ScanRelation) plan).relation().table();
+    return table instanceof LakeTable ? (LakeTable) table : null;
+  }
+
+  /** Columns by their names alone. */
+  private static class Names extends AbstractPartialFunction {
+    public boolean isDefinedAt(Object node) {
+      return node instanceof AttributeReference;
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      if (!(node instanceof AttributeReference)) return otherwise.apply(node);
+      ArrayList name = new ArrayList();
+      name.add(((AttributeReference) node).name());
+      return new UnresolvedAttribute(seq(name));
+    }
+  }
+
+  /** A scan of ours and what filters and projects it, replaced. */
+  private static class Swap extends AbstractPartialFunction {
+    private final SparkSession session;
+
+    Swap(SparkSession session) {
+      this.session = session;
+    }
+
+    public boolean isDefinedAt(Object node) {
+      return scan((LogicalPlan) node) != null;
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      LogicalPlan plan = (LogicalPlan) node;
+      if (scan(plan) == null) return otherwise.apply(node);
+      // As a correlated subquery its attributes stay what they are.
+      LogicalPlan whole = new Subquery(replaced(plan, new ArrayList()), true);
+      LogicalPlan optimised = (LogicalPlan) session.sessionState().optimizer().execute(whole);
+      return ((Subquery) optimised).child();
+    }
+
+    private static DataSourceV2ScanRelation scan(LogicalPlan plan) {
+      LogicalPlan at = plan;
+      while (at instanceof Project || at instanceof Filter) at = (LogicalPlan) at.children().head();
+      if (!(at instanceof DataSourceV2ScanRelation)) return null;
+      DataSourceV2ScanRelation found = (DataSourceV2ScanRelation) at;
+      return found.scan() instanceof LakeTable.LakeScan ? found : null;
+    }
+
+    /** `filters` are those that are met on the way down since the last projection, so that they are on columns. */
+    private static LogicalPlan replaced(LogicalPlan plan, ArrayList filters) {
+      if (plan instanceof DataSourceV2ScanRelation) return rows((DataSourceV2ScanRelation) plan, filters);
+      LogicalPlan child = (LogicalPlan) plan.children().head();
+      if (!(plan instanceof Filter)) return new Project(((Project) plan).projectList(), replaced(child, new ArrayList()));
+      filters.add(((Filter) plan).condition());
+      return new Filter(((Filter) plan).condition(), replaced(child, filters));
+    }
+
+    /** The planned rows with the attributes that the query knows. */
+    private static LogicalPlan rows(DataSourceV2ScanRelation scanned, ArrayList filters) {
+      LogicalPlan plan = ((LakeTable.LakeScan) scanned.scan()).plan(text(filters));
+      HashMap found = new HashMap();
+      for (int i = 0; i < plan.output().length(); i++) {
+        Attribute a = (Attribute) plan.output().apply(i);
+        found.put(a.name(), a);
+      }
+      ArrayList named = new ArrayList();
+      for (int i = 0; i < scanned.output().length(); i++) {
+        AttributeReference wanted = (AttributeReference) scanned.output().apply(i);
+        Expression value = (Expression) found.get(wanted.name());
+        if (value == null) throw new IllegalStateException(scanned.name() + " has no column " + wanted.name());
+        if (!DataType$.MODULE$.equalsIgnoreNullability(value.dataType(), wanted.dataType())) {
+          throw new IllegalStateException(scanned.name() + " has " + value.dataType() + " as " + wanted.name());
+        }
+        named.add(new Alias(
+            value,
+            wanted.name(),
+            wanted.exprId(),
+            wanted.qualifier(),
+            scala.Option.apply(wanted.metadata()),
+            seq(new ArrayList())));
+      }
+      return new Project(seq(named), plan);
+    }
+  }
+
+  private static String text(ArrayList filters) {
+    try {
+      return FilterText.of(seq(filters));
+    } catch (StackOverflowError e) {
+      return null;
+    }
+  }
+
+  private static Seq seq(List list) {
+    return org.apache.spark.api.python.PythonUtils.toSeq(list);
+  }
+}

@@ -1,0 +1,295 @@
+package icecore;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalLong;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.V1Write;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.sources.InsertableRelation;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataType$;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A table, metadata table or view as of the moment that a query was analysed. Two of one state are equal, so that what
+ * Spark has cached of one is used for the other, and never for a later state.
+ */
+public class LakeTable implements SupportsRead, SupportsMetadataColumns, SupportsWrite, SupportsDeleteV2 {
+  private final LakeCalls calls;
+  private final String name;
+  private final String state;
+  private final StructType schema;
+  private final StructType metadata;
+  private final Transform[] partitioning;
+  private final Map properties;
+  private final Number size;
+  private volatile Expression deleted;
+
+  /** `facts` is what `named_rows.py` tells of it; `calls` answer for its rows and changes. */
+  public LakeTable(LakeCalls calls, String facts) {
+    Map told = (Map) LakeCalls.read(facts);
+    this.calls = calls;
+    this.name = (String) told.get("name");
+    this.state = (String) told.get("state");
+    this.schema = (StructType) DataType$.MODULE$.fromJson((String) told.get("schema"));
+    this.metadata = (StructType) DataType$.MODULE$.fromJson((String) told.get("metadata"));
+    this.properties = (Map) told.get("properties");
+    this.size = (Number) told.get("size");
+    List parts = (List) told.get("partitioning");
+    this.partitioning = new Transform[parts.size()];
+    for (int i = 0; i < partitioning.length; i++) partitioning[i] = transform((List) parts.get(i));
+  }
+
+  private static Transform transform(List told) {
+    if ("identity".equals(told.get(0))) return Expressions.identity((String) told.get(1));
+    ArrayList arguments = new ArrayList();
+    for (int i = 1; i < told.size(); i++) {
+      Object next = told.get(i);
+      boolean isColumn = next instanceof String;
+      arguments.add(isColumn ? (Object) Expressions.column((String) next) : (Object) Expressions.literal(next));
+    }
+    org.apache.spark.sql.connector.expressions.Expression[] all =
+        new org.apache.spark.sql.connector.expressions.Expression[arguments.size()];
+    return Expressions.apply(
+        (String) told.get(0), (org.apache.spark.sql.connector.expressions.Expression[]) arguments.toArray(all));
+  }
+
+  public String name() {
+    return name;
+  }
+
+  /** A text that another state does not have: what is cached under a table's name goes by it. */
+  public String id() {
+    return state;
+  }
+
+  public StructType schema() {
+    return schema;
+  }
+
+  public Transform[] partitioning() {
+    return partitioning;
+  }
+
+  public Map properties() {
+    return properties;
+  }
+
+  public Set capabilities() {
+    return EnumSet.of(TableCapability.BATCH_READ, TableCapability.V1_BATCH_WRITE, TableCapability.TRUNCATE);
+  }
+
+  public MetadataColumn[] metadataColumns() {
+    StructField[] fields = metadata.fields();
+    MetadataColumn[] out = new MetadataColumn[fields.length];
+    for (int i = 0; i < out.length; i++) out[i] = new Hidden(fields[i]);
+    return out;
+  }
+
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new LakeScan(this, schema);
+  }
+
+  public OptionalLong size() {
+    return size == null ? OptionalLong.empty() : OptionalLong.of(size.longValue());
+  }
+
+  /** The columns of those names, whole. */
+  public StructType fields(String[] names) {
+    HashMap known = new HashMap();
+    StructField[] hidden = metadata.fields();
+    for (int i = 0; i < hidden.length; i++) known.put(hidden[i].name(), hidden[i]);
+    StructField[] own = schema.fields();
+    for (int i = 0; i < own.length; i++) known.put(own[i].name(), own[i]);
+    StructField[] out = new StructField[names.length];
+    for (int i = 0; i < out.length; i++) out[i] = (StructField) known.get(names[i]);
+    return new StructType(out);
+  }
+
+  /**
+   * The rows with at least those columns, and at least those that a filter leaves (as `FilterText` has it, or null),
+   * analysed; their attributes are no other plan's.
+   */
+  public LogicalPlan plan(String[] names, String filter) {
+    Dataset rows = (Dataset) calls.ask(Arrays.asList(new Object[] {"rows", Arrays.asList(names), filter}));
+    return rows.queryExecution().analyzed();
+  }
+
+  // Changes
+
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new Insert(calls, false);
+  }
+
+  /** The condition of a DELETE as Spark analysed it, which predicates can't always say. */
+  public void delete(Expression condition) {
+    deleted = condition;
+  }
+
+  public void deleteWhere(Predicate[] predicates) {
+    if (deleted == null) throw new IllegalStateException(name + ": the condition of DELETE got lost");
+    if (deleted.equals(Literal.TrueLiteral())) truncateTable();
+    else calls.change(new Object[] {"delete", ExpressionUtils.column(deleted)});
+  }
+
+  public boolean truncateTable() {
+    calls.change(new Object[] {"delete-all"});
+    return true;
+  }
+
+  public String toString() {
+    return name;
+  }
+
+  public boolean equals(Object o) {
+    return o instanceof LakeTable && ((LakeTable) o).name.equals(name) && ((LakeTable) o).state.equals(state);
+  }
+
+  public int hashCode() {
+    return state.hashCode();
+  }
+
+  /** The columns that a query needs of a table. `LakeRule` puts the planned rows in its place. */
+  public static class LakeScan implements SupportsPushDownRequiredColumns, SupportsReportStatistics {
+    private final LakeTable table;
+    private StructType fields;
+
+    public LakeScan(LakeTable table, StructType fields) {
+      this.table = table;
+      this.fields = fields;
+    }
+
+    /** Whole columns: of structs Spark takes parts when the rows are in their place. */
+    public void pruneColumns(StructType required) {
+      fields = table.fields(required.fieldNames());
+    }
+
+    public Scan build() {
+      return new LakeScan(table, fields);
+    }
+
+    public StructType readSchema() {
+      return fields;
+    }
+
+    public String description() {
+      return table.name();
+    }
+
+    public LakeTable table() {
+      return table;
+    }
+
+    public LogicalPlan plan(String filter) {
+      return table.plan(fields.fieldNames(), filter);
+    }
+
+    public Batch toBatch() {
+      throw new IllegalStateException(
+          table.name() + " can't be read: spark.experimental.extraOptimizations must keep icecore.LakeRule");
+    }
+
+    public Statistics estimateStatistics() {
+      return new Size(table.size());
+    }
+
+    public boolean equals(Object o) {
+      return o instanceof LakeScan && ((LakeScan) o).table.equals(table) && ((LakeScan) o).fields.equals(fields);
+    }
+
+    public int hashCode() {
+      return table.hashCode();
+    }
+
+    /** What is known without planning: the bytes of all files. */
+    private static class Size implements Statistics {
+      private final OptionalLong bytes;
+
+      Size(OptionalLong bytes) {
+        this.bytes = bytes;
+      }
+
+      public OptionalLong sizeInBytes() {
+        return bytes;
+      }
+
+      public OptionalLong numRows() {
+        return OptionalLong.empty();
+      }
+    }
+  }
+
+  /** A column that `*` leaves out. */
+  private static class Hidden implements MetadataColumn {
+    private final StructField field;
+
+    Hidden(StructField field) {
+      this.field = field;
+    }
+
+    public String name() {
+      return field.name();
+    }
+
+    public DataType dataType() {
+      return field.dataType();
+    }
+  }
+
+  /** Rows that are added, or that replace all there are. */
+  private static class Insert implements InsertableRelation, SupportsTruncate, V1Write {
+    private final LakeCalls calls;
+    private final boolean replaces;
+
+    Insert(LakeCalls calls, boolean replaces) {
+      this.calls = calls;
+      this.replaces = replaces;
+    }
+
+    public WriteBuilder truncate() {
+      return new Insert(calls, true);
+    }
+
+    public Write build() {
+      return this;
+    }
+
+    public InsertableRelation toInsertableRelation() {
+      return this;
+    }
+
+    public void insert(org.apache.spark.sql.Dataset rows, boolean overwrite) {
+      calls.change(new Object[] {replaces ? "overwrite" : "append", rows});
+    }
+  }
+}

@@ -1,0 +1,256 @@
+"""Tables, metadata tables and views as Spark's SQL catalog is told of them, each with what gives its rows."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+from weakref import WeakSet
+
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.catalog.catalog_at import CatalogAt
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
+from icecore.engine.log.read_models import dotted
+from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.relation.catalyst_filter import filter_of
+from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.spark_types import schema_to_spark
+from icecore.engine.spark_source.batch_reader import rows_and_schema
+from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
+from icecore.engine.spark_source.shown_arrow import shown_table
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.reserved import METADATA_COLUMNS, PARTITION
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.transform import BucketTransform, TruncateTransform, VoidTransform
+from icecore.engine.spec.types import NestedField, StructType
+from icecore.engine.table.table import Table
+
+_log = logging.getLogger(__name__)
+_SIZE = "total-files-size"
+_NO_COLUMNS = T.StructType([])
+_held: WeakSet[Answers] = WeakSet()
+
+
+@frozen
+class NamedRows:
+    """The meaning of a name: `facts`, of which Java makes a table, and what answers for its rows and changes."""
+
+    facts: str
+    answers: Answers
+
+
+@frozen
+class AsOf:
+    """A moment that VERSION AS OF or TIMESTAMP AS OF asks for; with neither the table is as it is."""
+
+    version: str | None = None
+    micros: int | None = None
+
+    def options(self, table: Table) -> Mapping[str, Any]:
+        """The options of a scan: a version is a branch or tag, else the id of a snapshot."""
+        if self.micros is not None:
+            return {"as_of": self.micros // 1000}
+        if self.version is None:
+            return {}
+        if self.version in table.metadata.refs or not self.version.isdigit():
+            return {"ref": self.version}
+        return {"snapshot_id": int(self.version)}
+
+
+class Answers:
+    """The Java interface of a function, as py4j takes it; errors go back as text, not as a trace of Python.
+
+    Java holds them as long as it likes: when this process ends they let go of catalogs and tables by themselves.
+    """
+
+    def __attrs_post_init__(self) -> None:
+        _held.add(self)
+
+    def answer(self, question: Sequence[Any]) -> Any:
+        """The answer to a question, the first part of which says what is asked for."""
+        raise NotImplementedError
+
+    def apply(self, question: Any) -> Any:
+        """The same for Java: a Java object, or JSON."""
+        try:
+            found = self.answer(json.loads(question) if isinstance(question, str) else question)
+            return found._jdf if isinstance(found, DataFrame) else found
+        except IcecoreError as e:
+            return json.dumps({"error": f"{type(e).__name__}: {e}"})
+        except Exception as e:  # of Spark too, whose trace would be Java's
+            _log.debug("a question of Spark could not be answered", exc_info=True)
+            return json.dumps({"error": f"{type(e).__name__}: {str(e).split(chr(10) + chr(9) + 'at ')[0]}"})
+
+    class Java:
+        """The Java interface that py4j takes it for."""
+
+        implements = ("java.util.function.Function",)
+
+
+@frozen(slots=False, eq=False)
+class TableRows(Answers):
+    """A table at one of its snapshots. `find` gives the table as it is when it is changed; without, it can't be."""
+
+    session: SparkSession
+    table: Table
+    chosen: Mapping[str, Any]
+    find: Callable[[], Table] | None
+
+    def answer(self, question: Sequence[Any]) -> Any:
+        """The rows, or what changes them."""
+        if question[0] == "rows":
+            return self._rows(*question[1:])
+        if self.find is None:
+            raise ValidationError("a catalog of the past can't be changed")
+        match question[0]:
+            case "append":
+                self.find().append(DataFrame(question[1], self.session))
+            case "overwrite":
+                self.find().overwrite(DataFrame(question[1], self.session))
+            case "delete":
+                self.find().spark.delete(Column(question[1]))
+            case "delete-all":
+                self.find().delete("true")
+        return json.dumps([])
+
+    def _rows(self, names: Sequence[str], filter_text: str | None) -> DataFrame:
+        schema = self.table.scan(**self.chosen).schema
+        # A dot in a name would mean a field of a struct.
+        if any("." in f.name for f in schema.fields):
+            names = ("*", *(n for n in names if n in _metadata_names(self.table)))
+        scan = self.table.scan(selected_fields=names, **self.chosen)
+        return scan.to_spark_filtered_there(self.session, _filter(filter_text, schema))
+
+
+@frozen(slots=False, eq=False)
+class GivenRows(Answers):
+    """A view or metadata table, whose rows are those of the moment that it was named."""
+
+    rows: DataFrame
+    name: str
+
+    def answer(self, question: Sequence[Any]) -> Any:
+        """The rows; there is nothing to change."""
+        if question[0] != "rows":
+            raise ValidationError(f"{self.name} is no table: its rows can't be changed")
+        return self.rows
+
+
+def table_rows(
+    session: SparkSession, catalog: Catalog | CatalogAt, name: str, identifier: Identifier, chosen: AsOf
+) -> NamedRows:
+    """A table, as of now, of a version or of a time. Raises NoSuchTableError, NoSuchSnapshotError."""
+    table = catalog.load_table(identifier)
+    options = chosen.options(table)
+    scan = table.scan(**options)
+    snapshot_id = None if scan.snapshot is None else scan.snapshot.snapshot_id
+    hidden = table.scan(selected_fields=_metadata_names(table), **options).projection
+    size = None if scan.snapshot is None else (scan.snapshot.summary or {}).get(_SIZE)
+    facts = {
+        "name": name,
+        "state": f"{table.metadata.table_uuid} {table._state.stream_version} {snapshot_id} {scan.schema.schema_id}",
+        "schema": schema_to_spark(scan.schema).json(),
+        "metadata": schema_to_spark(hidden).json(),
+        "partitioning": list(_partitioning(table.metadata, scan.schema)),
+        "properties": {**table.properties, "format-version": str(table.metadata.format_version)},
+        "size": int(size) if size is not None and size.isdigit() else None,
+    }
+    find = (lambda: catalog.load_table(identifier)) if isinstance(catalog, Catalog) else None
+    return NamedRows(json.dumps(facts), TableRows(session, table, options, find))
+
+
+def other_rows(
+    session: SparkSession, catalog: Catalog | CatalogAt, name: str, identifier: Identifier
+) -> NamedRows | None:
+    """A metadata table or a view of a catalog; None where there is none of that name.
+
+    Raises ValidationError where a view can't be read.
+    """
+    position = catalog.position
+    found = metadata_table(catalog, identifier)
+    if found is not None:
+        rows, schema = rows_and_schema(metadata_rows(catalog, *found))
+        frame = _frame(session, rows, schema)
+    elif catalog.view_exists(identifier):
+        view = catalog.load_view(identifier)
+        schema, frame = view.schema(), view.to_spark(session)
+    else:
+        return None
+    # What came in between may be in the rows or not, so nothing else is equal to them.
+    state = str(position) if catalog.position == position else str(uuid4())
+    facts = {
+        "name": name,
+        "state": f"{dotted(identifier)} {state}",
+        "schema": schema_to_spark(schema).json(),
+        "metadata": _NO_COLUMNS.json(),
+        "partitioning": [],
+        "properties": {},
+        "size": None,
+    }
+    return NamedRows(json.dumps(facts), GivenRows(frame, name))
+
+
+def _frame(session: SparkSession, rows: pa.Table, schema: Schema) -> DataFrame:
+    return session.createDataFrame(shown_table(rows, schema))
+
+
+def _filter(text: str | None, schema: Schema) -> Expression:
+    """The part of a query's filters that the engine has words for; all rows where there is none."""
+    try:
+        return TRUE if text is None else filter_of(text, dict(_terms(schema, schema.fields, ())))
+    except Exception as e:  # whatever it is: all files are right as well
+        _log.info("all files are read, since a filter could not be understood: %s", e)
+        return TRUE
+
+
+def _terms(
+    schema: Schema, fields: Iterable[NestedField], outer: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], BoundTerm]]:
+    for f in fields:
+        yield (*outer, f.name), BoundTerm(f, schema.name_of(f.field_id))
+        if isinstance(f.field_type, StructType):
+            yield from _terms(schema, f.field_type.fields, (*outer, f.name))
+
+
+def _metadata_names(table: Table) -> tuple[str, ...]:
+    """The metadata columns that no column of the table has the name of, upper and lower case taken as one."""
+    taken = {f.name.lower() for s in table.metadata.schemas for f in s.fields}
+    return tuple(n for n in (*METADATA_COLUMNS, PARTITION) if n not in taken)
+
+
+def _partitioning(metadata: TableMetadata, schema: Schema) -> Iterator[list[Any]]:
+    """The partition fields in Spark's words: a transform's name and its arguments, columns as text."""
+    for f in metadata.spec().fields:
+        if schema.get_field(f.source_id) is None or isinstance(f.transform, VoidTransform):
+            continue
+        column = quote(*(schema.find_field(i).name for i in _path(schema, f.source_id)))
+        match f.transform:
+            case BucketTransform(num_buckets=n):
+                yield ["bucket", n, column]
+            case TruncateTransform(width=n):
+                yield ["truncate", n, column]
+            case transform:
+                plural = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+                yield [plural.get(str(transform), str(transform)), column]
+
+
+def _path(schema: Schema, field_id: int) -> list[int]:
+    path = [field_id]
+    while (parent := schema.parent_id(path[0])) is not None:
+        path.insert(0, parent)
+    return path
+
+
+@atexit.register
+def _let_go() -> None:
+    for answers in list(_held):
+        vars(answers).clear()

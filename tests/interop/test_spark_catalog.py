@@ -1,0 +1,258 @@
+"""A catalog as one of Spark's own: its tables by their names in plain `spark.sql`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.spark
+
+from spark_tables import plain_values  # noqa: E402
+
+import icecore  # noqa: E402
+from icecore.engine.errors import ValidationError  # noqa: E402
+from icecore.engine.spark.relation import java_classes  # noqa: E402
+
+POINT = pa.struct([("x", pa.int64()), ("y", pa.string())])
+COLUMNS = pa.schema([("id", pa.int64()), ("city", pa.string()), ("st", POINT), ("score", pa.float64())])
+ODD = ("ns", "a `b`.c \U0001f600")
+MERGE_ON_READ = {"write.delete.mode": "merge-on-read"}
+
+
+def rows(k: int) -> list[dict[str, Any]]:
+    """Rows of two cities, so that each commit has two files of four rows."""
+    return [{"id": k * 10 + i, "city": f"c{i % 2}", "st": {"x": i, "y": f"y{k}"}, "score": i / 2} for i in range(8)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("catalog") / "lake"
+
+
+@pytest.fixture(scope="module")
+def lake(spark: Any, folder: Path) -> Iterator[icecore.Catalog]:
+    """Tables of each format version with deletes and changed columns, a table of odd names, a view."""
+    with icecore.open(folder, actor="test") as catalog:
+        catalog.create_namespace("ns")
+        for version in (1, 2, 3):
+            name = f"ns.v{version}"
+            made = catalog.create_table(
+                name, COLUMNS, format_version=version, partition_spec=["city"], properties=MERGE_ON_READ
+            )
+            for k in range(3):
+                made.append(rows(k))
+            made.delete("id IN (11, 22)")
+            made.update_schema().rename_column("city", "town").add_column("more", "int").commit()
+            made.append([{"id": 100, "town": None, "more": 7}])
+        odd = pa.schema(
+            [("a.b", pa.int64()), ("ti`ck", pa.string()), ("\U0001f600", pa.int32()), ("_file", pa.int32())]
+        )
+        catalog.create_table(ODD, odd).append(pa.table([[1, 2], ["x", None], [3, 4], [8, 9]], schema=odd))
+        catalog.create_view("ns.view", "SELECT id, town FROM ns.v3 WHERE id > 20")
+        lost = catalog.create_table("ns.lost", COLUMNS)
+        catalog.create_view("ns.orphan", "SELECT id FROM ns.lost")
+        catalog.drop_table(lost.name())
+        icecore.spark.catalog(spark, catalog)
+        yield catalog
+
+
+@pytest.fixture
+def table(lake: icecore.Catalog, request: pytest.FixtureRequest) -> icecore.Table:
+    """A table of the test's own, in three commits: ids 1 to 3."""
+    made = lake.create_table(("ns", request.node.name), COLUMNS, format_version=3)
+    for i in (1, 2, 3):
+        made.append([{"id": i}])
+    return made
+
+
+def found(spark: Any, query: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(r) for r in spark.sql(query).collect())
+
+
+@pytest.mark.parametrize("name", ["v1", "v2", "v3", ODD[1]])
+def test_rows_are_those_of_a_scan(spark: Any, lake: icecore.Catalog, name: str) -> None:
+    table = lake.load_table(("ns", name))
+    frame = spark.table(f"lake.ns.`{name.replace('`', '``')}`")
+    expected = table.scan().to_arrow().to_pylist()
+    assert sorted(map(repr, (plain_values(r.asDict(True)) for r in frame.collect()))) == sorted(map(repr, expected))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT count(*) FROM lake.ns.v3", [(23,)]),
+        ("SELECT id, st.x FROM lake.ns.v3 WHERE st.x > 6", [(7, 7), (17, 7), (27, 7)]),
+        ("SELECT a.id, b.town FROM lake.ns.v3 a JOIN lake.ns.v3 b ON a.id = b.id + 10 WHERE a.id < 13",
+         [(10, "c0"), (12, "c0")]),
+        ("WITH t AS (SELECT id FROM lake.ns.v2 WHERE id < 2) SELECT a.id FROM t a JOIN t b ON a.id = b.id",
+         [(0,), (1,)]),
+        ("SELECT id FROM lake.ns.v1 WHERE id IN (SELECT id FROM lake.ns.v2) AND id > (SELECT avg(id) FROM lake.ns.v3)",
+         [(20,), (21,), (23,), (24,), (25,), (26,), (27,), (100,)]),
+        ("SELECT id, (SELECT max(id) FROM lake.ns.v3 b WHERE b.town = a.town) FROM lake.ns.v3 a WHERE id < 2",
+         [(0, 26), (1, 27)]),
+        ("SELECT id FROM lake.ns.view EXCEPT SELECT id FROM lake.ns.v3 WHERE id < 100", [(100,)]),
+        ("SELECT _pos, _spec_id, _partition.city, _row_id, id FROM lake.ns.v3 WHERE id = 21", [(0, 0, "c1", 20, 21)]),
+        ("SELECT count(*), count_if(_deleted), count(DISTINCT _file) FROM lake.ns.v3", [(25, 2, 7)]),
+        ("SELECT `a.b`, `ti``ck`, _file, _pos FROM lake.ns.`a ``b``.c \U0001f600` WHERE `a.b` = 2", [(2, None, 9, 1)]),
+        ("SELECT count(*) FROM lake.ns.v3.snapshots", [(5,)]),
+        ("SELECT sum(record_count) FROM lake.ns.v1.partitions WHERE partition.city = 'c1'", [(11,)]),
+        ("SELECT id FROM lake.ns.v3 WHERE false", []),
+        ("SELECT max(n) FROM (SELECT count(*) OVER (ORDER BY id) AS n FROM lake.ns.v3)", [(23,)]),
+        ("SHOW NAMESPACES IN lake", [("ns",)]),
+    ],
+)  # fmt: skip
+def test_names_in_queries(spark: Any, lake: icecore.Catalog, query: str, expected: list[tuple[Any, ...]]) -> None:
+    assert found(spark, query) == expected
+
+
+def test_spark_lists_and_describes(spark: Any, lake: icecore.Catalog) -> None:
+    listed = [r.tableName for r in spark.sql("SHOW TABLES IN lake.ns").collect()]
+    assert {"v1", "v2", "v3", "view", ODD[1]} <= set(listed)
+    told = {r.col_name: r.data_type for r in spark.sql("DESCRIBE TABLE lake.ns.v2").collect()}
+    assert told["town"] == "string"
+    assert told["st"] == "struct<x:bigint,y:string>"
+    assert "# Partition Information" in told
+    assert not spark.catalog.tableExists("lake.ns.none")
+
+
+def test_as_of(spark: Any, lake: icecore.Catalog) -> None:
+    table = lake.load_table("ns.v2")
+    first, second = table.snapshots()[:2]
+    with table.manage_snapshots() as refs:
+        refs.create_tag(second.snapshot_id, "two")
+    at = dt.datetime.fromtimestamp(first.timestamp_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
+    for moment, count in (
+        (f"VERSION AS OF {first.snapshot_id}", 8),
+        ("VERSION AS OF 'two'", 16),
+        ("VERSION AS OF 'main'", 23),
+        (f"TIMESTAMP AS OF '{at}'", 8),
+    ):
+        assert spark.sql(f"SELECT * FROM lake.ns.v2 {moment}").count() == count, moment
+    query = "SELECT id, city FROM lake.ns.v2 VERSION AS OF 'two' b LEFT ANTI JOIN lake.ns.v2 a ON a.id = b.id"
+    assert found(spark, query) == [(11, "c1")]
+
+
+@pytest.mark.parametrize(
+    ("condition", "files"), [("id BETWEEN 12 AND 21", 4), ("town = 'c1' AND id > 7", 2), ("score > 3 AND id < 9", 1)]
+)
+def test_filters_choose_files(spark: Any, lake: icecore.Catalog, condition: str, files: int) -> None:
+    """Those that a scan with the filter plans, whatever table of the query it is said of."""
+    scan = lake.load_table("ns.v3").scan(condition)
+    planned = {t.file.file_path for t in scan.plan_files()}
+    frame = spark.sql(f"SELECT id FROM lake.ns.v3 WHERE {condition}")
+    assert set(frame.inputFiles()) == planned
+    assert len(planned) == files
+    assert frame.count() == scan.count()
+
+
+def test_filters_that_spark_infers_choose_files_too(spark: Any, lake: icecore.Catalog) -> None:
+    frame = spark.sql("SELECT * FROM lake.ns.v1 a JOIN lake.ns.v2 b ON a.id = b.id WHERE a.id BETWEEN 12 AND 21")
+    of_each = [len(lake.load_table(name).scan("id BETWEEN 12 AND 21").plan_files()) for name in ("ns.v1", "ns.v2")]
+    assert len(frame.inputFiles()) == sum(of_each) < 14
+
+
+def test_only_the_columns_of_a_query_are_read(spark: Any, lake: icecore.Catalog) -> None:
+    frame = spark.sql("SELECT st.x FROM lake.ns.v1 WHERE id > 5")
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert "ReadSchema: struct<id:bigint,st:struct<x:bigint>>" in plan, plan
+
+
+def test_each_use_sees_the_present(spark: Any, folder: Path, table: icecore.Table) -> None:
+    """Another catalog commits: what was analysed before keeps its snapshot, also what Spark has cached of it."""
+    name = ".".join(["lake", *table.name()])
+    before, cached = spark.table(name), spark.table(name).cache()
+    assert cached.count() == 3
+    assert spark.catalog.isCached(name)
+    with icecore.open(folder, actor="other") as other:
+        other.load_table(table.name()).append([{"id": 4}])
+    assert [f.count() for f in (spark.table(name), before, before.where("id > 0"), cached)] == [4, 3, 3, 3]
+    assert not spark.catalog.isCached(name)
+    spark.sql(f"INSERT INTO {name} (id) VALUES (5)")
+    assert [f.count() for f in (spark.table(name), before.union(spark.table(name)), cached)] == [5, 8, 3]
+    spark.catalog.clearCache()
+
+
+def test_changes_by_sql(spark: Any, table: icecore.Table) -> None:
+    name = ".".join(["lake", *table.name()])
+    spark.sql(f"INSERT INTO {name} SELECT id + 10, 'Oslo', NULL, 0.5D FROM range(2)")
+    spark.sql(f"DELETE FROM {name} WHERE id % 2 = 0 AND city <=> 'Oslo'")
+    table.refresh()
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3, 11]
+    spark.sql(f"INSERT OVERWRITE {name} SELECT * FROM {name} WHERE id < 3")
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    spark.sql(f"DELETE FROM {name}")
+    assert table.refresh().scan().count() == 0
+    operations = [(s.summary or {})["operation"] for s in table.snapshots()[3:]]
+    assert operations == ["append", "delete", "overwrite", "delete"]
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("SELECT * FROM lake.ns.none", "lake`.`ns`.`none` cannot be found"),
+        ("SELECT * FROM lake.none.v1", "cannot be found"),
+        ("SELECT * FROM lake.ns.none.files", "NoSuchTableError"),
+        ("SELECT * FROM lake.ns.orphan", "lost"),
+        ("SHOW TABLES IN lake.none", "none` cannot be found"),
+        ("SELECT * FROM lake.ns.v1 VERSION AS OF 12", "NoSuchSnapshotError: there is no snapshot 12"),
+        ("SELECT * FROM lake.ns.view VERSION AS OF 1", "AS OF is of tables, found at ns.view"),
+        ("INSERT INTO lake.ns.view VALUES (1, 'a')", "lake.ns.view is no table"),
+        ("UPDATE lake.ns.v1 SET id = 1", "table.spark.update"),
+        ("MERGE INTO lake.ns.v1 t USING lake.ns.v2 s ON t.id = s.id WHEN MATCHED THEN DELETE", "table.spark.merge"),
+        ("CREATE TABLE lake.ns.new (id INT)", "catalog.create_table"),
+        ("DROP TABLE lake.ns.v1", "catalog.drop_table"),
+        ("ALTER TABLE lake.ns.v1 ADD COLUMN z INT", "table.update_schema"),
+    ],
+)
+def test_mistakes_are_named(spark: Any, lake: icecore.Catalog, query: str, text: str) -> None:
+    with pytest.raises(Exception, match=text.replace("(", r"\(")):
+        spark.sql(query).collect()
+
+
+def test_threads_may_ask_at_once(spark: Any, lake: icecore.Catalog) -> None:
+    counts: list[int] = []
+
+    def ask() -> None:
+        counts.append(spark.sql("SELECT id FROM lake.ns.v3 JOIN lake.ns.v2 USING (id)").count())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert counts == [23] * 4
+
+
+def test_a_session_has_catalogs_of_its_own(spark: Any, lake: icecore.Catalog) -> None:
+    """Also one of the past; another session knows none of them until it is told."""
+    other = spark.newSession()
+    with pytest.raises(Exception, match="lake"):
+        other.sql("SELECT * FROM lake.ns.v1")
+    icecore.spark.catalog(other, lake.at(4), name="past")
+    assert [r.tableName for r in other.sql("SHOW TABLES IN past.ns").collect()] == ["v1"]
+    assert other.sql("SELECT * FROM past.ns.v1").count() == 16
+    with pytest.raises(Exception, match="of the past can't be changed"):
+        other.sql("DELETE FROM past.ns.v1")
+    for name in ("", "a.b", "spark_catalog"):
+        with pytest.raises(ValidationError, match="can't be called"):
+            icecore.spark.catalog(other, lake, name=name)
+    other.conf.set("spark.sql.catalog.taken", "org.example.Other")
+    with pytest.raises(ValidationError, match="another catalog of that name"):
+        icecore.spark.catalog(other, lake, name="taken")
+
+
+def test_a_session_that_takes_no_classes_is_told_what_does(
+    spark: Any, lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java_classes, "_compiled", {})
+    monkeypatch.setattr(java_classes, "_source", lambda path: "public class Other extends NoClassOfSpark {}")
+    for session in (spark, object()):
+        with pytest.raises(ValidationError, match=r"icecore.spark.sql\(spark, catalog, query\)"):
+            icecore.spark.catalog(session, lake)
