@@ -7,33 +7,27 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.dry_run import DryRun
-from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.arrow.sorting import RowOrder
 from icecore.engine.data.scan_task import FileScanTask
-from icecore.engine.data.write.write_rows import write_data_files
+from icecore.engine.data.write.group_rewrite import GroupRewrite
 from icecore.engine.errors import IcecoreError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.maintenance.compaction_groups import CompactionOptions, FileGroup
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
-from icecore.engine.operations.copy_on_write import lineage_schema
 from icecore.engine.operations.file_effects import FileEffects, produce
 from icecore.engine.operations.reusable_files import FileKey, table_shape
-from icecore.engine.properties.data_locations import DataLocations
-from icecore.engine.properties.table_properties import TARGET_FILE_SIZE
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.reserved import LINEAGE, with_columns
 from icecore.engine.spec.snapshot import Operation, Snapshot
-from icecore.engine.spec.sort import SortOrder
 from icecore.engine.storage.file_io import Storage
 
 SORTED_AS_A_WHOLE_BYTES = 256 * 1024 * 1024
@@ -81,24 +75,40 @@ class _Written:
     sequence_number: int | None = None
 
 
+class GroupWriter(Protocol):
+    """The writer of the live rows of groups of files, in this process or elsewhere."""
+
+    def __call__(
+        self,
+        groups: Sequence[Sequence[FileScanTask]],
+        metadata: TableMetadata,
+        storage: Storage,
+        options: CompactionOptions,
+        order: RowOrder | None,
+        /,
+    ) -> Iterable[tuple[ContentFile, ...]]:
+        """The new files of each group. What it does not give because it raises, it deletes if it can."""
+
+
 @define
 class Compaction:
     """Groups to be rewritten in one commit; `result` is that of the latest planning, final after the commit."""
 
     target: SnapshotTarget
     options: CompactionOptions
-    order: SortOrder | None
+    order: RowOrder | None
     groups: list[_Written]
+    writer: GroupWriter
     result: RewriteResult = field(factory=RewriteResult)
     _shape: Any = None
     _base_snapshot_id: int | None = None
 
     @classmethod
     def of(
-        cls, target: SnapshotTarget, options: CompactionOptions, order: SortOrder | None, groups: Sequence[FileGroup]
+        cls, target: SnapshotTarget, options: CompactionOptions, order: RowOrder | None, groups: Sequence[FileGroup]
     ) -> Compaction:
         """The compaction of groups of files, sorted by an order or not."""
-        return cls(target, options, order, [_Written(g) for g in groups])
+        return cls(target, options, order, [_Written(g) for g in groups], write_groups)
 
     def plan(self, at: PlanContext) -> ProduceSnapshot | None:
         """The command for the head of the branch as it is now.
@@ -115,6 +125,7 @@ class Compaction:
         paths = {p for g in self.groups for p in g.group.paths}
         tasks = at.planner.tasks(at.state, snapshot, TRUE, metadata.schema(), paths=paths)
         by_path = {t.file.file_path: t for t in tasks}
+        due: list[tuple[_Written, list[FileScanTask]]] = []
         try:
             for i, written in enumerate(self.groups):
                 live = [by_path[p] for p in written.group.paths if p in by_path]
@@ -123,9 +134,13 @@ class Compaction:
                     again = _Written(written.group, key, (), sum(t.file.file_size_in_bytes for t in live))
                     again.sequence_number = snapshot.sequence_number if keeps_number else None
                     self.groups[i] = again
-                    again.added = write_group(live, metadata, at.storage, self.options, self.order)
+                    due.append((again, live))
                 elif not live:
                     self.groups[i] = _Written(written.group)
+            if due:
+                written_files = self.writer([live for _, live in due], metadata, at.storage, self.options, self.order)
+                for (group, _), files in zip(due, written_files, strict=True):
+                    group.added = files
             return self._command(at, by_path)
         except BaseException:
             for f in (f for g in self.groups for f in g.added):
@@ -189,63 +204,25 @@ def write_group(
     metadata: TableMetadata,
     storage: Storage,
     options: CompactionOptions,
-    order: SortOrder | None,
+    order: RowOrder | None,
 ) -> tuple[ContentFile, ...]:
-    """The live rows of the files, in new files; an order that the table does not know is not noted in them."""
+    """The live rows of the files, in new files."""
     size = sum(t.file.file_size_in_bytes for t in tasks)
-    has_lineage = metadata.format_version >= 3 and any(t.file.first_row_id is not None for t in tasks)
-    schema = with_columns(metadata.schema(), *LINEAGE) if has_lineage else metadata.schema()
-    counted = _Counted(_batches(tasks, metadata, storage, has_lineage))
-    rows: Any = counted
-    if order is not None and size <= SORTED_AS_A_WHOLE_BYTES:
-        batches = list(counted)
-        if not batches:
-            return ()
-        rows = pa.Table.from_batches(batches)
-    files = write_data_files(
-        rows,
-        schema=schema,
-        spec=metadata.spec_by_id(options.output_spec_id),
-        location=DataLocations.of(metadata.location, metadata.properties),
-        storage=storage,
-        properties={**metadata.properties, TARGET_FILE_SIZE.name: str(options.output_file_size(size))},
-        file_prefix=f"00000-0-{uuid.uuid4()}",
-        sort_order=order,
+    return GroupRewrite.of(metadata, storage, options.output_spec_id, order).write_again(
+        tasks,
+        size=options.output_file_size(size),
+        prefix=f"00000-0-{uuid.uuid4()}",
+        as_a_whole=size <= SORTED_AS_A_WHOLE_BYTES,
     )
-    assert sum(f.record_count for f in files) == counted.rows, "a rewrite keeps every row"
-    known = order is None or any(o == order for o in metadata.sort_orders)
-    return tuple(f if known else evolve(f, sort_order_id=None) for f in files)
 
 
-class _Counted:
-    """Batches, and the number of their rows."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self.batches = batches
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in self.batches:
-            self.rows += batch.num_rows
-            yield batch
-
-
-def _batches(
-    tasks: Sequence[FileScanTask], metadata: TableMetadata, storage: Storage, has_lineage: bool
-) -> Iterator[pa.RecordBatch]:
-    deletes = DeleteCache()
-    for task in tasks:
-        for batch in read_task(
-            task,
-            projection=lineage_schema(metadata.schema(), metadata, task),
-            table_schema=metadata.schema(),
-            specs=metadata.specs,
-            storage=storage,
-            name_mapping=table_name_mapping(metadata),
-            table_schemas=metadata.schemas,
-            deletes=deletes,
-        ):
-            if has_lineage and task.file.first_row_id is None:
-                for column in LINEAGE:
-                    batch = batch.append_column(pa.field(column.name, pa.int64()), pa.nulls(len(batch), pa.int64()))
-            yield batch
+def write_groups(
+    groups: Sequence[Sequence[FileScanTask]],
+    metadata: TableMetadata,
+    storage: Storage,
+    options: CompactionOptions,
+    order: RowOrder | None,
+) -> Iterator[tuple[ContentFile, ...]]:
+    """The new files of one group after another, written in this process."""
+    for tasks in groups:
+        yield write_group(tasks, metadata, storage, options, order)

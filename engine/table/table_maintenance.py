@@ -31,15 +31,16 @@ def rewrite_data_files(
     snapshot_properties: Mapping[str, str] | None = None,
     **commit: Unpack[MetadataOptions],
 ) -> RewriteResult:
-    """Rewrites data files, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`).
+    """Rewrites data files, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`, `zorder`).
 
     Of the files that may have rows of the filter these are the ones of a wrong size, or with many deletes, where a
     partition has enough of them. The options are Java's: `target-file-size-bytes`, `min-file-size-bytes`,
     `max-file-size-bytes`, `min-input-files`, `max-file-group-size-bytes`, `max-file-group-input-files`,
     `max-files-to-rewrite`, `delete-file-threshold`, `delete-ratio-threshold`, `rewrite-all`, `output-spec-id`,
     `use-starting-sequence-number`, `remove-dangling-deletes`, `partial-progress.enabled` (several commits) and
-    `partial-progress.max-commits`. `sort` sorts by `sort_order`, else by the table's order. Rows keep their ids
-    (v3); what others change meanwhile is taken in. A dry run writes the files to know their sizes, deletes
+    `partial-progress.max-commits`. `sort` sorts by `sort_order`, else by the table's order; `zorder` by columns
+    that `sort_order` names, which count alike: by the bits of their first 8 bytes in turn, as Java does. Rows keep
+    their ids (v3); what others change meanwhile is taken in. A dry run writes the files to know their sizes, deletes
     them again, and tells of each commit as if it were the only one. Raises ValidationError.
     """
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
-from icecore.engine.data.arrow.sorting import sort_table
+from icecore.engine.data.arrow.sorting import RowOrder, sort_table
 from icecore.engine.data.file.metrics_mode import metrics_modes
 from icecore.engine.data.write.conform import conform
 from icecore.engine.data.write.data_file_writer import FileKind, RollingWriter, file_kind
@@ -43,7 +43,7 @@ def write_data_files(
     storage: Storage,
     properties: Mapping[str, str],
     file_prefix: str,
-    sort_order: SortOrder | None = None,
+    sort_order: RowOrder | None = None,
     presorted: bool = False,
 ) -> list[ContentFile]:
     """Writes Arrow data as data files of a table and describes them, ready to be committed.
@@ -59,7 +59,8 @@ def write_data_files(
 
     Raises ValidationError where data, spec, order or a property doesn't fit, StorageError where writing fails.
     """
-    order = None if sort_order is None or sort_order.is_unsorted else sort_order
+    order = None if isinstance(sort_order, SortOrder) and sort_order.is_unsorted else sort_order
+    noted = order if isinstance(order, SortOrder) else None
     if spec.has_unknown_transform:
         raise ValidationError(
             f"partition spec {spec.spec_id} has an unknown transform, so nothing can be written: {spec}"
@@ -67,9 +68,9 @@ def write_data_files(
     spec.check(schema)
     if order is not None:
         order.check(schema)
-    modes = metrics_modes(schema, properties, order)
+    modes = metrics_modes(schema, properties, noted)
     options = data_file_options(properties)
-    kind = file_kind(schema, storage, options, modes, spec.spec_id, None if order is None else order.order_id)
+    kind = file_kind(schema, storage, options, modes, spec.spec_id, None if noted is None else noted.order_id)
     writers = _Writers(kind, spec, DataLocations.at(location), file_prefix)
     try:
         for piece in _pieces(data):

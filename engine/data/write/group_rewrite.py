@@ -1,0 +1,149 @@
+"""Data files of a group read, with deletes applied, and written again: no row changes, nor what it is known by.
+
+It is what a process that writes them needs of the table, and can be sent to one. Spec: Row Lineage (RL6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from icecore.engine.data.arrow.sorting import RowOrder
+from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.table_columns import Identification
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.write_rows import write_data_files
+from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.properties.table_properties import TARGET_FILE_SIZE
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.reserved import LINEAGE, with_columns
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import SortOrder
+from icecore.engine.storage.file_io import Storage
+
+
+@frozen
+class GroupRewrite:
+    """A rewrite of files into those of a partition spec, sorted by an order or not.
+
+    An order that the table does not know is not noted in the files.
+    """
+
+    identification: Identification
+    specs: Mapping[int, PartitionSpec]
+    spec: PartitionSpec
+    locations: DataLocations
+    properties: Mapping[str, str]
+    storage: Storage
+    order: RowOrder | None
+    is_noted: bool
+    format_version: int
+
+    @classmethod
+    def of(cls, metadata: TableMetadata, storage: Storage, spec_id: int, order: RowOrder | None) -> GroupRewrite:
+        """The rewrite of files of a table."""
+        return cls(
+            Identification(metadata.schema(), table_name_mapping(metadata), metadata.schemas),
+            dict(metadata.specs),
+            metadata.spec_by_id(spec_id),
+            DataLocations.of(metadata.location, metadata.properties),
+            dict(metadata.properties),
+            storage,
+            order,
+            any(o == order for o in metadata.sort_orders),
+            metadata.format_version,
+        )
+
+    @property
+    def table_schema(self) -> Schema:
+        """The table's schema."""
+        return self.identification.table_schema
+
+    def schema(self, tasks: Iterable[FileScanTask]) -> Schema:
+        """The columns of the files' rows: with row ids and sequence numbers, where any of them has these (RL5)."""
+        has_lineage = self.format_version >= 3 and any(t.file.first_row_id is not None for t in tasks)
+        return with_columns(self.table_schema, *LINEAGE) if has_lineage else self.table_schema
+
+    def rows(self, tasks: Iterable[FileScanTask], columns: Schema) -> Iterator[pa.RecordBatch]:
+        """The live rows of the files, with the columns. Raises MissingFileError, CorruptFileError, StorageError."""
+        deletes = DeleteCache()
+        lineage = [c for c in LINEAGE if columns.get_field(c.field_id) is not None]
+        without = Schema(tuple(f for f in columns.fields if f not in lineage), columns.schema_id)
+        for task in tasks:
+            has_lineage = bool(lineage) and task.file.first_row_id is not None
+            for batch in read_task(
+                task,
+                projection=columns if has_lineage else without,
+                table_schema=self.table_schema,
+                specs=self.specs,
+                storage=self.storage,
+                name_mapping=self.identification.name_mapping,
+                table_schemas=self.identification.table_schemas,
+                deletes=deletes,
+            ):
+                if not has_lineage:
+                    for column in lineage:
+                        batch = batch.append_column(pa.field(column.name, pa.int64()), pa.nulls(len(batch), pa.int64()))
+                yield batch
+
+    def write(
+        self,
+        rows: pa.Table | Iterable[pa.RecordBatch],
+        schema: Schema,
+        *,
+        size: int,
+        prefix: str,
+        presorted: bool = False,
+    ) -> tuple[ContentFile, ...]:
+        """New files of the rows, each of about `size` bytes at most. Raises ValidationError, StorageError."""
+        files = write_data_files(
+            rows,
+            schema=schema,
+            spec=self.spec,
+            location=self.locations,
+            storage=self.storage,
+            properties={**self.properties, TARGET_FILE_SIZE.name: str(size)},
+            file_prefix=prefix,
+            sort_order=self.order,
+            presorted=presorted,
+        )
+        if not isinstance(self.order, SortOrder) or self.is_noted:
+            return tuple(files)
+        return tuple(evolve(f, sort_order_id=None) for f in files)
+
+    def write_again(
+        self, tasks: Sequence[FileScanTask], *, size: int, prefix: str, as_a_whole: bool
+    ) -> tuple[ContentFile, ...]:
+        """New files of the files' live rows, each sorted by itself or all `as_a_whole`, for which they are in memory.
+
+        Raises ValidationError, MissingFileError, CorruptFileError, StorageError.
+        """
+        schema = self.schema(tasks)
+        counted = Counted(self.rows(tasks, schema))
+        rows: pa.Table | Iterable[pa.RecordBatch] = counted
+        if self.order is not None and as_a_whole:
+            batches = list(counted)
+            if not batches:
+                return ()
+            rows = pa.Table.from_batches(batches)
+        files = self.write(rows, schema, size=size, prefix=prefix)
+        assert sum(f.record_count for f in files) == counted.rows, "a rewrite keeps every row"
+        return files
+
+
+class Counted:
+    """Batches, and the number of their rows."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self.batches = batches
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.batches:
+            self.rows += batch.num_rows
+            yield batch
