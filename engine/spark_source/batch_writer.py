@@ -29,12 +29,12 @@ class TableWriter(DataSourceArrowWriter):
         return FilesMessage((), None) if self._is_done else self._files.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commits the files of all tasks."""
-        self._plan.commit(files_of(messages))
+        """Commits the files of all tasks. Raises what `WritePlan.commit` raises."""
+        self._plan.commit(files_of(messages), self._files.table_uuid)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Deletes the files of the tasks that ended well, unless they are committed."""
-        self._plan.abort(files_of(messages))
+        self._plan.abort(files_of(messages), self._files.storage)
 
 
 def task_files(plan: WritePlan, schema: T.StructType) -> TaskFiles:

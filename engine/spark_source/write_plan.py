@@ -14,6 +14,7 @@ from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.storage.file_io import Storage
 from icecore.engine.table.written_files import WrittenFiles, give_up, is_answered
 
 STATIC, DYNAMIC = "static", "dynamic"
@@ -63,11 +64,14 @@ class WritePlan:
     def is_done(self) -> bool:
         """Whether a commit with the key was made."""
         with self.opened() as catalog:
-            return is_answered(catalog.load_table(self.identifier), self.idempotency_key)
+            return is_answered(catalog._warehouse.repository, self.idempotency_key)
 
-    def commit(self, files: tuple[ContentFile, ...]) -> None:
-        """Commits the files, once. Raises CommitConflictError, ValidationError, NoSuchTableError."""
-        written = WrittenFiles(files)
+    def commit(self, files: tuple[ContentFile, ...], table_uuid: str | None) -> None:
+        """Commits the files, once, to the table that they were written for.
+
+        Raises CommitConflictError, for another table of that name too, ValidationError, NoSuchTableError.
+        """
+        written = WrittenFiles(files, table_uuid)
         options: dict[str, Any] = {"branch": self.branch, "snapshot_properties": self.snapshot_properties or None}
         with self.opened() as catalog:
             table = catalog.load_table(self.identifier)
@@ -82,11 +86,11 @@ class WritePlan:
                     case _:
                         transaction.dynamic_partition_overwrite(written, **options)
 
-    def abort(self, files: tuple[ContentFile, ...]) -> None:
+    def abort(self, files: tuple[ContentFile, ...], storage: Storage) -> None:
         """Deletes the files, unless they are committed: what made Spark give up may have come after the commit."""
         if files:
             with self.opened() as catalog:
-                give_up(catalog.load_table(self.identifier), files, self.idempotency_key)
+                give_up(catalog._warehouse.repository, files, self.idempotency_key, storage)
 
     def of_batch(self, query_id: str, batch_id: int, table_uuid: str | None) -> WritePlan:
         """The plan of one batch of a stream, which a batch that comes again shares."""

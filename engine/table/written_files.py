@@ -13,13 +13,15 @@ from typing import Protocol
 from attrs import frozen
 
 from icecore.engine.commit.decide import ChangeMetadata
-from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.errors import CommitConflictError, IcecoreError, ValidationError
 from icecore.engine.events.event import Event
+from icecore.engine.log.read_models import dotted
+from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.table_update import TableUpdate
 from icecore.engine.storage.file_io import Storage
-from icecore.engine.table.table_handle import TableHandle
 
 
 class Commit(Protocol):
@@ -32,6 +34,9 @@ class Commit(Protocol):
     def storage(self) -> Storage: ...
 
     @property
+    def state(self) -> TableState: ...
+
+    @property
     def repository(self) -> Repository: ...
 
     def add(self, command: ChangeMetadata) -> None: ...
@@ -39,38 +44,49 @@ class Commit(Protocol):
 
 @frozen
 class WrittenFiles:
-    """Data files, given as the data of a change of rows. They belong to that change alone."""
+    """Data files, given as the data of a change of rows. They belong to that change alone.
+
+    With a `table_uuid` they are of that table, whose columns their field ids mean.
+    """
 
     files: tuple[ContentFile, ...]
+    table_uuid: str | None = None
 
     def given_to(self, pending: Commit) -> list[ContentFile]:
         """The files that the commit adds; of one that was made before, those that it doesn't have are deleted.
 
-        The commit raises ValidationError where it was given up meanwhile.
+        It raises CommitConflictError where they are another table's, the commit ValidationError where it was given up
+        meanwhile.
         """
         if pending.answered is None:
-            pending.add(ChangeMetadata(lambda _: self._check_there(pending.storage)))
+            pending.add(ChangeMetadata(lambda metadata: self._check(metadata, pending)))
             return list(self.files)
         paths = [f.file_path for f in self.files]
         _delete(_left_over(paths, pending.repository.added_paths(pending.answered)), pending.storage)
         return []
 
-    def _check_there(self, storage: Storage) -> list[TableUpdate]:
+    def _check(self, metadata: TableMetadata, pending: Commit) -> list[TableUpdate]:
+        if self.table_uuid not in (None, metadata.table_uuid):
+            raise CommitConflictError(
+                f"{dotted(pending.state.identifier)} is another table now, of UUID {metadata.table_uuid}: "
+                f"the files were written for that of UUID {self.table_uuid}"
+            )
         first = min((f.file_path for f in self.files), default=None)
-        if first is not None and not storage.exists(first):
+        if first is not None and not pending.storage.exists(first):
             raise ValidationError(f"the commit was given up, so that its files were deleted: {first}")
         return []
 
 
-def is_answered(table: TableHandle, idempotency_key: str) -> bool:
+def is_answered(repository: Repository, idempotency_key: str) -> bool:
     """Whether a commit with that key was made."""
-    return table._repository.store.event_by_idempotency_key(idempotency_key) is not None
+    return repository.store.event_by_idempotency_key(idempotency_key) is not None
 
 
-def give_up(table: TableHandle, files: Iterable[ContentFile], idempotency_key: str) -> None:
-    """Deletes files of a commit that is not made, but for those that a commit with the key has."""
-    repository = table._repository
-    storage = repository.storage_of(table._state)
+def give_up(repository: Repository, files: Iterable[ContentFile], idempotency_key: str, storage: Storage) -> None:
+    """Deletes files of a commit that is not made, but for those that a commit with the key has.
+
+    Their table may be gone; `storage` is that by which they were written.
+    """
     paths = sorted(f.file_path for f in files)
     with repository.store.write():
         event = repository.store.event_by_idempotency_key(idempotency_key)

@@ -35,15 +35,19 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
         return self._files.write(iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:
-        """Commits the files of a batch, unless that was done before; a batch without rows makes no commit."""
+        """Commits the files of a batch, unless that was done before; a batch without rows makes no commit.
+
+        Raises CommitConflictError where the table that the stream began with was dropped and another has its name, and
+        what else `WritePlan.commit` raises.
+        """
         files = files_of(messages)
         if files or self._plan.overwrite_mode is not None:
-            self._batch(messages, batchId).commit(files)
+            self._batch(messages, batchId).commit(files, self._files.table_uuid)
 
     def abort(self, messages: Messages, batchId: int) -> None:
         """Deletes the files of the tasks that ended well, unless they are committed."""
         if files_of(messages):
-            self._batch(messages, batchId).abort(files_of(messages))
+            self._batch(messages, batchId).abort(files_of(messages), self._files.storage)
 
     def _batch(self, messages: Messages, batch_id: int) -> WritePlan:
         told = (m.query_id for m in messages if isinstance(m, FilesMessage) and m.query_id)

@@ -60,9 +60,9 @@ def test_what_comes_again_is_deleted_and_what_is_committed_stays(table: icecore.
         table.append(WrittenFiles(files), idempotency_key="batch 1")
     assert ids(table) == [1, 2]
     assert there(first) == [True, True] and there(again) == [False, False]
-    give_up(table, (*first, *again), "batch 1")
+    give_up(table._repository, (*first, *again), "batch 1", table.scan().storage)
     assert there(first) == [True, True]
-    assert is_answered(table, "batch 1") and not is_answered(table, "batch 2")
+    assert is_answered(table._repository, "batch 1") and not is_answered(table._repository, "batch 2")
 
 
 def test_a_refused_commit_deletes_them(table: icecore.Table) -> None:
@@ -88,7 +88,10 @@ def test_a_commit_and_who_gives_it_up_never_both_win(table: icecore.Table, catal
             except ValidationError as e:
                 outcome.append(e)
 
-        threads = [threading.Thread(target=commit), threading.Thread(target=give_up, args=(table, files, key))]
+        threads = [
+            threading.Thread(target=commit),
+            threading.Thread(target=give_up, args=(table._repository, files, key, table.scan().storage)),
+        ]
         for t in threads if round % 2 else reversed(threads):
             t.start()
         for t in threads:

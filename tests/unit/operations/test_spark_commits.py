@@ -1,0 +1,127 @@
+"""The commits of Spark's writes, as the process that drives Spark makes them: no session is needed."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import types as T
+
+import icecore
+from icecore.engine.data.write.write_rows import write_data_files
+from icecore.engine.errors import CommitConflictError, NoSuchTableError
+from icecore.engine.spark_source.batch_writer import TableWriter
+from icecore.engine.spark_source.source_options import STREAM_WRITING, WRITING, SourceOptions
+from icecore.engine.spark_source.stream.stream_writer import StreamTableWriter
+from icecore.engine.spark_source.task_files import FilesMessage, TaskFiles
+
+COLUMNS = pa.schema([("id", pa.int64()), ("amount", pa.int64())])
+STRUCT = T.StructType([T.StructField("id", T.LongType()), T.StructField("amount", T.LongType())])
+ROWS = pa.table({"id": [7], "amount": [100]})
+
+
+@pytest.fixture
+def table(catalog: icecore.Catalog) -> icecore.Table:
+    return catalog.create_table("ns.t", COLUMNS)
+
+
+def batch_writer(warehouse: Path, overwrite: bool = False, **options: str) -> TableWriter:
+    given = {"warehouse": str(warehouse), "path": "ns.t", **{k.replace("_", "-"): v for k, v in options.items()}}
+    return TableWriter(SourceOptions.of(given, WRITING), STRUCT, overwrite)
+
+
+def stream_writer(warehouse: Path, overwrite: bool = False, **options: str) -> StreamTableWriter:
+    given = {"warehouse": str(warehouse), "path": "ns.t", **{k.replace("_", "-"): v for k, v in options.items()}}
+    return StreamTableWriter(SourceOptions.of(given, STREAM_WRITING), STRUCT, overwrite)
+
+
+def written(files: TaskFiles, query_id: str | None = None) -> list[Any]:
+    """The messages of two tasks, of which one wrote rows and the other ended without telling."""
+    made = write_data_files(
+        ROWS,
+        schema=files.schema,
+        spec=files.spec,
+        location=files.location,
+        storage=files.storage,
+        properties=files.properties,
+        file_prefix=str(uuid.uuid4()),
+        sort_order=files.sort_order,
+    )
+    return [FilesMessage(tuple(made), query_id), None]
+
+
+def there(messages: list[Any]) -> list[bool]:
+    return [Path(f.file_path.removeprefix("file://")).exists() for f in messages[0].files]
+
+
+def ids(table: icecore.Table, ref: str | None = None) -> list[int]:
+    return sorted(table.refresh().scan(ref=ref).to_arrow()["id"].to_pylist())
+
+
+def replaced(catalog: icecore.Catalog) -> icecore.Table:
+    """Another table of the same name, whose columns of the same ids are others."""
+    catalog.drop_table("ns.t")
+    made = catalog.create_table("ns.t", pa.schema([("amount", pa.int64()), ("id", pa.int64())]))
+    made.append([{"id": 1, "amount": 1}])
+    return made
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_files_of_a_dropped_table_go_into_no_other(
+    catalog: icecore.Catalog, warehouse: Path, table: icecore.Table, overwrite: bool
+) -> None:
+    """A table of the same name is refused; then the files are given up and gone, and the new table is as it was."""
+    writer = pickle.loads(pickle.dumps(batch_writer(warehouse, overwrite)))
+    messages = written(writer._files)
+    another = replaced(catalog)
+    for given in (messages, [None]):
+        with pytest.raises(CommitConflictError, match=r"^ns\.t is another table"):
+            writer.commit(given)
+    assert there(messages) == [True]
+    writer.abort(messages)
+    assert there(messages) == [False]
+    assert another.refresh().scan().to_arrow().to_pylist() == [{"id": 1, "amount": 1}]
+
+
+def test_a_stream_ends_where_its_table_is_another(
+    catalog: icecore.Catalog, warehouse: Path, table: icecore.Table
+) -> None:
+    """What it committed before stays done; the next batch is refused, and begun anew it writes to the new table."""
+    writer = stream_writer(warehouse)
+    writer.commit(written(writer._files, "q"), 0)
+    assert ids(table) == [7]
+    another = replaced(catalog)
+    messages = written(writer._files, "q")
+    with pytest.raises(CommitConflictError, match="another table"):
+        writer.commit(messages, 1)
+    writer.abort(messages, 1)
+    assert there(messages) == [False] and ids(another) == [1]
+    anew = stream_writer(warehouse)
+    anew.commit(written(anew._files, "q"), 1)
+    assert sorted(map(tuple, (r.items() for r in another.refresh().scan().to_arrow().to_pylist()))) == [
+        (("amount", 1), ("id", 1)),
+        (("amount", 100), ("id", 7)),
+    ]
+
+
+def test_files_of_a_table_that_is_gone_are_given_up(
+    catalog: icecore.Catalog, warehouse: Path, table: icecore.Table
+) -> None:
+    """Those that a commit has stay, for the table may be brought back."""
+    writer = batch_writer(warehouse)
+    made, lost = written(writer._files), written(batch_writer(warehouse)._files)
+    writer.commit(made)
+    other = batch_writer(warehouse)
+    catalog.drop_table("ns.t")
+    with pytest.raises(NoSuchTableError):
+        other.commit(lost)
+    for giving_up, messages in ((other, lost), (writer, made)):
+        giving_up.abort(messages)
+    assert there(lost) == [False] and there(made) == [True]
