@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from attrs import frozen
 from icecore.engine.catalog.catalog import open_catalog
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
+from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
 
@@ -27,7 +29,8 @@ def foreach_batch(
     change: Change | None = None,
     *,
     query: str | None = None,
-    branch: str = "main",
+    sink: str | None = None,
+    branch: str = MAIN_BRANCH,
     snapshot_properties: Mapping[str, str] | None = None,
     message: str | None = None,
     author: str | None = None,
@@ -36,10 +39,11 @@ def foreach_batch(
 
     The rows are appended; or `change(transaction, rows)` does with them in a transaction what it likes, then without
     `branch` and `snapshot_properties`. A batch that Spark runs again after a crash, at whatever step, is not committed
-    again: the commit's idempotency key is the table, the query and the number of the batch. `query` names the query
-    where Spark does not tell its id, in Spark Connect; it must be another one when a query starts over with a new
-    checkpoint, whose batches count from zero. The function can be pickled: where it runs, it opens the table's
-    warehouse anew. Raises ReadOnlyError where the table can't be changed.
+    again: the commit's idempotency key is the table, the branch, the query and the number of the batch. Where a query
+    changes a branch of a table more than once a batch, each such function needs a name of its own, `sink`, else only
+    the first one acts. `query` names the query where Spark does not tell its id, in Spark Connect; it must be another
+    one when a query starts over with a new checkpoint, whose batches count from zero. The function can be pickled:
+    where it runs, it opens the table's warehouse anew. Raises ReadOnlyError where the table can't be changed.
     """
     table._repository.check_writable()
     return BatchCommits(
@@ -47,6 +51,7 @@ def foreach_batch(
         table.name(),
         change,
         query,
+        sink,
         branch,
         dict(snapshot_properties or {}),
         message,
@@ -62,6 +67,7 @@ class BatchCommits:
     identifier: Identifier
     change: Change | None
     query: str | None
+    sink: str | None
     branch: str
     snapshot_properties: Mapping[str, str]
     message: str | None
@@ -74,13 +80,22 @@ class BatchCommits:
             raise ValidationError("Spark does not tell which query this is: name it, foreach_batch(..., query=NAME)")
         with open_catalog(self.warehouse, create=False) as catalog:
             table = catalog.load_table(self.identifier)
-            key = f"foreachBatch {table.metadata.table_uuid} {query} {batch_id}"
+            key = batch_key("foreachBatch", table.metadata.table_uuid, query, batch_id, self.branch, self.sink)
             with table.transaction(message=self.message, author=self.author, idempotency_key=key) as transaction:
                 if self.change is not None:
                     self.change(transaction, rows)
                     return
                 named = {QUERY_ID: query, EPOCH_ID: str(batch_id), **self.snapshot_properties}
                 transaction.append(rows, branch=self.branch, snapshot_properties=named)
+
+
+def batch_key(
+    kind: str, table_uuid: str | None, query: str, batch_id: int, branch: str, sink: str | None = None
+) -> str:
+    """The idempotency key of a batch's commit; that of main's only sink is as it was before there were others."""
+    if branch == MAIN_BRANCH and sink is None:
+        return f"{kind} {table_uuid} {query} {batch_id}"
+    return json.dumps([kind, table_uuid, query, batch_id, branch, sink])
 
 
 def _query_of(rows: Any) -> str | None:

@@ -10,7 +10,7 @@ from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.sql.parse import parse_filter
-from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID
+from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID, batch_key
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.snapshot import MAIN_BRANCH
@@ -95,7 +95,7 @@ class WritePlan:
     def of_batch(self, query_id: str, batch_id: int, table_uuid: str | None) -> WritePlan:
         """The plan of one batch of a stream, which a batch that comes again shares."""
         properties = {QUERY_ID: query_id, EPOCH_ID: str(batch_id), **self.snapshot_properties}
-        key = f"writeStream {table_uuid} {query_id} {batch_id}"
+        key = batch_key("writeStream", table_uuid, query_id, batch_id, self.branch)
         return evolve(self, snapshot_properties=properties, idempotency_key=key)
 
 

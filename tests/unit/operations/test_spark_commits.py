@@ -18,6 +18,7 @@ import icecore
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import CommitConflictError, NoSuchTableError
 from icecore.engine.spark_source.batch_writer import TableWriter
+from icecore.engine.spark_source.foreach_batch import foreach_batch
 from icecore.engine.spark_source.source_options import STREAM_WRITING, WRITING, SourceOptions
 from icecore.engine.spark_source.stream.stream_writer import StreamTableWriter
 from icecore.engine.spark_source.task_files import FilesMessage, TaskFiles
@@ -125,3 +126,48 @@ def test_files_of_a_table_that_is_gone_are_given_up(
     for giving_up, messages in ((other, lost), (writer, made)):
         giving_up.abort(messages)
     assert there(lost) == [False] and there(made) == [True]
+
+
+def appended(transaction: Any, rows: Any) -> None:
+    transaction.append(rows)
+
+
+def test_each_sink_of_a_query_commits_its_batches(table: icecore.Table) -> None:
+    """Branches of one table, and sinks that are named, are committed each once, also where the batch comes again."""
+    table.append([{"id": 0, "amount": 0}])
+    sinks = [
+        foreach_batch(table, query="q"),
+        foreach_batch(table, query="q", branch="audit"),
+        foreach_batch(table, appended, query="q", sink="rows"),
+        foreach_batch(table, appended, query="q", sink="the same rows"),
+        foreach_batch(table, query="q", branch="audit", sink="rows"),
+        # Whose text is that of other sinks' parts, put together otherwise.
+        foreach_batch(table, query="q 7", sink="rows"),
+    ]
+    for _ in range(2):
+        for sink in sinks:
+            sink(ROWS, 7)
+    assert ids(table) == [0, 7, 7, 7, 7]
+    assert ids(table, "audit") == [0, 7, 7, 7]
+
+
+def test_streams_of_one_name_into_two_branches(warehouse: Path, table: icecore.Table) -> None:
+    table.append([{"id": 0, "amount": 0}])
+    for _ in range(2):
+        for branch in ("main", "audit"):
+            writer = stream_writer(warehouse, branch=branch, query_id="nightly")
+            writer.commit(written(writer._files), 0)
+    assert ids(table) == [0, 7]
+    assert ids(table, "audit") == [0, 7, 7]
+
+
+def test_batches_keep_their_keys(warehouse: Path, table: icecore.Table) -> None:
+    """A key that an earlier version gave to a batch of main and of no named sink is known by later ones."""
+    of_table = table.metadata.table_uuid
+    table.append(ROWS, idempotency_key=f"foreachBatch {of_table} q 3")
+    table.append(ROWS, idempotency_key=f"writeStream {of_table} q 3")
+    foreach_batch(table, query="q")(ROWS, 3)
+    foreach_batch(table, appended, query="q")(ROWS, 3)
+    writer = stream_writer(warehouse)
+    writer.commit(written(writer._files, "q"), 3)
+    assert ids(table) == [7, 7]
