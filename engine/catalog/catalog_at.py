@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, assert_never
 
 from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
@@ -13,6 +15,9 @@ from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class CatalogAt:
@@ -70,6 +75,47 @@ class CatalogAt:
         levels = None if namespace is None else namespace_tuple(namespace)
         names = (name for name, stream in self._streams.items() if ev.is_view_stream(stream) == views)
         return sorted(name for name in names if levels in (None, name[:-1]))
+
+    def all_namespaces(self) -> list[Identifier]:
+        """All namespaces there were, at any depth."""
+        return self.list_namespaces()
+
+    def views(self) -> Iterator[View]:
+        """All views there were, by name, over tables and views as they were."""
+        return map(self.load_view, self.list_views())
+
+    def log(self, identifier: IdentifierLike | None = None) -> pa.Table:
+        """The events up to the position, of a table of then or all, oldest first: see `Catalog.log`.
+
+        Raises NoSuchTableError.
+        """
+        from icecore.projections.inspect.log_table import log_table
+
+        store = self._warehouse.store
+        stream = None if identifier is None else self.load_table(identifier).state.stream
+        return log_table(store, store.filtered_events(stream=stream, up_to=self.position))
+
+    def sql(
+        self,
+        query: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        timeout: float | None = None,
+        memory_limit: str | None = None,
+    ) -> pa.Table:
+        """The rows of DuckDB SQL over the log and the metadata of all tables as they were: see `Catalog.sql`.
+
+        Raises ValidationError, QueryLimitError.
+        """
+        from icecore.projections.audit.audited_tables import AuditedTable
+        from icecore.projections.audit.sql_prompt import run_sql
+
+        def listed() -> list[AuditedTable]:
+            now = self._warehouse.models.identifier_of
+            streams = {name: self._streams[name] for name in self.list_tables()}
+            return [AuditedTable(n, s, partial(self.load_table, n), now(s)) for n, s in streams.items()]
+
+        return run_sql(self, listed, query, parameters, timeout=timeout, memory_limit=memory_limit)
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
         """Whether there was a table of that name."""

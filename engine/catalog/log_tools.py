@@ -85,7 +85,7 @@ def sql(
 
     def listed() -> list[AuditedTable]:
         names = table_streams(catalog)
-        return [AuditedTable(name, stream, partial(table_of, catalog, stream)) for name, stream in names]
+        return [AuditedTable(name, stream, partial(table_of, catalog, stream), name) for name, stream in names]
 
     return run_sql(catalog, listed, query, parameters, timeout=timeout, memory_limit=memory_limit)
 

@@ -185,11 +185,21 @@ def plans(settings: Settings, table: str, dropped: str | None) -> None:
 @click.command()
 @click.argument("query", required=False)
 @click.option("--tables", is_flag=True, help="List the tables that a query can name, with their columns.")
+@click.option("--at", type=int, metavar="POSITION", help="Ask what was so at a position of the log.")
+@click.option("--as-of", metavar="TIME", callback=milliseconds, help="Ask what was so at a time.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Stop a query that takes longer.")
 @click.option("--memory-limit", metavar="SIZE", help="Stop a query that needs more, as 512MB.")
 @common_options
 @pass_settings
-def sql(settings: Settings, query: str | None, tables: bool, timeout: float | None, memory_limit: str | None) -> None:
+def sql(
+    settings: Settings,
+    query: str | None,
+    tables: bool,
+    at: int | None,
+    as_of: int | None,
+    timeout: float | None,
+    memory_limit: str | None,
+) -> None:
     """Run SQL over the log and all metadata.
 
     The SQL is DuckDB's. As QUERY, - reads it from standard input. Tables that can't be read are left out, with a
@@ -197,12 +207,15 @@ def sql(settings: Settings, query: str | None, tables: bool, timeout: float | No
     """
     if tables == (query is not None):
         raise click.UsageError("give a QUERY, or --tables")
+    if at is not None and as_of is not None:
+        raise click.UsageError("give --at or --as-of")
     if query is None:
         _print_audit_tables(settings)
         return
     with settings.read() as catalog:
         text = sys.stdin.read() if query == "-" else query
-        result = catalog.sql(text, timeout=timeout, memory_limit=memory_limit)
+        past = None if at is None and as_of is None else catalog.at(at, timestamp_ms=as_of)
+        result = (past or catalog).sql(text, timeout=timeout, memory_limit=memory_limit)
     print_arrow(result, as_json=settings.as_json)
 
 

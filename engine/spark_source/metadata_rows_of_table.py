@@ -7,13 +7,30 @@ import pyarrow as pa
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import ValidationError
 from icecore.engine.queries.named_queries import query, quote
-from icecore.engine.table.table import Table
 
-_AUDITED = ("columns", "files", "manifests", "properties", "refs", "snapshots")
-METADATA_TABLES = (*_AUDITED, "history", "log", "partitions")
-"""What can stand behind a table's name; each is of the table as it is now."""
+INSPECTED = (
+    "all_data_files",
+    "all_delete_files",
+    "all_entries",
+    "all_files",
+    "all_manifests",
+    "data_files",
+    "delete_files",
+    "entries",
+    "files",
+    "history",
+    "manifests",
+    "metadata_log_entries",
+    "partitions",
+    "position_deletes",
+    "refs",
+    "snapshots",
+)
+"""Those of Iceberg, as `table.inspect` has them."""
+AUDITED = ("columns", "properties")
+METADATA_TABLES = (*INSPECTED, *AUDITED, "log")
+"""What can stand behind a table's name; of a table as of a position each is as it was then."""
 
 
 def metadata_table(catalog: Catalog | CatalogAt, identifier: Identifier) -> tuple[Identifier, str] | None:
@@ -26,40 +43,27 @@ def metadata_table(catalog: Catalog | CatalogAt, identifier: Identifier) -> tupl
 
 
 def metadata_rows(catalog: Catalog | CatalogAt, identifier: Identifier, kind: str) -> pa.Table:
-    """The rows of a metadata table. Raises NoSuchTableError, ValidationError for metadata of the past."""
-    if isinstance(catalog, CatalogAt):
-        raise ValidationError(f"metadata tables are of the present: there is no {kind!r} of a position")
+    """The rows of a metadata table. Raises NoSuchTableError."""
     table = catalog.load_table(identifier)
-    match kind:
-        case "partitions":
-            return table.partitions()
-        case "history":
-            return _history(table)
-        case "log":
-            return catalog.log(identifier)
-        case _:
-            sql = query("projections/metadata_tables.sql", "of_table", audited=quote(kind))
-            return catalog.sql(sql, {"namespace": ".".join(identifier[:-1]), "name": identifier[-1]})
+    if kind in INSPECTED:
+        return _without_empty_structs(getattr(table.inspect, kind)())
+    if kind == "log":
+        return catalog.log(identifier)
+    sql = query("projections/metadata_tables.sql", "of_table", audited=quote(kind))
+    return catalog.sql(sql, {"namespace": ".".join(identifier[:-1]), "name": identifier[-1]})
 
 
-def _history(table: Table) -> pa.Table:
-    metadata = table.metadata
-    current = metadata.current_snapshot()
-    ancestors = set() if current is None else {s.snapshot_id for s in metadata.ancestors(current.snapshot_id)}
-    parents = {s.snapshot_id: s.parent_snapshot_id for s in metadata.snapshots}
-    entries = [
-        {
-            "made_current_at": entry.timestamp_ms,
-            "snapshot_id": entry.snapshot_id,
-            "parent_id": parents.get(entry.snapshot_id),
-            "is_current_ancestor": entry.snapshot_id in ancestors,
-        }
-        for entry in table.history()
-    ]
-    fields = [
-        ("made_current_at", pa.timestamp("ms", "UTC")),
-        ("snapshot_id", pa.int64()),
-        ("parent_id", pa.int64()),
-        ("is_current_ancestor", pa.bool_()),
-    ]
-    return pa.Table.from_pylist(entries, pa.schema(fields))
+def _without_empty_structs(rows: pa.Table) -> pa.Table:
+    """The rows without the partition of a table that has none, as Iceberg Java has them."""
+    for place, f in reversed(list(enumerate(rows.schema))):
+        if f.type == pa.struct([]):
+            rows = rows.remove_column(place)
+        elif pa.types.is_struct(f.type) and any(child.type == pa.struct([]) for child in f.type):
+            kept = [i for i, child in enumerate(f.type) if child.type != pa.struct([])]
+            fields = [f.type.field(i) for i in kept]
+            chunks = [
+                pa.StructArray.from_arrays([c.flatten()[i] for i in kept], fields=fields) for c in rows[f.name].chunks
+            ]
+            column = pa.chunked_array(chunks, pa.struct(fields))
+            rows = rows.set_column(place, pa.field(f.name, column.type), column)
+    return rows

@@ -12,6 +12,8 @@
     views         one row for each view that has a name now, with the SQL of its current version by dialect
     problems      one row for each table that can't be read, with the kind of error and its message
 
+and Iceberg's metadata tables, of each table: see `iceberg_rows`.
+
 A table that can't be read has no rows in those that need what can't be read of it.
 """
 
@@ -21,9 +23,24 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from icecore.projections.audit import catalog_rows, file_rows, metadata_rows
+from icecore.projections.audit import catalog_rows, file_rows, iceberg_rows, metadata_rows
 from icecore.projections.audit.audited_tables import AuditedRows
 from icecore.projections.inspect.log_table import LOG_SCHEMA
+
+ICEBERG_TABLES: dict[str, tuple[pa.Schema, Callable[[AuditedRows], pa.Table]]] = {
+    "history": (iceberg_rows.HISTORIES, iceberg_rows.history),
+    "metadata_log_entries": (iceberg_rows.METADATA_LOGS, iceberg_rows.metadata_log_entries),
+    "all_manifests": (iceberg_rows.MANIFESTS_OF_ALL, iceberg_rows.all_manifests),
+    "entries": (iceberg_rows.ENTRIES, iceberg_rows.entries),
+    "all_entries": (iceberg_rows.ENTRIES, iceberg_rows.all_entries),
+    "data_files": (file_rows.FILES, iceberg_rows.data_files),
+    "delete_files": (file_rows.FILES, iceberg_rows.delete_files),
+    "all_files": (file_rows.FILES, iceberg_rows.all_files),
+    "all_data_files": (file_rows.FILES, iceberg_rows.all_data_files),
+    "all_delete_files": (file_rows.FILES, iceberg_rows.all_delete_files),
+    "partitions": (iceberg_rows.PARTITIONS, iceberg_rows.partitions),
+    "position_deletes": (iceberg_rows.POSITION_DELETES, iceberg_rows.position_deletes),
+}
 
 AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "log": catalog_rows.log,
@@ -37,6 +54,7 @@ AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "files": file_rows.files,
     "views": catalog_rows.views,
     "problems": file_rows.problems,
+    **{name: rows for name, (_, rows) in ICEBERG_TABLES.items()},
 }
 
 AUDIT_SCHEMAS: dict[str, pa.Schema] = {
@@ -51,4 +69,5 @@ AUDIT_SCHEMAS: dict[str, pa.Schema] = {
     "manifests": file_rows.MANIFESTS,
     "files": file_rows.FILES,
     "problems": file_rows.PROBLEMS,
+    **{name: schema for name, (schema, _) in ICEBERG_TABLES.items()},
 }

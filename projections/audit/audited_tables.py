@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -17,6 +17,13 @@ from icecore.projections.audit.needed_tables import NeededTables
 
 Read = TypeVar("Read")
 TEXT_MAP = pa.map_(pa.string(), pa.string())
+NAMED = (
+    pa.field("namespace", pa.string()),
+    pa.field("name", pa.string()),
+    pa.field("table_uuid", pa.string()),
+    pa.field("name_now", pa.string()),
+)
+"""The columns that tell the table of a row: its name then, its UUID, and its whole name now, null if it was dropped."""
 
 
 class AuditedCatalog(Protocol):
@@ -33,11 +40,15 @@ class AuditedCatalog(Protocol):
 
 @frozen(eq=False)
 class AuditedTable:
-    """A table by its name and stream; `load` reads it from the log."""
+    """A table by its name and stream; `load` reads it from the log.
+
+    `identifier_now` is its name in the present catalog, None where it has none there.
+    """
 
     identifier: Identifier
     stream: str
     load: Callable[[], Table]
+    identifier_now: Identifier | None
 
     @property
     def namespace(self) -> str:
@@ -55,14 +66,15 @@ class AuditedTable:
         return self.stream.partition(":")[2].partition("#")[0]
 
     @property
-    def named(self) -> dict[str, str]:
-        """The columns of an audit table that name the table."""
-        return {"namespace": self.namespace, "name": self.name}
+    def named(self) -> dict[str, str | None]:
+        """The columns of an audit table that name the table: see NAMED."""
+        now = None if self.identifier_now is None else ".".join(self.identifier_now)
+        return {"namespace": self.namespace, "name": self.name, "table_uuid": self.table_uuid, "name_now": now}
 
     @property
     def keys(self) -> dict[str, str]:
         """The texts by which a query can name it: see `NeededTables`."""
-        return {**self.named, "table_uuid": self.table_uuid.lower()}
+        return {"namespace": self.namespace, "name": self.name, "table_uuid": self.table_uuid.lower()}
 
 
 @define(eq=False)
@@ -126,11 +138,15 @@ class AuditedTables:
 
 @frozen
 class AuditedRows:
-    """The source of one audit table's rows: the catalog, and the tables that a query can need of it."""
+    """The source of one audit table's rows: the catalog, and the tables that a query can need of it.
+
+    `asks_for` says of columns whether the query can need one of them.
+    """
 
     catalog: AuditedCatalog
     tables: AuditedTables
     needed: NeededTables
+    asks_for: Callable[[Collection[str]], bool] = field(default=lambda _: True)
 
     def each(self, read: Callable[[Table], Read]) -> Iterator[tuple[AuditedTable, Read]]:
         """The result of reading each needed table: see `AuditedTables.read`."""
@@ -142,6 +158,15 @@ class AuditedRows:
         for audited, own in self.each(lambda table: list(rows(table))):
             found += [{**audited.named, **row} for row in own]
         return pa.Table.from_pylist(found, schema=schema)
+
+    def joined(self, schema: pa.Schema, read: Callable[[Table], pa.Table]) -> pa.Table:
+        """The rows that `read` gives of each table, as they are in the schema after its columns of NAMED."""
+        found = [schema.empty_table()]
+        for audited, rows in self.each(read):
+            names = [pa.repeat(pa.scalar(audited.named[f.name], f.type), rows.num_rows) for f in NAMED]
+            columns = [rows[f.name].cast(f.type) for f in list(schema)[len(NAMED) :]]
+            found.append(pa.table([*names, *columns], schema=schema))
+        return pa.concat_tables(found)
 
 
 def signed(value: int | None) -> int | None:

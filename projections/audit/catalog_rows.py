@@ -36,6 +36,7 @@ TABLES = pa.schema(
         ("namespace", pa.string()),
         ("name", pa.string()),
         ("table_uuid", pa.string()),
+        ("name_now", pa.string()),
         ("format_version", pa.int32()),
         ("location", pa.string()),
         ("metadata_location", pa.string()),
@@ -62,7 +63,6 @@ def _table_row(table: Table) -> Iterator[dict[str, Any]]:
     snapshot = m.current_snapshot()
     summary = (snapshot.summary or {}) if snapshot else {"total-data-files": "0", "total-records": "0"}
     yield {
-        "table_uuid": m.table_uuid,
         "format_version": m.format_version,
         "location": m.location,
         "metadata_location": table.metadata_location,

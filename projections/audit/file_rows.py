@@ -7,14 +7,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.table.table import Table
-from icecore.projections.audit.audited_tables import AuditedRows, signed
+from icecore.projections.audit.audited_tables import NAMED, AuditedRows, signed
+from icecore.projections.inspect.entry_batches import ALL_CONTENTS, TableEntries
+from icecore.projections.inspect.inspect_table import table_of_batches
 from icecore.projections.inspect.live_files import LIVE_FILES
+from icecore.projections.inspect.manifest_rows import COUNT_COLUMNS, MANIFESTS_OF_TABLE
+from icecore.projections.inspect.uniform_rows import UNIFORM_FILES, UniformColumns
 
+CONTENT_NAMES = pa.array([c.name.lower() for c in sorted(ManifestContent)])
+_TOLD = ("path", "length", *COUNT_COLUMNS, "partition_summaries")
+"""Columns of Iceberg's `manifests` beside our own."""
 MANIFESTS = pa.schema(
     [
-        ("namespace", pa.string()),
-        ("name", pa.string()),
+        *NAMED,
         ("manifest_path", pa.string()),
         ("content", pa.string()),
         ("partition_spec_id", pa.int32()),
@@ -26,6 +33,7 @@ MANIFESTS = pa.schema(
         ("added_rows_count", pa.int64()),
         ("existing_rows_count", pa.int64()),
         ("deleted_rows_count", pa.int64()),
+        *(MANIFESTS_OF_TABLE.field(n).with_nullable(True) for n in _TOLD),
     ]
 )
 
@@ -34,10 +42,12 @@ def manifests(of: AuditedRows) -> pa.Table:
     """The rows of `manifests`."""
 
     def rows(table: Table) -> Iterator[dict[str, Any]]:
-        for listed in table.manifests():
+        told = table.inspect.manifests().select(_TOLD).to_pylist()
+        for listed, row in zip(table.manifests(), told, strict=True):
             m = listed.manifest
             yield {
-                **{n: getattr(m, n) for n in MANIFESTS.names if n not in ("namespace", "name", "content")},
+                **{n: getattr(m, n) for n in MANIFESTS.names[4:] if n not in ("content", *_TOLD)},
+                **row,
                 "content": m.content.name.lower(),
                 "added_snapshot_id": signed(m.added_snapshot_id),
             }
@@ -45,20 +55,37 @@ def manifests(of: AuditedRows) -> pa.Table:
     return of.of(MANIFESTS, rows)
 
 
-_NAMED = (pa.field("namespace", pa.string()), pa.field("name", pa.string()))
-FILES = pa.schema([*_NAMED, *LIVE_FILES])
+FILES = pa.schema([*NAMED, *UNIFORM_FILES])
+_LONG_TO_MAKE = [name for name in UNIFORM_FILES.names if name not in LIVE_FILES.names]
 
 
 def files(of: AuditedRows) -> pa.Table:
-    """The rows of `files`."""
-    found = [FILES.empty_table()]
-    for audited, files in of.each(lambda table: table.files()):
-        names = (pa.repeat(pa.scalar(text, pa.string()), files.num_rows) for text in (audited.namespace, audited.name))
-        found.append(pa.table([*names, *files.columns], schema=FILES))
-    return pa.concat_tables(found)
+    """The rows of `files`. Metrics only where the query can need them."""
+    if of.asks_for(_LONG_TO_MAKE):
+        return of.joined(FILES, lambda table: uniform_files(table, ALL_CONTENTS))
+
+    def read(table: Table) -> pa.Table:
+        found = table.files()
+        for name in _LONG_TO_MAKE:
+            found = found.append_column(name, pa.nulls(found.num_rows, UNIFORM_FILES.field(name).type))
+        return found
+
+    return of.joined(FILES, read)
 
 
-PROBLEMS = pa.schema([*_NAMED, ("table_uuid", pa.string()), ("kind", pa.string()), ("message", pa.string())])
+def uniform_files(table: Table, contents: frozenset[int], *, of_all: bool = False) -> pa.Table:
+    """The live files of some contents, of the current snapshot or all, in uniform columns."""
+    entries, columns = entries_of(table), UniformColumns.of(table.metadata)
+    listed = entries.all_listed() if of_all else entries.listed(None)
+    return table_of_batches(UNIFORM_FILES, columns.file_rows, entries.live(listed, contents))
+
+
+def entries_of(table: Table) -> TableEntries:
+    """The entries of a table."""
+    return TableEntries(table._planner, table.state)
+
+
+PROBLEMS = pa.schema([*NAMED, ("kind", pa.string()), ("message", pa.string())])
 
 
 def problems(of: AuditedRows) -> pa.Table:
@@ -66,9 +93,5 @@ def problems(of: AuditedRows) -> pa.Table:
     for _ in of.each(lambda table: (table.manifests(), table.files())):
         pass
     failed = [(t, of.tables.problems.get(t.stream)) for t in of.tables.needed(of.needed)]
-    rows = [
-        {**t.named, "table_uuid": t.table_uuid, "kind": type(p[1]).__name__, "message": str(p[1])}
-        for t, p in failed
-        if p is not None
-    ]
+    rows = [{**t.named, "kind": type(p[1]).__name__, "message": str(p[1])} for t, p in failed if p is not None]
     return pa.Table.from_pylist(rows, schema=PROBLEMS)

@@ -8,15 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from icecore.engine.table.table import Table
-from icecore.projections.audit.audited_tables import TEXT_MAP, AuditedRows, signed
+from icecore.projections.audit.audited_tables import NAMED, TEXT_MAP, AuditedRows, signed
 
 _AT = pa.timestamp("ms", "UTC")
 
 
 COLUMNS = pa.schema(
     [
-        ("namespace", pa.string()),
-        ("name", pa.string()),
+        *NAMED,
         ("field_id", pa.int32()),
         ("column_name", pa.string()),
         ("type", pa.string()),
@@ -44,9 +43,7 @@ def columns(of: AuditedRows) -> pa.Table:
     return of.of(COLUMNS, rows)
 
 
-PROPERTIES = pa.schema(
-    [("namespace", pa.string()), ("name", pa.string()), ("key", pa.string()), ("value", pa.string())]
-)
+PROPERTIES = pa.schema([*NAMED, ("key", pa.string()), ("value", pa.string())])
 
 
 def properties(of: AuditedRows) -> pa.Table:
@@ -61,10 +58,10 @@ def properties(of: AuditedRows) -> pa.Table:
 
 SNAPSHOTS = pa.schema(
     [
-        ("namespace", pa.string()),
-        ("name", pa.string()),
+        *NAMED,
         ("snapshot_id", pa.int64()),
         ("parent_snapshot_id", pa.int64()),
+        ("parent_id", pa.int64()),
         ("sequence_number", pa.int64()),
         ("committed_at", _AT),
         ("operation", pa.string()),
@@ -86,6 +83,7 @@ def snapshots(of: AuditedRows) -> pa.Table:
             yield {
                 "snapshot_id": signed(s.snapshot_id),
                 "parent_snapshot_id": signed(s.parent_snapshot_id),
+                "parent_id": signed(s.parent_snapshot_id),
                 "sequence_number": s.sequence_number,
                 "committed_at": s.timestamp_ms,
                 "operation": s.operation,
@@ -100,14 +98,15 @@ def snapshots(of: AuditedRows) -> pa.Table:
 
 REFS = pa.schema(
     [
-        ("namespace", pa.string()),
-        ("name", pa.string()),
+        *NAMED,
         ("ref", pa.string()),
         ("type", pa.string()),
         ("snapshot_id", pa.int64()),
         ("min_snapshots_to_keep", pa.int32()),
         ("max_snapshot_age_ms", pa.int64()),
         ("max_ref_age_ms", pa.int64()),
+        ("max_reference_age_in_ms", pa.int64()),
+        ("max_snapshot_age_in_ms", pa.int64()),
     ]
 )
 
@@ -124,6 +123,8 @@ def refs(of: AuditedRows) -> pa.Table:
                 "min_snapshots_to_keep": ref.min_snapshots_to_keep,
                 "max_snapshot_age_ms": ref.max_snapshot_age_ms,
                 "max_ref_age_ms": ref.max_ref_age_ms,
+                "max_reference_age_in_ms": ref.max_ref_age_ms,
+                "max_snapshot_age_in_ms": ref.max_snapshot_age_ms,
             }
 
     return of.of(REFS, rows)

@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -30,6 +31,7 @@ from icecore.projections.audit.audited_tables import (
     AuditedTables,
     Deadline,
 )
+from icecore.projections.audit.needed_columns import names_any
 from icecore.projections.audit.needed_tables import needed_tables
 
 TABLES_NAMED = 3
@@ -115,8 +117,9 @@ def _register(
         _register_empty(con)
         return set(AUDIT_TABLES)
     needed = needed_tables(statement, AUDIT_SCHEMAS, values)
+    asks_for = partial(names_any, statement)
     for name in sorted(needed, key=lambda n: (n == "problems", n)):
-        con.register(name, AUDIT_TABLES[name](AuditedRows(catalog, tables, needed[name])))
+        con.register(name, AUDIT_TABLES[name](AuditedRows(catalog, tables, needed[name], asks_for)))
     return set(needed)
 
 

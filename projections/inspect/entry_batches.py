@@ -1,4 +1,7 @@
-"""The entries of manifests for metadata tables: as they are in their files, with all that they inherit."""
+"""The entries of manifests for metadata tables: as they are in their files, with all that they inherit.
+
+What can't be read raises StorageError or CorruptFileError.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,60 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import frozen
 
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.content_file import ManifestEntryStatus
+from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
+from icecore.engine.spec.snapshot import Snapshot
 from icecore.projections.entries.wide_entries import inherit_all
+from icecore.projections.plan.planner import Planner
 
 ROWS_OF_A_BATCH = 65_536
+DATA = frozenset({int(DataFileContent.DATA)})
+POSITION_DELETES = frozenset({int(DataFileContent.POSITION_DELETES)})
+DELETES = frozenset({*POSITION_DELETES, int(DataFileContent.EQUALITY_DELETES)})
+ALL_CONTENTS = DATA | DELETES
+_KINDS = {ManifestContent.DATA: DATA, ManifestContent.DELETES: DELETES}
+
+
+@frozen(eq=False)
+class TableEntries:
+    """The manifests of a table's snapshots, and the entries in them."""
+
+    planner: Planner
+    state: TableState
+
+    def snapshot(self, snapshot_id: int | None) -> Snapshot | None:
+        """The snapshot of an id, or the current one. Raises NoSuchSnapshotError."""
+        metadata = self.state.metadata
+        return metadata.current_snapshot() if snapshot_id is None else metadata.find_snapshot(snapshot_id)
+
+    def listed(self, snapshot_id: int | None) -> Sequence[ListedManifest]:
+        """The manifests of a snapshot, none where there is no snapshot. Raises NoSuchSnapshotError."""
+        snapshot = self.snapshot(snapshot_id)
+        return () if snapshot is None else self.planner.list_manifests(self.state, snapshot)
+
+    def all_listed(self) -> Sequence[ListedManifest]:
+        """The manifests of all snapshots; one that several list as the first of them does."""
+        found: dict[str, ListedManifest] = {}
+        for snapshot in self.state.metadata.snapshots:
+            for listed in self.planner.repository.list_manifests(self.state, snapshot):
+                found.setdefault(listed.manifest.manifest_path, listed)
+        return list(found.values())
+
+    def every(self, listed: Sequence[ListedManifest]) -> Iterator[pa.Table]:
+        """All entries of manifests, deleted ones too, in their order: canonical, some ten thousand in one piece."""
+        return entry_batches(self.planner.repository, self.state, listed, contents=None)
+
+    def live(
+        self, listed: Sequence[ListedManifest], contents: frozenset[int], left_out: frozenset[str] = frozenset()
+    ) -> Iterator[pa.Table]:
+        """The entries of some contents that are not deleted; columns of `left_out` may be null."""
+        kinds = [kind for kind, of_kind in _KINDS.items() if contents & of_kind]
+        wanted = [m for m in listed if m.manifest.has_live_files and m.manifest.content in kinds]
+        return entry_batches(self.planner.repository, self.state, wanted, contents=contents, left_out=left_out)
 
 
 def entry_batches(

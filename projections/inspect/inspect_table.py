@@ -16,18 +16,10 @@ from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.spec.content_file import DataFileContent, ManifestContent
-from icecore.engine.spec.snapshot import Snapshot
 from icecore.projections.inspect import manifest_rows, partitions, position_delete_rows, snapshot_rows
-from icecore.projections.inspect.entry_batches import entry_batches
+from icecore.projections.inspect.entry_batches import ALL_CONTENTS, DATA, DELETES, POSITION_DELETES, TableEntries
 from icecore.projections.inspect.file_rows_of_entries import METRIC_MAPS, EntryColumns
 from icecore.projections.plan.planner import Planner
-
-_DATA = frozenset({int(DataFileContent.DATA)})
-_POSITION_DELETES = frozenset({int(DataFileContent.POSITION_DELETES)})
-_DELETES = frozenset({*_POSITION_DELETES, int(DataFileContent.EQUALITY_DELETES)})
-_ALL = _DATA | _DELETES
-_CONTENTS = {ManifestContent.DATA: _DATA, ManifestContent.DELETES: _DELETES}
 
 
 @frozen(eq=False)
@@ -64,7 +56,7 @@ class InspectTable:
 
     def manifests(self, snapshot_id: int | None = None) -> pa.Table:
         """The manifests of a snapshot, by default the current one: see `manifest_rows.MANIFESTS_OF_TABLE`."""
-        return manifest_rows.manifests(self._planner.repository, self._state, self._snapshot(snapshot_id))
+        return manifest_rows.manifests(self._planner.repository, self._state, self._all.snapshot(snapshot_id))
 
     def all_manifests(self) -> pa.Table:
         """The manifests of each snapshot, again for each that lists them: see `manifest_rows.ALL_MANIFESTS`."""
@@ -74,35 +66,35 @@ class InspectTable:
 
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
         """The manifest entries of a snapshot, by default the current one, deleted ones too: see `EntryColumns`."""
-        return self._entries(self._listed(snapshot_id))
+        return self._entries(self._all.listed(snapshot_id))
 
     def all_entries(self) -> pa.Table:
         """The entries of the manifests of all snapshots, each manifest once."""
-        return self._entries(self._all_listed())
+        return self._entries(self._all.all_listed())
 
     def files(self, snapshot_id: int | None = None) -> pa.Table:
         """The live data and delete files of a snapshot, by default the current one: see `EntryColumns`."""
-        return self._files(self._listed(snapshot_id))
+        return self._files(self._all.listed(snapshot_id))
 
     def data_files(self, snapshot_id: int | None = None) -> pa.Table:
         """The data files among `files`."""
-        return self._files(self._listed(snapshot_id), _DATA)
+        return self._files(self._all.listed(snapshot_id), DATA)
 
     def delete_files(self, snapshot_id: int | None = None) -> pa.Table:
         """The delete files among `files`."""
-        return self._files(self._listed(snapshot_id), _DELETES)
+        return self._files(self._all.listed(snapshot_id), DELETES)
 
     def all_files(self) -> pa.Table:
         """The live files of the manifests of all snapshots, each manifest once."""
-        return self._files(self._all_listed())
+        return self._files(self._all.all_listed())
 
     def all_data_files(self) -> pa.Table:
         """The data files among `all_files`."""
-        return self._files(self._all_listed(), _DATA)
+        return self._files(self._all.all_listed(), DATA)
 
     def all_delete_files(self) -> pa.Table:
         """The delete files among `all_files`."""
-        return self._files(self._all_listed(), _DELETES)
+        return self._files(self._all.all_listed(), DELETES)
 
     def partitions(
         self,
@@ -114,7 +106,7 @@ class InspectTable:
 
         With a filter those that a scan by it would read a data file of. Raises ExpressionError too.
         """
-        metadata, snapshot = self._state.metadata, self._snapshot(snapshot_id)
+        metadata, snapshot = self._state.metadata, self._all.snapshot(snapshot_id)
         schema = metadata.schema()
         if snapshot_id is not None and snapshot is not None and snapshot.schema_id is not None:
             schema = metadata.schema_by_id(snapshot.schema_id)
@@ -128,43 +120,23 @@ class InspectTable:
         """
         columns, metadata = EntryColumns.of(self._state.metadata), self._state.metadata
         storage = self._planner.repository.storage_of(self._state)
-        found = self._live(self._listed(snapshot_id), _POSITION_DELETES, frozenset(METRIC_MAPS))
+        found = self._all.live(self._all.listed(snapshot_id), POSITION_DELETES, frozenset(METRIC_MAPS))
         return position_delete_rows.position_deletes(columns, found, metadata, storage)
 
-    def _snapshot(self, snapshot_id: int | None) -> Snapshot | None:
-        metadata = self._state.metadata
-        return metadata.current_snapshot() if snapshot_id is None else metadata.find_snapshot(snapshot_id)
+    @property
+    def _all(self) -> TableEntries:
+        return TableEntries(self._planner, self._state)
 
-    def _listed(self, snapshot_id: int | None) -> Sequence[ListedManifest]:
-        snapshot = self._snapshot(snapshot_id)
-        return () if snapshot is None else self._planner.list_manifests(self._state, snapshot)
-
-    def _all_listed(self) -> Sequence[ListedManifest]:
-        """The manifests of all snapshots; one that several list as the first of them does."""
-        found: dict[str, ListedManifest] = {}
-        for snapshot in self._state.metadata.snapshots:
-            for listed in self._planner.repository.list_manifests(self._state, snapshot):
-                found.setdefault(listed.manifest.manifest_path, listed)
-        return list(found.values())
-
-    def _files(self, listed: Sequence[ListedManifest], contents: frozenset[int] = _ALL) -> pa.Table:
+    def _files(self, listed: Sequence[ListedManifest], contents: frozenset[int] = ALL_CONTENTS) -> pa.Table:
         columns = EntryColumns.of(self._state.metadata)
-        return _table(columns.files, columns.file_rows, self._live(listed, contents))
+        return table_of_batches(columns.files, columns.file_rows, self._all.live(listed, contents))
 
     def _entries(self, listed: Sequence[ListedManifest]) -> pa.Table:
         columns = EntryColumns.of(self._state.metadata)
-        found = entry_batches(self._planner.repository, self._state, listed, contents=None)
-        return _table(columns.entries, columns.entry_rows, found)
-
-    def _live(
-        self, listed: Sequence[ListedManifest], contents: frozenset[int], left_out: frozenset[str] = frozenset()
-    ) -> Iterator[pa.Table]:
-        """The live entries of some contents."""
-        kinds = [kind for kind, of_kind in _CONTENTS.items() if contents & of_kind]
-        wanted = [m for m in listed if m.manifest.has_live_files and m.manifest.content in kinds]
-        return entry_batches(self._planner.repository, self._state, wanted, contents=contents, left_out=left_out)
+        return table_of_batches(columns.entries, columns.entry_rows, self._all.every(listed))
 
 
-def _table(schema: pa.Schema, rows: Callable[[pa.Table], pa.Table], batches: Iterator[pa.Table]) -> pa.Table:
+def table_of_batches(schema: pa.Schema, rows: Callable[[pa.Table], pa.Table], batches: Iterator[pa.Table]) -> pa.Table:
+    """The rows that are made of each batch."""
     # `empty_table` makes no column of UUIDs inside of a struct.
     return pa.concat_tables([pa.Table.from_batches([], schema), *map(rows, batches)], promote_options="none")

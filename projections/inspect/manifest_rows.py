@@ -24,6 +24,7 @@ from icecore.engine.spec.transform import UnknownTransform, human_string
 from icecore.projections.inspect.snapshot_rows import signed
 
 _COUNTS = ("added", "existing", "deleted")
+COUNT_COLUMNS = tuple(f"{count}_{kind}_files_count" for kind in ("data", "delete") for count in _COUNTS)
 _SUMMARIES = pa.list_(
     pa.struct(
         [
@@ -41,7 +42,7 @@ MANIFESTS_OF_TABLE = pa.schema(
         ("length", pa.int64()),
         pa.field("partition_spec_id", pa.int32(), nullable=False),
         ("added_snapshot_id", pa.int64()),
-        *((f"{count}_{kind}_files_count", pa.int32()) for kind in ("data", "delete") for count in _COUNTS),
+        *((name, pa.int32()) for name in COUNT_COLUMNS),
         pa.field("partition_summaries", _SUMMARIES, nullable=False),
     ]
 )

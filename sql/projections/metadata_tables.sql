@@ -2,4 +2,4 @@
 
 -- name: of_table
 -- {audited}: the name of the audit table
-SELECT * EXCLUDE (namespace, name) FROM {audited} WHERE namespace = $namespace AND name = $name;
+SELECT * EXCLUDE (namespace, name, table_uuid, name_now) FROM {audited} WHERE namespace = $namespace AND name = $name;

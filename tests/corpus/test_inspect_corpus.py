@@ -97,7 +97,7 @@ def test_metadata_tables_equal_pyiceberg_s(entry: dict[str, Any]) -> None:
 def methods_for(table: str) -> tuple[str, ...]:
     if table in ELSEWHERE:
         return OF_METADATA
-    return (*OF_METADATA, *(("manifests", "entries", "all_files") if table in LARGE else OF_MANIFESTS))
+    return (*OF_METADATA, *(("manifests", "all_files") if table in LARGE else OF_MANIFESTS))
 
 
 def answer_of(peer: PeerTable, method: str) -> pa.Table | None:

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.spark
 
 import icecore  # noqa: E402
 from icecore.engine.spark.spark_types import schema_to_spark, spark_to_schema  # noqa: E402
+from icecore.engine.spark_source.metadata_rows_of_table import INSPECTED  # noqa: E402
 
 DAY = dt.date(2024, 1, 1)
 
@@ -173,7 +174,7 @@ def test_deletes_are_applied(spark: Any, warehouse: Path, table: icecore.Table) 
     assert ids(read(spark, warehouse)) == sorted(table.scan().to_arrow()["id"].to_pylist())
 
 
-def test_metadata_tables(spark: Any, warehouse: Path, table: icecore.Table) -> None:
+def test_metadata_tables(spark: Any, warehouse: Path, catalog: icecore.Catalog, table: icecore.Table) -> None:
     snapshots = read(spark, warehouse, "ns.t.snapshots")
     assert [r.operation for r in snapshots.collect()] == ["append"] * 3
     assert read(spark, warehouse, "ns.t.files").agg({"record_count": "sum"}).collect()[0][0] == 30
@@ -182,6 +183,16 @@ def test_metadata_tables(spark: Any, warehouse: Path, table: icecore.Table) -> N
     for kind, rows in {"manifests": 3, "partitions": 3, "refs": 1, "columns": 4, "properties": None}.items():
         found = read(spark, warehouse, f"ns.t.{kind}").count()
         assert rows in (None, found), kind
+    for kind in INSPECTED:
+        assert read(spark, warehouse, f"ns.t.{kind}").count() == getattr(table.inspect, kind)().num_rows, kind
+    metrics = read(spark, warehouse, "ns.t.files").selectExpr("max(readable_metrics.id.upper_bound)").collect()
+    assert metrics[0][0] == 29
+    position = catalog.position - 2
+    for kind, rows in {"snapshots": 1, "files": 1, "log": 2, "columns": 4}.items():
+        assert read(spark, warehouse, f"ns.t.{kind}", position=position).count() == rows, kind
+    catalog.create_table("ns.plain", pa.schema([("x", pa.int64())])).append([{"x": 1}])
+    assert "partition" not in read(spark, warehouse, "ns.plain.files").columns
+    assert read(spark, warehouse, "ns.plain.entries").selectExpr("data_file.record_count").collect() == [(1,)]
 
 
 def test_mistakes_are_named(spark: Any, warehouse: Path, catalog: icecore.Catalog, table: icecore.Table) -> None:

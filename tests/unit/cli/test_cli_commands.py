@@ -260,6 +260,14 @@ def test_sql_from_argument_and_input(run: Run, run_json: RunJson, orders: str) -
     assert run_json("sql", "SELECT 1 AS a, 2 AS a") == [{"a": 1, "a_2": 2}]
 
 
+def test_sql_of_the_past(run: Run, run_json: RunJson, orders: str) -> None:
+    """A position or a time, not both."""
+    query = "SELECT max(position) AS p FROM log"
+    assert run_json("sql", query, "--at", "2") == [{"p": 2}]
+    assert run_json("sql", query, "--as-of", "2020-01-01") == [{"p": None}]
+    assert "--at or --as-of" in run("sql", query, "--at", "2", "--as-of", "2020-01-01", code=2).stderr
+
+
 def test_sql_tables_are_those_that_sql_knows(run: Run, run_json: RunJson, orders: str, warehouse: Path) -> None:
     """Each table that is listed can be asked, and has the columns that are listed."""
     tables = run_json("sql", "--tables")
