@@ -8,6 +8,7 @@ files whenever it is looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -27,28 +28,33 @@ _SKIPS = {
 # Whose files are kept from one micro-batch to the next.
 _MOST_SNAPSHOTS = 32
 
+# The id of no snapshot, as in Iceberg's metadata.
+_NONE = -1
+
 
 @frozen
 class Offset:
     """A place in a stream: so many files of a snapshot were read, all of them where it is done with.
 
     Of a snapshot that is read whole all its live files count, of any other those that it added. Before the first
-    snapshot there is none.
+    snapshot there is none; a stream from a time to come goes on with the first snapshot at or after `since_ms`.
     """
 
     snapshot_id: int | None = None
     files: int = 0
     is_whole: bool = False
     is_done: bool = True
+    since_ms: int | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Offset:
         """The offset that Spark kept."""
-        return cls(given["snapshot-id"], given["files"], given["whole"], given["done"])
+        return cls(given["snapshot-id"], given["files"], given["whole"], given["done"], given.get("since-ms"))
 
     def to_dict(self) -> dict[str, Any]:
-        """The form in which Spark keeps it."""
-        return {"snapshot-id": self.snapshot_id, "files": self.files, "whole": self.is_whole, "done": self.is_done}
+        """The form in which Spark keeps it; the same offset is always the same text."""
+        kept = {"snapshot-id": self.snapshot_id, "files": self.files, "whole": self.is_whole, "done": self.is_done}
+        return kept if self.since_ms is None else {**kept, "since-ms": self.since_ms}
 
 
 @frozen
@@ -61,20 +67,40 @@ class Limits:
 
 @define
 class StreamFiles:
-    """The files of a table, at the version that it is loaded at, for the options of a stream."""
+    """The files of a table, at the version that it is loaded at, for the options of a stream.
+
+    `last_snapshot_id` is the last one that may be read, -1 for none.
+    """
 
     table: Table
     options: SourceOptions
     last_snapshot_id: int | None = None
     _tasks: dict[tuple[int, bool], list[FileScanTask]] = field(factory=dict)
 
+    def end_here(self) -> None:
+        """Keeps the stream to the snapshots that are there now."""
+        history = self.history()
+        self.last_snapshot_id = history[-1].snapshot_id if history else _NONE
+
     def history(self) -> list[Snapshot]:
-        """The snapshots of the branch, oldest first, up to the last one that may be read."""
+        """The snapshots of the branch, oldest first, up to the last one that may be read.
+
+        Raises ValidationError where that one is not there any more.
+        """
+        if self.last_snapshot_id == _NONE:
+            return []
         metadata = self.table.metadata
         head = metadata.snapshot_by_ref(self.options.text("branch") or MAIN_BRANCH)
         found = list(metadata.ancestors(None if head is None else head.snapshot_id))[::-1]
+        if self.last_snapshot_id is None:
+            return found
         ids = [s.snapshot_id for s in found]
-        return found[: ids.index(self.last_snapshot_id) + 1] if self.last_snapshot_id in ids else found
+        if self.last_snapshot_id not in ids:
+            raise ValidationError(
+                f"{self._name}: snapshot {self.last_snapshot_id}, which the stream was to read up to, was expired or "
+                "is not on its branch"
+            )
+        return found[: ids.index(self.last_snapshot_id) + 1]
 
     def first_offset(self) -> Offset:
         """The offset that the options ask for: after a snapshot, from a time on, or from the oldest snapshot whole.
@@ -93,7 +119,7 @@ class StreamFiles:
             later = [s for s in history if s.timestamp_ms >= since]
             if later:
                 return Offset(later[0].snapshot_id, is_done=False)
-            return Offset(history[-1].snapshot_id) if history else Offset()
+            return Offset(since_ms=since)
         return Offset(history[0].snapshot_id, is_whole=True, is_done=False) if history else Offset()
 
     def next_offset(self, start: Offset, limits: Limits) -> Offset:
@@ -135,9 +161,7 @@ class StreamFiles:
 
     def _after(self, start: Offset, history: list[Snapshot]) -> list[Snapshot]:
         if start.snapshot_id is None:
-            if history and history[0].parent_snapshot_id is not None:
-                raise ValidationError(f"{self._name}: the first snapshots, which the stream has not read, were expired")
-            return history
+            return self._from_first(start.since_ms, history)
         for i, s in enumerate(history):
             if s.snapshot_id == start.snapshot_id:
                 return history[i + 1 :]
@@ -145,6 +169,12 @@ class StreamFiles:
             if s.parent_snapshot_id == start.snapshot_id and start.is_done:
                 return history[i:]
         raise self._lost(start)
+
+    def _from_first(self, since_ms: int | None, history: list[Snapshot]) -> list[Snapshot]:
+        passed = 0 if since_ms is None else len(list(takewhile(lambda s: s.timestamp_ms < since_ms, history)))
+        if history and not passed and history[0].parent_snapshot_id is not None:
+            raise ValidationError(f"{self._name}: the first snapshots, which the stream has not read, were expired")
+        return history[passed:]
 
     def _lost(self, start: Offset) -> ValidationError:
         return ValidationError(

@@ -65,9 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Keeps the stream to the snapshots that are there now."""
-        files = self._files()
-        history = files.history()
-        files.last_snapshot_id = history[-1].snapshot_id if history else -1
+        self._files().end_here()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The files of a micro-batch, in parts for Spark's tasks."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
 import icecore
 from icecore.engine.errors import ValidationError
@@ -21,6 +23,11 @@ def table(catalog: icecore.Catalog) -> icecore.Table:
     for i in (1, 2, 3):
         append(made, i)
     return made
+
+
+@pytest.fixture
+def empty(catalog: icecore.Catalog) -> icecore.Table:
+    return catalog.create_table("ns.empty", pa.schema([("id", pa.int64()), ("p", pa.int64())]), partition_spec=["p"])
 
 
 def append(table: icecore.Table, i: int) -> None:
@@ -75,13 +82,43 @@ def test_where_a_stream_begins(table: icecore.Table) -> None:
         rows(start_snapshot_id=1)
 
 
-def test_an_empty_table_is_waited_for(catalog: icecore.Catalog) -> None:
-    table = catalog.create_table("ns.empty", pa.schema([("id", pa.int64()), ("p", pa.int64())]))
-    files = stream(table)
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_time_to_come_is_waited_for(empty: icecore.Table, is_empty: bool) -> None:
+    """What is committed before it is passed over, overwrites too; from then on everything is read."""
+    if not is_empty:
+        append(empty, 1)
+    start = stream(empty, start_timestamp="2099-01-01T00:00:00Z").first_offset()
+    assert Offset.of(json.loads(json.dumps(start.to_dict()))) == start
+    append(empty, 2)
+    empty.overwrite([{"id": 1, "p": 0}], "p = 1")
+    assert batches(stream(empty), start, Limits()) == []
+    (*_, overwritten) = empty.snapshots()
+    append(empty, 3)
+    append(empty, 4)
+    soon = evolve(start, since_ms=overwritten.timestamp_ms + 1)
+    assert batches(stream(empty), soon, Limits(files=2)) == [[3, 3], [4, 4]]
+    (after_first, *_) = empty.snapshots()[-2:]
+    passed = [s.snapshot_id for s in empty.snapshots()[:-2]]
+    empty.maintenance.expire_snapshots().by_ids(passed).commit()
+    with pytest.raises(ValidationError, match=r"first snapshots.*expired"):
+        batches(stream(empty), soon, Limits())
+    at_second = evolve(start, since_ms=after_first.timestamp_ms + 1)
+    assert batches(stream(empty), at_second, Limits()) == [[4, 4]]
+
+
+def test_offsets_that_were_stored_before_are_known(table: icecore.Table) -> None:
+    """They have no time to wait for, and keep their text, by which Spark compares them."""
+    stored = {"snapshot-id": table.snapshots()[0].snapshot_id, "files": 2, "whole": True, "done": True}
+    assert Offset.of(stored).to_dict() == stored
+    assert batches(stream(table), Offset.of(stored), Limits()) == [[2, 2, 3, 3]]
+
+
+def test_an_empty_table_is_waited_for(empty: icecore.Table) -> None:
+    files = stream(empty)
     start = files.first_offset()
     assert files.next_offset(start, Limits()) == start
-    append(table, 2)
-    assert batches(stream(table), start, Limits()) == [[4]]
+    append(empty, 2)
+    assert batches(stream(empty), start, Limits()) == [[2, 2]]
 
 
 def test_rewrites_hold_nothing_new_and_other_changes_are_told(table: icecore.Table) -> None:
@@ -122,5 +159,35 @@ def test_expired_snapshots_are_missed_only_where_they_were_not_read(table: iceco
 
 def test_a_last_snapshot_is_not_passed(table: icecore.Table) -> None:
     files = stream(table)
-    files.last_snapshot_id = table.snapshots()[1].snapshot_id
-    assert batches(files, files.first_offset(), Limits()) == [[1, 1, 2, 2]]
+    files.end_here()
+    append(table, 4)
+    files.table.refresh()
+    assert batches(files, files.first_offset(), Limits()) == [[1, 1, 2, 2, 3, 3]]
+
+
+def test_a_last_snapshot_of_an_empty_table_is_none(empty: icecore.Table) -> None:
+    """What is appended after a query was told to read all that there is, is another query's."""
+    files = stream(empty)
+    files.end_here()
+    start = files.first_offset()
+    append(empty, 1)
+    files.table.refresh()
+    assert files.first_offset() == start
+    assert batches(files, start, Limits()) == []
+    assert batches(stream(empty), start, Limits()) == [[1, 1]]
+
+
+@pytest.mark.parametrize("how", ["expired", "rolled back"])
+def test_a_last_snapshot_that_is_gone_ends_the_stream(table: icecore.Table, how: str) -> None:
+    files = stream(table)
+    files.end_here()
+    start = files.first_offset()
+    last = table.snapshots()[-1].snapshot_id
+    if how == "rolled back":
+        table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    append(table, 4)
+    if how == "expired":
+        table.maintenance.expire_snapshots().by_ids([s.snapshot_id for s in table.snapshots()[:-1]]).commit()
+    files.table.refresh()
+    with pytest.raises(ValidationError, match=f"{last}.*expired or is not on its branch"):
+        files.next_offset(start, Limits())
