@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from attrs import frozen
+
 from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression.bind import bind
@@ -33,6 +35,14 @@ if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
 
 
+@frozen
+class Within:
+    """A condition of Spark's, with a bound filter of the engine that all its rows satisfy, so that it chooses files."""
+
+    condition: Column
+    filter: Expression
+
+
 class SparkChanges:
     """Changes of a table's rows by Spark, each as one commit; their options are those of the table's own calls.
 
@@ -54,7 +64,9 @@ class SparkChanges:
         return SparkChanges(self._table, session)
 
     @takes_options(PinnedOptions)
-    def delete(self, delete_filter: str | Expression | Column, **options: Unpack[PinnedOptions]) -> DryRun | None:
+    def delete(
+        self, delete_filter: str | Expression | Column | Within, **options: Unpack[PinnedOptions]
+    ) -> DryRun | None:
         """Deletes the rows that match.
 
         Files whose rows all match go as a whole; others are written again without the rows, or get deletes by position,
@@ -71,7 +83,7 @@ class SparkChanges:
     def update(
         self,
         set: Mapping[str, Any],  # the word of SQL
-        where: str | Expression | Column | None = None,
+        where: str | Expression | Column | Within | None = None,
         **options: Unpack[PinnedOptions],
     ) -> DryRun | None:
         """Gives columns new values, in the rows that match, all without a condition.
@@ -134,11 +146,13 @@ class SparkChanges:
     ) -> tuple[RowChange, Expression | None]:
         """The change, and the filter of the rows that it reads."""
         schema = at.metadata.schema()
-        parsed = own_filter(condition, schema)
-        tasks = [] if snapshot is None else at.planner.tasks(at.state, snapshot, parsed, schema)
-        how: Condition = bind(parsed, schema) if parsed is not None else _spark_condition(condition)
+        told = condition.condition if isinstance(condition, Within) else condition
+        parsed = own_filter(told, schema)
+        read = condition.filter if isinstance(condition, Within) else parsed
+        tasks = [] if snapshot is None else at.planner.tasks(at.state, snapshot, read, schema)
+        how: Condition = bind(parsed, schema) if parsed is not None else _spark_condition(told)
         session = self._session or running_session()
-        return RowChange(session, at.metadata, at.storage, tasks, how, merges_on_read(at.metadata, *modes)), parsed
+        return RowChange(session, at.metadata, at.storage, tasks, how, merges_on_read(at.metadata, *modes)), read
 
     def _commit(self, decide: Any, isolation: KnownProperty[str], options: PinnedOptions) -> DryRun | None:
         with DecidingTransaction.of(self._table, options_of(CommitOptions, options)) as transaction:

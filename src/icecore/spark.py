@@ -47,7 +47,8 @@ def catalog(spark: SparkSession, catalog: Catalog | CatalogAt, name: str = "lake
 
     Tables are read as `to_spark` reads them, at the snapshot that is current when a query is analysed; `VERSION AS OF`,
     `TIMESTAMP AS OF`, views, metadata tables and metadata columns too. `INSERT INTO`, `INSERT OVERWRITE` of all rows,
-    `DELETE FROM` and `TRUNCATE TABLE` are commits; what else changes a table is an error that names the call of Python.
+    `DELETE`, `UPDATE`, `MERGE INTO` and `TRUNCATE TABLE` are commits; `CREATE`, `ALTER` and `DROP` are errors that name
+    the call of Python.
     The catalog must stay open. Raises ValidationError where the session takes no catalog, as in Spark Connect, where
     `icecore.spark.sql` reads by name, and where the name is another catalog's.
     """

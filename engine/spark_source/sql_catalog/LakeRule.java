@@ -3,11 +3,12 @@ package icecore;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
-import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -31,6 +32,9 @@ import scala.runtime.AbstractPartialFunction;
  * A scan is optimised again together with the filters and columns right above it, so that these reach the planned files.
  */
 public class LakeRule extends Rule {
+  /** What selects no row and no one writes: should it ever be taken as it is said, nothing is deleted. */
+  private static final Expression MADE_ALREADY = new And(Literal.FalseLiteral(), Literal.FalseLiteral());
+
   private final SparkSession session;
 
   public LakeRule(SparkSession session) {
@@ -39,25 +43,31 @@ public class LakeRule extends Rule {
 
   public TreeNode apply(TreeNode tree) {
     LogicalPlan plan = (LogicalPlan) tree;
-    if (plan instanceof DeleteFromTable) return remembered((DeleteFromTable) plan);
-    if (plan instanceof UpdateTable) refuse(((UpdateTable) plan).table(), "UPDATE", "table.spark.update(...)");
-    if (plan instanceof MergeIntoTable) {
-      refuse(((MergeIntoTable) plan).targetTable(), "MERGE INTO", "table.spark.merge(...)");
-    }
+    LakeTable table = null;
+    LogicalPlan target = null;
+    if (plan instanceof DeleteFromTable) target = ((DeleteFromTable) plan).table();
+    if (plan instanceof UpdateTable) target = ((UpdateTable) plan).table();
+    if (plan instanceof MergeIntoTable) target = ((MergeIntoTable) plan).targetTable();
+    if (target != null) table = changed(target);
+    if (table != null) return change(plan, target, table);
     return (TreeNode) plan.transformDownWithSubqueries(new Swap(session));
   }
 
-  private static LogicalPlan remembered(DeleteFromTable plan) {
-    LakeTable table = changed(plan.table());
-    if (table != null) table.delete((Expression) plan.condition().transform(new Names()));
-    return plan;
-  }
-
-  private static void refuse(LogicalPlan target, String what, String call) {
-    LakeTable table = changed(target);
-    if (table == null) return;
-    throw new UnsupportedOperationException(
-        table.name() + ": " + what + " is not done by SQL here, " + call + " of Python does it");
+  /** The command, once the table knows what it asks for; all go on as a DELETE, as Spark asks tables for nothing else. */
+  private LogicalPlan change(LogicalPlan plan, LogicalPlan target, LakeTable table) {
+    if (plan instanceof DeleteFromTable) {
+      DeleteFromTable delete = (DeleteFromTable) plan;
+      if (!delete.condition().equals(MADE_ALREADY)) table.change(LakeChanges.delete(delete));
+      return plan;
+    }
+    if (plan instanceof UpdateTable) {
+      table.change(LakeChanges.update((UpdateTable) plan));
+    } else {
+      MergeIntoTable merge = (MergeIntoTable) plan;
+      LogicalPlan source = (LogicalPlan) merge.sourceTable().transformDownWithSubqueries(new Swap(session));
+      table.change(LakeChanges.merge(session, merge, source));
+    }
+    return new DeleteFromTable(target, MADE_ALREADY);
   }
 
   private static LakeTable changed(LogicalPlan target) {
@@ -67,20 +77,6 @@ public class LakeRule extends Rule {
     if (plan instanceof DataSourceV2Relation) table = ((DataSourceV2Relation) plan).table();
     if (plan instanceof DataSourceV2ScanRelation) table = ((DataSourceV2ScanRelation) plan).relation().table();
     return table instanceof LakeTable ? (LakeTable) table : null;
-  }
-
-  /** Columns by their names alone. */
-  private static class Names extends AbstractPartialFunction {
-    public boolean isDefinedAt(Object node) {
-      return node instanceof AttributeReference;
-    }
-
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      if (!(node instanceof AttributeReference)) return otherwise.apply(node);
-      ArrayList name = new ArrayList();
-      name.add(((AttributeReference) node).name());
-      return new UnresolvedAttribute(seq(name));
-    }
   }
 
   /** A scan of ours and what filters and projects it, replaced. */

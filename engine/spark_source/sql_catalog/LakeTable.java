@@ -8,11 +8,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Set;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
-import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
@@ -53,7 +50,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   private final Transform[] partitioning;
   private final Map properties;
   private final Number size;
-  private volatile Expression deleted;
+  private volatile Object[] change;
 
   /** `facts` is what `named_rows.py` tells of it; `calls` answer for its rows and changes. */
   public LakeTable(LakeCalls calls, String facts) {
@@ -148,18 +145,19 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   // Changes
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new Insert(calls, false);
+    return new Insert(calls, LakeCalls.text(info.options().asCaseSensitiveMap()), false);
   }
 
-  /** The condition of a DELETE as Spark analysed it, which predicates can't always say. */
-  public void delete(Expression condition) {
-    deleted = condition;
+  /** The change that the command in hand asks for, as `LakeChanges` has it: predicates can't always say it. */
+  public void change(Object[] change) {
+    this.change = change;
   }
 
   public void deleteWhere(Predicate[] predicates) {
-    if (deleted == null) throw new IllegalStateException(name + ": the condition of DELETE got lost");
-    if (deleted.equals(Literal.TrueLiteral())) truncateTable();
-    else calls.change(new Object[] {"delete", ExpressionUtils.column(deleted)});
+    Object[] asked = change;
+    change = null;
+    if (asked == null) throw new IllegalStateException(name + ": it got lost what is to be changed");
+    calls.change(asked);
   }
 
   public boolean truncateTable() {
@@ -269,15 +267,17 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   /** Rows that are added, or that replace all there are. */
   private static class Insert implements InsertableRelation, SupportsTruncate, V1Write {
     private final LakeCalls calls;
+    private final String options;
     private final boolean replaces;
 
-    Insert(LakeCalls calls, boolean replaces) {
+    Insert(LakeCalls calls, String options, boolean replaces) {
       this.calls = calls;
+      this.options = options;
       this.replaces = replaces;
     }
 
     public WriteBuilder truncate() {
-      return new Insert(calls, true);
+      return new Insert(calls, options, true);
     }
 
     public Write build() {
@@ -289,7 +289,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     }
 
     public void insert(org.apache.spark.sql.Dataset rows, boolean overwrite) {
-      calls.change(new Object[] {replaces ? "overwrite" : "append", rows});
+      calls.change(new Object[] {replaces ? "overwrite" : "append", rows, options});
     }
   }
 }

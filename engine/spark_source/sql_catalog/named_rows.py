@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 from weakref import WeakSet
@@ -17,21 +17,19 @@ from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import IcecoreError, ValidationError
-from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
 from icecore.engine.log.read_models import dotted
-from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
+from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
-from icecore.engine.spark.relation.catalyst_filter import filter_of
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
 from icecore.engine.spark_source.shown_arrow import shown_table
+from icecore.engine.spark_source.sql_catalog.table_changes import change_table, filter_within
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import METADATA_COLUMNS, PARTITION
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import BucketTransform, TruncateTransform, VoidTransform
-from icecore.engine.spec.types import NestedField, StructType
 from icecore.engine.table.table import Table
 
 _log = logging.getLogger(__name__)
@@ -111,15 +109,7 @@ class TableRows(Answers):
             return self._rows(*question[1:])
         if self.find is None:
             raise ValidationError("a catalog of the past can't be changed")
-        match question[0]:
-            case "append":
-                self.find().append(DataFrame(question[1], self.session))
-            case "overwrite":
-                self.find().overwrite(DataFrame(question[1], self.session))
-            case "delete":
-                self.find().spark.delete(Column(question[1]))
-            case "delete-all":
-                self.find().delete("true")
+        change_table(self.session, self.find(), list(question))
         return json.dumps([])
 
     def _rows(self, names: Sequence[str], filter_text: str | None) -> DataFrame:
@@ -128,7 +118,7 @@ class TableRows(Answers):
         if any("." in f.name for f in schema.fields):
             names = ("*", *(n for n in names if n in _metadata_names(self.table)))
         scan = self.table.scan(selected_fields=names, **self.chosen)
-        return scan.to_spark_filtered_there(self.session, _filter(filter_text, schema))
+        return scan.to_spark_filtered_there(self.session, filter_within(filter_text, schema))
 
 
 @frozen(slots=False, eq=False)
@@ -201,24 +191,6 @@ def other_rows(
 
 def _frame(session: SparkSession, rows: pa.Table, schema: Schema) -> DataFrame:
     return session.createDataFrame(shown_table(rows, schema))
-
-
-def _filter(text: str | None, schema: Schema) -> Expression:
-    """The part of a query's filters that the engine has words for; all rows where there is none."""
-    try:
-        return TRUE if text is None else filter_of(text, dict(_terms(schema, schema.fields, ())))
-    except Exception as e:  # whatever it is: all files are right as well
-        _log.info("all files are read, since a filter could not be understood: %s", e)
-        return TRUE
-
-
-def _terms(
-    schema: Schema, fields: Iterable[NestedField], outer: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], BoundTerm]]:
-    for f in fields:
-        yield (*outer, f.name), BoundTerm(f, schema.name_of(f.field_id))
-        if isinstance(f.field_type, StructType):
-            yield from _terms(schema, f.field_type.fields, (*outer, f.name))
 
 
 def _metadata_names(table: Table) -> tuple[str, ...]:

@@ -1,0 +1,160 @@
+package icecore;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Assignment;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteAction;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.InsertAction;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateAction;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.types.StructType;
+import scala.Function1;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * Analysed commands as Python takes them, in arrays: the name of a change and what it needs. Expressions are Columns that
+ * find their columns by name.
+ */
+public class LakeChanges {
+  /** The condition, and of it what `FilterText` has words for. */
+  public static Object[] delete(DeleteFromTable plan) {
+    if (plan.condition().equals(Literal.TrueLiteral())) return new Object[] {"delete-all"};
+    return new Object[] {"delete", column(plan.condition(), null), filter(plan.condition())};
+  }
+
+  /** Names of columns and their values, then what a delete has. */
+  public static Object[] update(UpdateTable plan) {
+    Expression where = plan.condition().isDefined() ? (Expression) plan.condition().get() : Literal.TrueLiteral();
+    Object[][] set = assigned(plan.assignments(), null);
+    return new Object[] {"update", set[0], set[1], column(where, null), filter(where)};
+  }
+
+  /** The source, the condition or names of key columns, and clauses; columns are called `target.x` and `source.x`. */
+  public static Object[] merge(SparkSession session, MergeIntoTable plan, LogicalPlan source) {
+    AttributeSet target = plan.targetTable().outputSet();
+    ArrayList keys = new ArrayList();
+    boolean byKeys = keys(plan.mergeCondition(), target, keys);
+    ArrayList clauses = new ArrayList();
+    add(clauses, "matched", plan.matchedActions(), target);
+    add(clauses, "not matched", plan.notMatchedActions(), target);
+    add(clauses, "not matched by source", plan.notMatchedBySourceActions(), target);
+    Object on = byKeys ? (Object) keys.toArray() : (Object) column(plan.mergeCondition(), target);
+    return new Object[] {"merge", Dataset.ofRows(session, source), Boolean.valueOf(byKeys), on, clauses.toArray()};
+  }
+
+  private static boolean keys(Expression e, AttributeSet target, ArrayList keys) {
+    if (e instanceof And) return keys(child(e, 0), target, keys) && keys(child(e, 1), target, keys);
+    if (!(e instanceof EqualTo)) return false;
+    if (!(child(e, 0) instanceof AttributeReference) || !(child(e, 1) instanceof AttributeReference)) return false;
+    AttributeReference a = (AttributeReference) child(e, 0);
+    AttributeReference b = (AttributeReference) child(e, 1);
+    keys.add(a.name());
+    return a.name().equals(b.name()) && target.contains(a) != target.contains(b);
+  }
+
+  private static void add(ArrayList clauses, String when, Seq actions, AttributeSet target) {
+    for (int i = 0; i < actions.length(); i++) {
+      Object action = actions.apply(i);
+      Object[][] set = new Object[2][];
+      String then = "delete";
+      Option condition;
+      if (action instanceof DeleteAction) {
+        condition = ((DeleteAction) action).condition();
+      } else if (action instanceof UpdateAction) {
+        then = "update";
+        condition = ((UpdateAction) action).condition();
+        set = assigned(((UpdateAction) action).assignments(), target);
+      } else if (action instanceof InsertAction) {
+        then = "insert";
+        condition = ((InsertAction) action).condition();
+        set = assigned(((InsertAction) action).assignments(), target);
+      } else {
+        throw new UnsupportedOperationException(action + " is not done by SQL here, table.spark.merge(...) of Python is");
+      }
+      Object where = condition.isDefined() ? column((Expression) condition.get(), target) : null;
+      clauses.add(new Object[] {when, then, where, set[0], set[1]});
+    }
+  }
+
+  private static Object[][] assigned(Seq assignments, AttributeSet target) {
+    Object[] names = new Object[assignments.length()];
+    Object[] values = new Object[names.length];
+    for (int i = 0; i < names.length; i++) {
+      Assignment a = (Assignment) assignments.apply(i);
+      names[i] = name(a.key());
+      values[i] = column(a.value(), target);
+    }
+    return new Object[][] {names, values};
+  }
+
+  private static String name(Expression key) {
+    if (key instanceof AttributeReference) return ((AttributeReference) key).name();
+    if (!(key instanceof GetStructField)) throw new UnsupportedOperationException(key + " can't be set");
+    StructType struct = (StructType) child(key, 0).dataType();
+    return name(child(key, 0)) + "." + struct.fields()[((GetStructField) key).ordinal()].name();
+  }
+
+  private static Object column(Expression e, AttributeSet target) {
+    if (SubqueryExpression.hasSubquery(e)) {
+      throw new UnsupportedOperationException("no subquery can say which rows change: MERGE INTO takes its rows");
+    }
+    return ExpressionUtils.column((Expression) e.transform(new Names(target)));
+  }
+
+  private static String filter(Expression condition) {
+    ArrayList all = new ArrayList();
+    all.add(condition);
+    try {
+      return FilterText.of(seq(all));
+    } catch (StackOverflowError e) {
+      return null;
+    }
+  }
+
+  private static Expression child(Expression e, int i) {
+    return (Expression) e.children().apply(i);
+  }
+
+  private static Seq seq(List list) {
+    return org.apache.spark.api.python.PythonUtils.toSeq(list);
+  }
+
+  /** Columns by name, of a merge with the side that they are of. */
+  private static class Names extends AbstractPartialFunction {
+    private final AttributeSet target;
+
+    Names(AttributeSet target) {
+      this.target = target;
+    }
+
+    public boolean isDefinedAt(Object node) {
+      return node instanceof AttributeReference;
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      if (!(node instanceof AttributeReference)) return otherwise.apply(node);
+      AttributeReference a = (AttributeReference) node;
+      ArrayList name = new ArrayList();
+      if (target != null) name.add(target.contains(a) ? "target" : "source");
+      name.add(a.name());
+      return new UnresolvedAttribute(seq(name));
+    }
+  }
+}

@@ -1,0 +1,101 @@
+"""Changes that commands of Spark SQL ask for, as commits of a table.
+
+What Java hands over is in arrays: the name of the change, and DataFrames, Columns and texts; see `LakeChanges.java`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
+from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
+from icecore.engine.spark.relation.catalyst_filter import filter_of
+from icecore.engine.spark_source.source_options import SourceOptions
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import NestedField, StructType
+from icecore.engine.table.spark_changes import Within
+from icecore.engine.table.spark_merge import SparkMerge
+from icecore.engine.table.table import Table
+
+_WRITING = frozenset({"branch", "message", "author", "idempotency-key", "snapshot-properties"})
+_log = logging.getLogger(__name__)
+
+
+def change_table(session: SparkSession, table: Table, change: Sequence[Any]) -> None:
+    """Makes a change, as one commit.
+
+    Raises what `append`, `overwrite` and the changes of `table.spark` raise, ValidationError for unknown options.
+    """
+    by_spark = table.spark.with_session(session)
+    match change:
+        case ["append", rows, options]:
+            table.append(DataFrame(rows, session), **_options(options))
+        case ["overwrite", rows, options]:
+            table.overwrite(DataFrame(rows, session), **_options(options))
+        case ["delete-all"]:
+            table.delete("true")
+        case ["delete", condition, text]:
+            by_spark.delete(_within(condition, text, table))
+        case ["update", names, values, condition, text]:
+            by_spark.update(_set(names, values), _within(condition, text, table))
+        case ["merge", source, is_by_keys, on, clauses]:
+            merge = by_spark.merge(DataFrame(source, session), list(on) if is_by_keys else Column(on))
+            for clause in clauses:
+                merge = _with_clause(merge, *clause)
+            merge.commit()
+        case _:
+            raise ValidationError(f"Spark asks for {change[0]!r}")
+
+
+def filter_within(text: str | None, schema: Schema) -> Expression:
+    """The part of a filter, as `FilterText` has it, that the engine has words for; TRUE where there is none."""
+    try:
+        return TRUE if text is None else filter_of(text, dict(_terms(schema, schema.fields, ())))
+    except Exception as e:  # whatever it is: all files are right as well
+        _log.info("all files are read, since a filter could not be understood: %s", e)
+        return TRUE
+
+
+def _options(text: str) -> dict[str, Any]:
+    given = SourceOptions.of(json.loads(text), _WRITING)
+    return {
+        **{name.replace("-", "_"): given.text(name) for name in _WRITING if given.text(name) is not None},
+        **({"snapshot_properties": found} if (found := given.text_map("snapshot-properties")) else {}),
+    }
+
+
+def _within(condition: Any, text: str | None, table: Table) -> Within:
+    return Within(Column(condition), filter_within(text, table.schema()))
+
+
+def _set(names: Iterable[str], values: Iterable[Any]) -> dict[str, Column]:
+    return {name: Column(value) for name, value in zip(names, values, strict=True)}
+
+
+def _with_clause(merge: SparkMerge, when: str, then: str, condition: Any, names: Any, values: Any) -> SparkMerge:
+    where = None if condition is None else Column(condition)
+    match when, then:
+        case "matched", "update":
+            return merge.when_matched_update(_set(names, values), where)
+        case "matched", "delete":
+            return merge.when_matched_delete(where)
+        case "not matched", _:
+            return merge.when_not_matched_insert(_set(names, values), where)
+        case _, "update":
+            return merge.when_not_matched_by_source_update(_set(names, values), where)
+        case _:
+            return merge.when_not_matched_by_source_delete(where)
+
+
+def _terms(
+    schema: Schema, fields: Iterable[NestedField], outer: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], BoundTerm]]:
+    """Columns, and fields inside of structs, by the names on the way to them."""
+    for f in fields:
+        yield (*outer, f.name), BoundTerm(f, schema.name_of(f.field_id))
+        if isinstance(f.field_type, StructType):
+            yield from _terms(schema, f.field_type.fields, (*outer, f.name))
