@@ -108,6 +108,7 @@ class CatalogAt:
         Raises ValidationError, QueryLimitError.
         """
         from icecore.projections.audit.audited_tables import AuditedTable
+        from icecore.projections.audit.history.logged_tables import AuditedLog
         from icecore.projections.audit.sql_prompt import run_sql
 
         def listed() -> list[AuditedTable]:
@@ -115,7 +116,9 @@ class CatalogAt:
             streams = {name: self._streams[name] for name in self.list_tables()}
             return [AuditedTable(n, s, partial(self.load_table, n), now(s)) for n, s in streams.items()]
 
-        return run_sql(self, listed, query, parameters, timeout=timeout, memory_limit=memory_limit)
+        warehouse = self._warehouse
+        log = AuditedLog(warehouse.store, warehouse.repository, self._table_of, up_to=self.position)
+        return run_sql(self, listed, log, query, parameters, timeout=timeout, memory_limit=memory_limit)
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
         """Whether there was a table of that name."""
@@ -142,7 +145,13 @@ class CatalogAt:
         """The table as it was. Raises NoSuchTableError."""
         name = identifier_tuple(identifier)
         stream = self._stream(name, view=False)
-        state = None if stream is None else self._warehouse.repository.state_at(stream, self.position)
-        if state is None:
+        if stream is None:
             raise NoSuchTableError(f"there was no table {dotted(name)!r} at position {self.position}")
+        return self._table_of(stream)
+
+    def _table_of(self, stream: str) -> Table:
+        """The table of a stream as it was. Raises NoSuchTableError."""
+        state = self._warehouse.repository.state_at(stream, self.position)
+        if state is None:
+            raise NoSuchTableError(f"there was no table {stream} at position {self.position}")
         return Table(self._warehouse.repository, self._warehouse.planning, state, None)

@@ -81,13 +81,18 @@ def sql(
     UnreadableTableWarning: the table `problems` says why. Raises ValidationError, QueryLimitError.
     """
     from icecore.projections.audit.audited_tables import AuditedTable
+    from icecore.projections.audit.history.logged_tables import AuditedLog
     from icecore.projections.audit.sql_prompt import run_sql
+
+    warehouse = catalog._warehouse
 
     def listed() -> list[AuditedTable]:
         names = table_streams(catalog)
         return [AuditedTable(name, stream, partial(table_of, catalog, stream), name) for name, stream in names]
 
-    return run_sql(catalog, listed, query, parameters, timeout=timeout, memory_limit=memory_limit)
+    repository = warehouse.repository
+    log = AuditedLog(warehouse.store, repository, partial(table_of, catalog), repository.foreign.adopt_all_if_changed)
+    return run_sql(catalog, listed, log, query, parameters, timeout=timeout, memory_limit=memory_limit)
 
 
 def verify(

@@ -12,19 +12,31 @@
     views         one row for each view that has a name now, with the SQL of its current version by dialect
     problems      one row for each table that can't be read, with the kind of error and its message
 
-and Iceberg's metadata tables, of each table: see `iceberg_rows`.
+Iceberg's metadata tables, of each table: see `iceberg_rows`; and what only a log can give, of dropped tables too:
+
+    events            one row for each event, with the table's UUID, its name then and its name now
+    commits           one row for each snapshot that an event brought, with the files that it added and removed
+    file_history      one row for each file that a snapshot added or removed
+    schema_history    one row for each column that an event added, removed or changed
+    spec_history      one row for each event that made another partition spec the default
+    property_history  one row for each property that an event added, removed or changed
+    ref_history       one row for each branch or tag that an event added, removed or changed
+    dropped_tables    one row for each table that was dropped
+    log_health        one row for each aspect of the log, and whether it is as it should be
 
 A table that can't be read has no rows in those that need what can't be read of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from icecore.projections.audit import catalog_rows, file_rows, iceberg_rows, metadata_rows
-from icecore.projections.audit.audited_tables import AuditedRows
+from icecore.projections.audit.audited_rows import AuditedRows
+from icecore.projections.audit.history import commit_rows, dropped_rows, shape_rows
+from icecore.projections.audit.history.logged_tables import AuditedLog, LoggedTable
 from icecore.projections.inspect.log_table import LOG_SCHEMA
 
 ICEBERG_TABLES: dict[str, tuple[pa.Schema, Callable[[AuditedRows], pa.Table]]] = {
@@ -42,6 +54,22 @@ ICEBERG_TABLES: dict[str, tuple[pa.Schema, Callable[[AuditedRows], pa.Table]]] =
     "position_deletes": (iceberg_rows.POSITION_DELETES, iceberg_rows.position_deletes),
 }
 
+_History = Callable[[AuditedLog, LoggedTable], Sequence[pa.Table]]
+HISTORIES: dict[str, tuple[pa.Schema, _History]] = {
+    "commits": (commit_rows.COMMITS, commit_rows.commits),
+    "file_history": (commit_rows.FILE_HISTORY, commit_rows.file_history),
+    "schema_history": (shape_rows.SCHEMA_HISTORY, shape_rows.schema_history),
+    "spec_history": (shape_rows.SPEC_HISTORY, shape_rows.spec_history),
+    "property_history": (shape_rows.PROPERTY_HISTORY, shape_rows.property_history),
+    "ref_history": (shape_rows.REF_HISTORY, shape_rows.ref_history),
+    "dropped_tables": (dropped_rows.DROPPED_TABLES, dropped_rows.dropped),
+}
+
+
+def _of_log(schema: pa.Schema, rows: _History) -> Callable[[AuditedRows], pa.Table]:
+    return lambda of: of.of_log(schema, rows)
+
+
 AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "log": catalog_rows.log,
     "namespaces": catalog_rows.namespaces,
@@ -54,7 +82,10 @@ AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "files": file_rows.files,
     "views": catalog_rows.views,
     "problems": file_rows.problems,
+    "events": catalog_rows.events,
+    "log_health": lambda of: dropped_rows.log_health(of.log),
     **{name: rows for name, (_, rows) in ICEBERG_TABLES.items()},
+    **{name: _of_log(schema, rows) for name, (schema, rows) in HISTORIES.items()},
 }
 
 AUDIT_SCHEMAS: dict[str, pa.Schema] = {
@@ -69,5 +100,7 @@ AUDIT_SCHEMAS: dict[str, pa.Schema] = {
     "manifests": file_rows.MANIFESTS,
     "files": file_rows.FILES,
     "problems": file_rows.PROBLEMS,
-    **{name: schema for name, (schema, _) in ICEBERG_TABLES.items()},
+    "events": catalog_rows.EVENTS,
+    "log_health": dropped_rows.LOG_HEALTH,
+    **{name: schema for name, (schema, _) in (ICEBERG_TABLES | HISTORIES).items()},
 }

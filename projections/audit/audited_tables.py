@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 from attrs import define, field, frozen
@@ -134,39 +134,6 @@ class AuditedTables:
                 self.problems.setdefault(audited.stream, (audited, e))
                 continue
             yield audited, found
-
-
-@frozen
-class AuditedRows:
-    """The source of one audit table's rows: the catalog, and the tables that a query can need of it.
-
-    `asks_for` says of columns whether the query can need one of them.
-    """
-
-    catalog: AuditedCatalog
-    tables: AuditedTables
-    needed: NeededTables
-    asks_for: Callable[[Collection[str]], bool] = field(default=lambda _: True)
-
-    def each(self, read: Callable[[Table], Read]) -> Iterator[tuple[AuditedTable, Read]]:
-        """The result of reading each needed table: see `AuditedTables.read`."""
-        return self.tables.read(self.needed, read)
-
-    def of(self, schema: pa.Schema, rows: Callable[[Table], Iterator[dict[str, Any]]]) -> pa.Table:
-        """The rows of each table, with its name, as Arrow of a schema."""
-        found: list[dict[str, Any]] = []
-        for audited, own in self.each(lambda table: list(rows(table))):
-            found += [{**audited.named, **row} for row in own]
-        return pa.Table.from_pylist(found, schema=schema)
-
-    def joined(self, schema: pa.Schema, read: Callable[[Table], pa.Table]) -> pa.Table:
-        """The rows that `read` gives of each table, as they are in the schema after its columns of NAMED."""
-        found = [schema.empty_table()]
-        for audited, rows in self.each(read):
-            names = [pa.repeat(pa.scalar(audited.named[f.name], f.type), rows.num_rows) for f in NAMED]
-            columns = [rows[f.name].cast(f.type) for f in list(schema)[len(NAMED) :]]
-            found.append(pa.table([*names, *columns], schema=schema))
-        return pa.concat_tables(found)
 
 
 def signed(value: int | None) -> int | None:

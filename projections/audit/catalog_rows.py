@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
-from icecore.projections.audit.audited_tables import TEXT_MAP, AuditedRows, signed
+from icecore.projections.audit.audited_rows import AuditedRows
+from icecore.projections.audit.audited_tables import NAMED, TEXT_MAP, signed
+from icecore.projections.inspect.log_table import LOG_SCHEMA
 
 _AT = pa.timestamp("ms", "UTC")
 
@@ -17,6 +19,21 @@ _AT = pa.timestamp("ms", "UTC")
 def log(of: AuditedRows) -> pa.Table:
     """The rows of `log`."""
     return of.catalog.log()
+
+
+_OF_LOG = [f for f in LOG_SCHEMA if f.name != "name"]
+EVENTS = pa.schema([*NAMED, *_OF_LOG])
+
+
+def events(of: AuditedRows) -> pa.Table:
+    """The rows of `events`: the log, with what each event's table or view was called then and is now."""
+    rows = of.catalog.log()
+    unnamed: dict[str, str | None] = dict.fromkeys(f.name for f in NAMED)
+    named, known = list[dict[str, str | None]](), of.log.named
+    for stream, position in zip(rows["stream"].to_pylist(), rows["position"].to_pylist(), strict=True):
+        named.append(known[stream].named(position) if stream in known else unnamed)
+    columns = [*(pa.array([n[f.name] for n in named], f.type) for f in NAMED), *(rows[f.name] for f in _OF_LOG)]
+    return pa.table(columns, schema=EVENTS)
 
 
 NAMESPACES = pa.schema([("name", pa.string()), ("properties", TEXT_MAP)])

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.table.table import Table
-from icecore.projections.audit.audited_tables import NAMED, AuditedRows, signed
+from icecore.projections.audit.audited_rows import AuditedRows
+from icecore.projections.audit.audited_tables import NAMED, signed
 from icecore.projections.inspect.entry_batches import ALL_CONTENTS, TableEntries
 from icecore.projections.inspect.inspect_table import table_of_batches
 from icecore.projections.inspect.live_files import LIVE_FILES
@@ -89,9 +90,9 @@ PROBLEMS = pa.schema([*NAMED, ("kind", pa.string()), ("message", pa.string())])
 
 
 def problems(of: AuditedRows) -> pa.Table:
-    """The rows of `problems`: the errors of reading the manifests and files of each table."""
+    """The rows of `problems`: the errors of reading the manifests and files of each table, or what else is asked."""
     for _ in of.each(lambda table: (table.manifests(), table.files())):
         pass
-    failed = [(t, of.tables.problems.get(t.stream)) for t in of.tables.needed(of.needed)]
-    rows = [{**t.named, "kind": type(p[1]).__name__, "message": str(p[1])} for t, p in failed if p is not None]
-    return pa.Table.from_pylist(rows, schema=PROBLEMS)
+    found = [(t, e) for t, e in of.tables.problems.values() if of.needed.has(t.keys)]
+    rows = [{**t.named, "kind": type(e).__name__, "message": str(e)} for t, e in found]
+    return pa.Table.from_pylist(sorted(rows, key=lambda r: (r["namespace"], r["name"])), schema=PROBLEMS)

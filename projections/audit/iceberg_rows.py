@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from icecore.engine.table.table import Table
-from icecore.projections.audit.audited_tables import NAMED, AuditedRows
+from icecore.projections.audit.audited_rows import AuditedRows
+from icecore.projections.audit.audited_tables import NAMED
 from icecore.projections.audit.file_rows import CONTENT_NAMES, FILES, entries_of, uniform_files
 from icecore.projections.inspect.entry_batches import ALL_CONTENTS, DATA, DELETES
 from icecore.projections.inspect.inspect_table import table_of_batches

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from icecore.engine.table.table import Table
-from icecore.projections.audit.audited_tables import NAMED, TEXT_MAP, AuditedRows, signed
+from icecore.projections.audit.audited_rows import AuditedRows
+from icecore.projections.audit.audited_tables import NAMED, TEXT_MAP, signed
 
 _AT = pa.timestamp("ms", "UTC")
 

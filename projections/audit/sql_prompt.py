@@ -9,7 +9,7 @@ import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -24,15 +24,11 @@ from icecore.engine.queries.named_queries import query as named_query
 from icecore.projections.audit.audit_statement import as_run, is_about_columns, parse_statement
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS as AUDIT_SCHEMAS
 from icecore.projections.audit.audit_tables import AUDIT_TABLES as AUDIT_TABLES
-from icecore.projections.audit.audited_tables import (
-    AuditedCatalog,
-    AuditedRows,
-    AuditedTable,
-    AuditedTables,
-    Deadline,
-)
+from icecore.projections.audit.audited_rows import AuditedRows
+from icecore.projections.audit.audited_tables import AuditedCatalog, AuditedTable, AuditedTables, Deadline
+from icecore.projections.audit.history.logged_tables import AuditedLog
 from icecore.projections.audit.needed_columns import names_any
-from icecore.projections.audit.needed_tables import needed_tables
+from icecore.projections.audit.needed_tables import NeededTables, needed_tables
 
 TABLES_NAMED = 3
 
@@ -40,13 +36,14 @@ TABLES_NAMED = 3
 def run_sql(
     catalog: AuditedCatalog,
     listed: Callable[[], Sequence[AuditedTable]],
+    log: AuditedLog,
     query: str,
     parameters: Mapping[str, Any] | Sequence[Any] | None = None,
     *,
     timeout: float | None = None,
     memory_limit: str | None = None,
 ) -> pa.Table:
-    """The result of a query as Arrow. `listed` gives the tables of the catalog, by name.
+    """The result of a query as Arrow. `listed` gives the tables of the catalog, by name, `log` is its log.
 
     Warns with an UnreadableTableWarning where tables that the query needs can't be read, which it is answered without.
     Raises ValidationError with DuckDB's words where the query is wrong, and QueryLimitError.
@@ -60,7 +57,7 @@ def run_sql(
     con = duckdb.connect(":memory:", config={"temp_directory": folder})
     try:
         _set_up(con, memory_limit)
-        about = _register(con, catalog, tables, statement, values)
+        about = _register(con, statement, values, lambda n, asks: AuditedRows(catalog, tables, n, log, asks))
         duck.rows(con, named_query(duck.SETTINGS, "no_files"))
         result = _answer(con, query, values, deadline, memory_limit)
     except duckdb.Error as e:
@@ -104,10 +101,9 @@ def _set_up(con: duckdb.DuckDBPyConnection, memory_limit: str | None) -> None:
 
 def _register(
     con: duckdb.DuckDBPyConnection,
-    catalog: AuditedCatalog,
-    tables: AuditedTables,
     statement: exp.Expression,
     values: Mapping[str, Any] | None,
+    source: Callable[[NeededTables, Callable[[Collection[str]], bool]], AuditedRows],
 ) -> set[str]:
     """Registers the audit tables that a statement is about with DuckDB; returns their names.
 
@@ -119,7 +115,7 @@ def _register(
     needed = needed_tables(statement, AUDIT_SCHEMAS, values)
     asks_for = partial(names_any, statement)
     for name in sorted(needed, key=lambda n: (n == "problems", n)):
-        con.register(name, AUDIT_TABLES[name](AuditedRows(catalog, tables, needed[name], asks_for)))
+        con.register(name, AUDIT_TABLES[name](source(needed[name], asks_for)))
     return set(needed)
 
 

@@ -1,0 +1,200 @@
+"""The snapshots that each event of a table brought, and the files that each added or removed, from the log alone.
+
+Of snapshots that another engine made the log knows what their summary says, and their files only as far as their
+manifests are still listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from icecore.engine.errors import CorruptLogError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
+from icecore.engine.events.event_updates import table_updates
+from icecore.engine.events.manifest_changes import ManifestChanges, changes_of
+from icecore.engine.spec.content_file import ManifestEntryStatus
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.spec.updates.table_update import AddSnapshot, SetSnapshotRef
+from icecore.engine.table.table import Table
+from icecore.projections.audit.history.logged_tables import OF_EVENT, AuditedLog, LoggedTable, of_event
+from icecore.projections.inspect.entry_batches import TableEntries
+from icecore.projections.inspect.snapshot_rows import signed
+from icecore.projections.inspect.uniform_rows import UNIFORM_FILES, UniformColumns
+
+_OF_SNAPSHOT = (
+    pa.field("snapshot_id", pa.int64()),
+    pa.field("parent_id", pa.int64()),
+    pa.field("branch", pa.string()),
+    pa.field("operation", pa.string()),
+)
+_COUNTS = ("data_files", "delete_files", "records")
+COMMITS = pa.schema(
+    [
+        *OF_EVENT,
+        *_OF_SNAPSHOT,
+        ("committed_at", pa.timestamp("ms", "UTC")),
+        *((f"{verb}_{what}", pa.int64()) for verb in ("added", "removed") for what in _COUNTS),
+        ("added_file_paths", pa.list_(pa.string())),
+        ("removed_file_paths", pa.list_(pa.string())),
+        ("summary", pa.map_(pa.string(), pa.string())),
+    ]
+)
+_OF_FILE = [
+    UNIFORM_FILES.field(name)
+    for name in ("content", "file_path", "file_format", "spec_id", "partition", "partition_values", "record_count")
+]
+FILE_HISTORY = pa.schema(
+    [*OF_EVENT, *_OF_SNAPSHOT, ("change", pa.string()), *_OF_FILE, UNIFORM_FILES.field("file_size_in_bytes")]
+)
+_SUMMARY = {
+    "added_data_files": "added-data-files",
+    "added_delete_files": "added-delete-files",
+    "added_records": "added-records",
+    "removed_data_files": "deleted-data-files",
+    "removed_delete_files": "removed-delete-files",
+    "removed_records": "deleted-records",
+}
+
+
+@frozen(eq=False)
+class Brought:
+    """A snapshot that an event brought, and the entries that it added or deleted; None where the log has none."""
+
+    event: Event
+    snapshot: Snapshot
+    branch: str | None
+    entries: pa.Table | None
+
+    def values(self, table: LoggedTable) -> dict[str, Any]:
+        """The values of OF_EVENT and of the snapshot."""
+        return {
+            **of_event(table, self.event),
+            "snapshot_id": signed(self.snapshot.snapshot_id),
+            "parent_id": signed(self.snapshot.parent_snapshot_id),
+            "branch": self.branch,
+            "operation": self.snapshot.operation,
+        }
+
+
+def brought(log: AuditedLog, table: LoggedTable) -> Iterator[Brought]:
+    """The snapshots of a table's events, in their order, each when it came first. Raises CorruptLogError."""
+    known: set[int] = set()
+    for event in log.events(table):
+        changes = changes_of(event.payload, event.position)
+        snapshots, branches = _snapshots(event)
+        content = log.store.entries(event.position) if changes else None
+        for snapshot in snapshots:
+            if snapshot.snapshot_id not in known:
+                known.add(snapshot.snapshot_id)
+                change = changes.get(snapshot.snapshot_id)
+                entries = None if change is None else _changed(event, change, content)
+                yield Brought(event, snapshot, branches.get(snapshot.snapshot_id), entries)
+
+
+def _snapshots(event: Event) -> tuple[list[Snapshot], Mapping[int, str]]:
+    """The snapshots of an event, and the branches that it put them on."""
+    if event.kind == ev.TABLE_REGISTERED:
+        metadata = event.payload["metadata"]
+        refs = {r["snapshot-id"]: name for name, r in (metadata.get("refs") or {}).items()}
+        return [Snapshot.from_dict(s) for s in metadata.get("snapshots") or ()], refs
+    if event.kind not in (ev.TABLE_CREATED, ev.TABLE_COMMITTED, ev.TABLE_ADOPTED):
+        return [], {}
+    found, branches = [], dict[int, str]()
+    for update in table_updates(event):
+        if isinstance(update, AddSnapshot):
+            found.append(update.snapshot)
+        elif isinstance(update, SetSnapshotRef):
+            branches.setdefault(update.ref.snapshot_id, update.ref_name)
+    return found, branches
+
+
+def _changed(event: Event, change: ManifestChanges, content: pa.Table | None) -> pa.Table | None:
+    """The entries of an event's content that a snapshot added or deleted."""
+    parts = []
+    for listed in change.added:
+        if listed.position == event.position and listed.row_count:
+            if content is None:
+                raise CorruptLogError(f"position {event.position}: its content files are missing")
+            parts.append(content.slice(listed.row_offset, listed.row_count))
+    if not parts:
+        return None if content is None else content.slice(0, 0)
+    entries = pa.concat_tables(parts)
+    return entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.EXISTING)))
+
+
+def commits(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
+    """The rows of `commits`."""
+    rows = []
+    for each in brought(log, table):
+        summary = each.snapshot.summary or {}
+        row = {
+            **each.values(table),
+            "committed_at": each.snapshot.timestamp_ms,
+            "summary": list(summary.items()),
+            **{name: _number(summary.get(key)) for name, key in _SUMMARY.items()},
+        }
+        rows.append(row if each.entries is None else row | _counted(each.entries))
+    return [pa.Table.from_pylist(rows, schema=COMMITS)]
+
+
+def _counted(entries: pa.Table) -> dict[str, Any]:
+    """The files that entries add and remove."""
+    found: dict[str, Any] = {}
+    is_data = pc.equal(entries["content"], 0)
+    for verb, status in (("added", ManifestEntryStatus.ADDED), ("removed", ManifestEntryStatus.DELETED)):
+        of_status = pc.equal(entries["status"], int(status))
+        data = entries.filter(pc.and_(of_status, is_data))
+        deletes = entries.filter(pc.and_(of_status, pc.invert(is_data)))
+        found[f"{verb}_data_files"], found[f"{verb}_delete_files"] = data.num_rows, deletes.num_rows
+        found[f"{verb}_records"] = pc.sum(data["record_count"]).as_py() or 0
+        found[f"{verb}_file_paths"] = [*data["file_path"].to_pylist(), *deletes["file_path"].to_pylist()]
+    return found
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def file_history(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
+    """The rows of `file_history`."""
+    loaded = log.load(table.stream)
+    columns, found = UniformColumns.of(loaded.metadata), list[pa.Table]()
+    outside: dict[int, Brought] = {}
+    for each in brought(log, table):
+        if each.entries is None:
+            outside[each.snapshot.snapshot_id] = each
+        elif each.entries.num_rows:
+            found.append(_of_files(columns, each.entries, each.values(table)))
+    for snapshot_id, entries in _from_manifests(loaded, outside):
+        found.append(_of_files(columns, entries, outside[snapshot_id].values(table)))
+    return found
+
+
+def _from_manifests(table: Table, outside: Mapping[int, Brought]) -> Iterator[tuple[int, pa.Table]]:
+    """The entries that snapshots of other engines added or deleted, in manifests of theirs that are still listed."""
+    if not outside:
+        return
+    of_table = TableEntries(table._planner, table.state)
+    listed = [m for m in of_table.all_listed() if m.is_foreign and m.manifest.added_snapshot_id in outside]
+    for batch in of_table.every(listed):
+        changed = batch.filter(pc.not_equal(batch["status"], int(ManifestEntryStatus.EXISTING)))
+        for snapshot_id in pc.unique(changed["snapshot_id"]).to_pylist():
+            if snapshot_id in outside:
+                yield snapshot_id, changed.filter(pc.equal(changed["snapshot_id"], snapshot_id))
+
+
+def _of_files(columns: UniformColumns, entries: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+    """The rows of a snapshot's files."""
+    entries = entries.combine_chunks()
+    files = columns.file_rows(entries)
+    told = pa.array(["", "added", "removed"])
+    kinds = {name: FILE_HISTORY.field(name).type for name in values}
+    made = {name: pa.repeat(pa.scalar(value, kinds[name]), len(entries)) for name, value in values.items()}
+    made["change"] = told.take(entries["status"])
+    return pa.table([made[n] if n in made else files[n] for n in FILE_HISTORY.names], schema=FILE_HISTORY)

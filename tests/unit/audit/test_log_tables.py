@@ -1,0 +1,200 @@
+"""Tables of the SQL prompt that only a log can give: commits, files, columns, properties and refs of all times."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from core_tables import local, pyiceberg_catalog
+
+import icecore
+from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
+OF_EVENTS = ["commits", "file_history", "schema_history", "spec_history", "property_history", "ref_history"]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
+    """A warehouse whose table shop.sales was shop.old; shop.gone was dropped, shop.kept dropped and undropped."""
+    with icecore.open(tmp_path_factory.mktemp("lake"), actor="ann") as catalog:
+        catalog.create_namespace("shop")
+        table = catalog.create_table("shop.old", SCHEMA, properties={"owner": "ann"})
+        table.append([{"id": 1, "city": "Oslo"}, {"id": 2, "city": "Rome"}], message="first")
+        with table.update_schema() as schema:
+            schema.rename_column("city", "town")
+            schema.add_column("size", "int")
+        table.append([{"id": 3, "town": "Nice"}], author="bob")
+        catalog.rename_table("shop.old", "shop.sales")
+        table.refresh()
+        with table.update_spec() as spec:
+            spec.add_identity("town")
+        table.set_properties({"owner": "bob"})
+        table.remove_properties("owner")
+        table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "start").commit()
+        table.manage_snapshots().remove_tag("start").commit()
+        table.delete("id = 3", message="third goes")
+        for name in ("gone", "kept"):
+            catalog.create_table(f"shop.{name}", SCHEMA).append([{"id": 9, "city": "Bern"}])
+            catalog.drop_table(f"shop.{name}")
+        catalog.undrop_table("shop.kept")
+        yield catalog
+
+
+def ask(lake: icecore.Catalog, query: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = lake.sql(query).to_pylist()
+    return found
+
+
+def test_events_tell_the_name_then_and_now(lake: icecore.Catalog) -> None:
+    query = "SELECT DISTINCT name, name_now FROM events WHERE table_uuid IS NOT NULL ORDER BY ALL"
+    assert ask(lake, query) == [
+        {"name": "gone", "name_now": None},
+        {"name": "kept", "name_now": "shop.kept"},
+        {"name": "old", "name_now": "shop.sales"},
+        {"name": "sales", "name_now": "shop.sales"},
+    ]
+    assert ask(lake, "SELECT count(*) AS n FROM events") == [{"n": lake.position}]
+
+
+def test_commits_name_the_files_that_they_added_and_removed(lake: icecore.Catalog) -> None:
+    """The counts are those of the snapshots' summaries."""
+    rows = ask(lake, "SELECT * FROM commits WHERE name_now = 'shop.sales' ORDER BY position")
+    assert [(r["name"], r["operation"], r["actor"], r["message"], r["branch"]) for r in rows] == [
+        ("old", "append", "ann", "first", "main"),
+        ("old", "append", "bob", None, "main"),
+        ("sales", "delete", "ann", "third goes", "main"),
+    ]
+    table = lake.load_table("shop.sales")
+    assert [r["snapshot_id"] for r in rows] == [s.snapshot_id for s in table.snapshots()]
+    assert rows[2]["removed_file_paths"] == rows[1]["added_file_paths"] and rows[2]["added_file_paths"] == []
+    for row in rows:
+        summary = dict(row["summary"])
+        assert row["added_data_files"] == int(summary.get("added-data-files", 0)) == len(row["added_file_paths"])
+        assert row["removed_records"] == int(summary.get("deleted-records", 0))
+        assert row["added_records"] == int(summary.get("added-records", 0))
+
+
+def test_file_history_adds_up_to_the_files(lake: icecore.Catalog) -> None:
+    query = """
+        SELECT file_path FROM file_history WHERE name_now = 'shop.sales'
+        GROUP BY ALL HAVING count_if(change = 'added') > count_if(change = 'removed')"""
+    live = lake.load_table("shop.sales").inspect.files()["file_path"].to_pylist()
+    assert [r["file_path"] for r in ask(lake, query)] == live
+    query = "SELECT change, actor, record_count, partition FROM file_history WHERE name = 'sales'"
+    assert ask(lake, query) == [{"change": "removed", "actor": "ann", "record_count": 1, "partition": ""}]
+    assert ask(lake, "SELECT record_count FROM file_history WHERE name = 'gone'") == [{"record_count": 1}]
+
+
+def test_schema_history_tells_who_changed_a_column(lake: icecore.Catalog) -> None:
+    query = """
+        SELECT change, field_id, column_name, column_name_before, type, type_before, schema_id
+        FROM schema_history WHERE name_now = 'shop.sales' ORDER BY position, field_id"""
+    assert [tuple(r.values()) for r in ask(lake, query)] == [
+        ("added", 1, "id", None, "long", None, 0),
+        ("added", 2, "city", None, "string", None, 0),
+        ("changed", 2, "town", "city", "string", "string", 1),
+        ("added", 3, "size", None, "int", None, 1),
+    ]
+
+
+def test_properties_specs_and_refs_have_their_histories(lake: icecore.Catalog) -> None:
+    query = "SELECT change, value, value_before FROM property_history WHERE key = 'owner' ORDER BY position"
+    assert [tuple(r.values()) for r in ask(lake, query)] == [
+        ("added", "ann", None),
+        ("changed", "bob", "ann"),
+        ("removed", None, "bob"),
+    ]
+    query = "SELECT spec_id, spec_id_before FROM spec_history WHERE name_now = 'shop.sales' ORDER BY position"
+    assert [tuple(r.values()) for r in ask(lake, query)] == [(0, None), (1, 0)]
+    query = "SELECT ref, change, snapshot_id FROM ref_history WHERE name_now = 'shop.sales' ORDER BY position"
+    first, second, third = (s.snapshot_id for s in lake.load_table("shop.sales").snapshots())
+    assert [tuple(r.values()) for r in ask(lake, query)] == [
+        ("main", "added", first),
+        ("main", "changed", second),
+        ("start", "added", first),
+        ("start", "removed", None),
+        ("main", "changed", third),
+    ]
+
+
+def test_dropped_tables_are_those_without_a_name(lake: icecore.Catalog) -> None:
+    """As of the position that is asked."""
+    (gone,) = ask(lake, "SELECT * FROM dropped_tables")
+    assert (gone["namespace"], gone["name"], gone["name_now"], gone["actor"]) == ("shop", "gone", None, "ann")
+    assert gone["records"] == 1 and gone["data_files"] == 1 and not gone["is_purged"]
+    assert lake.at(gone["position"] - 1).sql("SELECT * FROM dropped_tables").num_rows == 0
+    query = "SELECT name, name_now FROM dropped_tables ORDER BY ALL"
+    before = lake.at(lake.position - 1).sql(query).to_pylist()
+    assert before == [{"name": "gone", "name_now": None}, {"name": "kept", "name_now": "shop.kept"}]
+
+
+@pytest.mark.parametrize("name", OF_EVENTS)
+def test_the_past_is_the_rows_up_to_a_position(lake: icecore.Catalog, name: str) -> None:
+    """A history as of a position is that of now without what came later; one of no table is empty."""
+    for position in (0, 3, 6, lake.position):
+        query = f"SELECT * FROM {name} WHERE position <= {position} ORDER BY ALL"
+        assert lake.at(position).sql(query).to_pylist() == ask(lake, query), position
+    assert ask(lake, f"SELECT * FROM {name} WHERE name = 'other'") == []
+    assert AUDIT_SCHEMAS[name].names[:5] == ["namespace", "name", "table_uuid", "name_now", "position"]
+
+
+def test_another_engine_s_commits_are_told(tmp_path: Path) -> None:
+    """With their files as long as their manifests are listed, and the name that they were committed under."""
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("shop")
+        catalog.create_table("shop.t", SCHEMA).append([{"id": 1, "city": "Oslo"}])
+        peer = pyiceberg_catalog(tmp_path / "lake")
+        theirs = peer.load_table("shop.t")
+        theirs.append(pa.table({"id": [2], "city": ["Rome"]}, schema=SCHEMA))
+        with theirs.update_schema() as schema:
+            schema.delete_column("city")
+        peer.close()
+        rows = ask(catalog, "SELECT engine, added_data_files, added_file_paths FROM commits ORDER BY position")
+        assert [r["added_data_files"] for r in rows] == [1, 1] and rows[1]["added_file_paths"] is None
+        files = ask(catalog, "SELECT file_path, change FROM file_history ORDER BY position")
+        assert [f["change"] for f in files] == ["added", "added"]
+        assert {f["file_path"] for f in files} == set(
+            catalog.load_table("shop.t").inspect.files()["file_path"].to_pylist()
+        )
+        last = ask(catalog, "SELECT change, column_name_before FROM schema_history ORDER BY position")[-1]
+        assert last == {"change": "removed", "column_name_before": "city"}
+
+
+def test_a_table_whose_history_cant_be_read_is_a_problem(tmp_path: Path) -> None:
+    """And the others are answered."""
+    with icecore.open(tmp_path / "theirs") as theirs, icecore.open(tmp_path / "ours") as ours:
+        for catalog in (theirs, ours):
+            catalog.create_namespace("shop")
+        table = theirs.create_table("shop.bad", SCHEMA)
+        table.append([{"id": 1, "city": "Oslo"}])
+        ours.register_table("shop.bad", str(table.metadata_location))
+        ours.create_table("shop.good", SCHEMA).append([{"id": 1, "city": "Oslo"}])
+        for manifest in (local(table.location()) / "metadata").glob("*.avro"):
+            manifest.unlink()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert ask(ours, "SELECT name FROM commits ORDER BY ALL") == [{"name": "bad"}, {"name": "good"}]
+            assert ask(ours, "SELECT name FROM file_history WHERE name = 'good'") == [{"name": "good"}]
+            found = ask(ours, "SELECT f.name, p.name AS problem FROM file_history AS f, problems AS p")
+        assert found == [{"name": "good", "problem": "bad"}]
+
+
+def test_log_health_tells_what_is_broken(tmp_path: Path) -> None:
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("shop")
+        catalog.create_table("shop.t", SCHEMA)
+        health = {r["aspect"]: r for r in ask(catalog, "SELECT * FROM log_health")}
+        assert all(r["ok"] for r in health.values())
+        assert health["hash chain"]["value"] == 2 and health["tables"]["value"] == 1
+        store = catalog._warehouse.store
+        with store.write():
+            connection = store.connection()
+            connection.execute("DROP TRIGGER event_is_append_only_update")
+            connection.execute("UPDATE event SET message = 'other' WHERE position = 2")
+        (broken,) = ask(catalog, "SELECT aspect, detail FROM log_health WHERE NOT ok")
+        assert broken["aspect"] == "hash chain" and "position 2" in broken["detail"]
