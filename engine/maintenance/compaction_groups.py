@@ -72,18 +72,24 @@ class CompactionOptions:
             raise ValidationError(f"output-spec-id: the table has no partition spec {chosen.output_spec_id}")
         return chosen
 
+    @property
+    def write_max_file_size(self) -> int:
+        """The size that a file which is to be one may grow to: halfway from the target to what is too large."""
+        return int(self.target_file_size_bytes + (self.max_file_size_bytes - self.target_file_size_bytes) * 0.5)
+
     def output_file_size(self, input_size: int) -> int:
         """The size at which a new file is begun: what divides the input evenly, near the target."""
-        most = int(self.target_file_size_bytes + (self.max_file_size_bytes - self.target_file_size_bytes) * 0.5)
-        estimated = input_size // self._expected_files(input_size, most) + _SPLIT_OVERHEAD
+        most = self.write_max_file_size
+        estimated = input_size // self.output_files(input_size) + _SPLIT_OVERHEAD
         return self.target_file_size_bytes if estimated < self.target_file_size_bytes else min(estimated, most)
 
-    def _expected_files(self, input_size: int, most: int) -> int:
+    def output_files(self, input_size: int) -> int:
+        """The number of files of about the target's size."""
         target = self.target_file_size_bytes
         if input_size < target:
             return 1
         whole, rest = divmod(input_size, target)
-        fits_evenly = input_size // whole < min(1.1 * target, most)
+        fits_evenly = input_size // whole < min(1.1 * target, self.write_max_file_size)
         return whole if rest <= self.min_file_size_bytes and (fits_evenly or not rest) else whole + 1
 
 

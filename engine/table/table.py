@@ -24,7 +24,7 @@ from icecore.projections.plan.planning import Planning
 
 if TYPE_CHECKING:
     from icecore.engine.maintenance.maintenance import Maintenance
-    from icecore.engine.table.spark_changes import SparkChanges
+    from icecore.engine.table.by_spark.spark_changes import SparkChanges
     from icecore.projections.inspect.inspect_table import InspectTable
     from icecore.projections.plan.planner import Planner
 
@@ -202,7 +202,7 @@ class Table:
     @property
     def spark(self) -> SparkChanges:
         """Changes of rows by Spark, of more than this process could hold. Raises MissingDependencyError."""
-        from icecore.engine.table.spark_changes import SparkChanges
+        from icecore.engine.table.by_spark.spark_changes import SparkChanges
 
         return SparkChanges(self)
 

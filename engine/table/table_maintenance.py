@@ -16,7 +16,7 @@ from icecore.engine.table.table_handle import TableHandle
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.forget.forget import Forgotten
-    from icecore.engine.maintenance.rewrite_data_files import RewriteResult
+    from icecore.engine.maintenance.rewrite_data_files import GroupWriter, RewriteResult
 
 
 @takes_options(MetadataOptions)
@@ -43,7 +43,31 @@ def rewrite_data_files(
     their ids (v3); what others change meanwhile is taken in. A dry run writes the files to know their sizes, deletes
     them again, and tells of each commit as if it were the only one. Raises ValidationError.
     """
+    return compact(
+        table,
+        row_filter,
+        strategy=strategy,
+        sort_order=sort_order,
+        options=options,
+        branch=branch,
+        snapshot_properties=snapshot_properties,
+        **commit,
+    )
 
+
+def compact(
+    table: TableHandle,
+    row_filter: str | Expression | None,
+    *,
+    options: Mapping[str, Any] | None,
+    branch: str,
+    snapshot_properties: Mapping[str, str] | None,
+    strategy: str,
+    sort_order: SortTerms | None,
+    writer: GroupWriter | None = None,
+    **commit: Unpack[MetadataOptions],
+) -> RewriteResult:
+    """Rewrites data files as `rewrite_data_files` says, by a writer of groups where one is given."""
     from icecore.engine.maintenance.compaction_groups import CompactionOptions
     from icecore.engine.maintenance.rewrite_data_files import RewriteResult
     from icecore.engine.maintenance.rewrite_strategy import order_for
@@ -64,6 +88,10 @@ def rewrite_data_files(
                 snapshot_properties=snapshot_properties,
                 groups=groups[start : start + per_commit],
             )
+            if writer is not None:
+                compaction.writer = writer
+                # Before the commit, as the time for its attempts is limited.
+                transaction._pending.part().prepare(transaction._pending.state)
         result += compaction.result.after(transaction.outcome)
     if chosen.remove_dangling_deletes:
         result += remove_dangling_deletes(table, branch=branch, **commit)

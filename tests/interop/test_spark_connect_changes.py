@@ -21,6 +21,7 @@ sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
 
 import icecore
 from icecore.engine.errors import ValidationError
+from icecore.engine.maintenance import spark_compaction
 from spark_change_tables import make, row, rows_of
 
 catalog = icecore.open(sys.argv[2])
@@ -46,6 +47,11 @@ for version, mode in ((2, "copy-on-write"), (3, "merge-on-read")):
         assert "more than one row of the source" in str(e), e
     else:
         raise SystemExit("two rows of the source changed one row")
+sizes = {"rewrite-all": "true", "target-file-size-bytes": 1500, "max-file-size-bytes": 9000, "min-file-size-bytes": 1}
+for sorted_bytes in (spark_compaction.SORTED_BYTES, 1000):
+    spark_compaction.SORTED_BYTES = sorted_bytes
+    table.spark.rewrite_data_files(strategy="zorder", sort_order=["x"], options=sizes)
+    assert rows_of(table) == model, rows_of(table)
 # Nor does it keep Python from ending that the session is never stopped.
 print("done")
 """

@@ -17,8 +17,8 @@ from icecore.engine.spark.relation.catalyst_filter import filter_of
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField, StructType
-from icecore.engine.table.spark_changes import Within
-from icecore.engine.table.spark_merge import SparkMerge
+from icecore.engine.table.by_spark.spark_changes import Within
+from icecore.engine.table.by_spark.spark_merge import SparkMerge
 from icecore.engine.table.table import Table
 
 _WRITING = frozenset({"branch", "message", "author", "idempotency-key", "snapshot-properties"})

@@ -21,13 +21,12 @@ from icecore.engine.spark.change.row_change import Condition, RowChange
 from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
-from icecore.engine.spark.session import session as running_session
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.table.by_spark.spark_maintenance import SparkMaintenance
+from icecore.engine.table.by_spark.spark_merge import Names, SparkMerge, upsert_of
 from icecore.engine.table.commit_options import CommitOptions, PinnedChangeOptions, PinnedOptions
 from icecore.engine.table.deciding_transaction import DecidingTransaction
-from icecore.engine.table.spark_merge import Names, SparkMerge, upsert_of
-from icecore.engine.table.table_handle import TableHandle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +42,7 @@ class Within:
     filter: Expression
 
 
-class SparkChanges:
+class SparkChanges(SparkMaintenance):
     """Changes of a table's rows by Spark, each as one commit; their options are those of the table's own calls.
 
     A change is of the rows of a base: the snapshot that is named, else the branch's head as the call begins. Where
@@ -54,10 +53,6 @@ class SparkChanges:
     Conditions are the engine's, as in `Table.delete`; what its grammar lacks is Spark's SQL, as is a Column, and then
     no file is left out by its metadata. Other SQL text is Spark's.
     """
-
-    def __init__(self, table: TableHandle, session: SparkSession | None = None) -> None:
-        self._table = table
-        self._session = session
 
     def with_session(self, session: SparkSession) -> SparkChanges:
         """The same by a session, where it isn't to be the running one or a local one."""
@@ -151,8 +146,8 @@ class SparkChanges:
         read = condition.filter if isinstance(condition, Within) else parsed
         tasks = [] if snapshot is None else at.planner.tasks(at.state, snapshot, read, schema)
         how: Condition = bind(parsed, schema) if parsed is not None else _spark_condition(told)
-        session = self._session or running_session()
-        return RowChange(session, at.metadata, at.storage, tasks, how, merges_on_read(at.metadata, *modes)), read
+        running = self._running()
+        return RowChange(running, at.metadata, at.storage, tasks, how, merges_on_read(at.metadata, *modes)), read
 
     def _commit(self, decide: Any, isolation: KnownProperty[str], options: PinnedOptions) -> DryRun | None:
         with DecidingTransaction.of(self._table, options_of(CommitOptions, options)) as transaction:

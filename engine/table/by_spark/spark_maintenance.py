@@ -1,0 +1,67 @@
+"""The maintenance that a table offers by Spark: files are read and written in Spark's tasks, and committed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.expression.nodes import Expression
+from icecore.engine.maintenance.rewrite_data_files import RewriteResult
+from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
+from icecore.engine.maintenance.spark_compaction import SparkGroupWriter
+from icecore.engine.spark.progress import ProgressCallback
+from icecore.engine.spark.session import session as running_session
+from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.table.commit_options import MetadataOptions
+from icecore.engine.table.table_handle import TableHandle
+from icecore.engine.table.table_maintenance import compact
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkMaintenance:
+    """Rewrites of a table's files by Spark, with the options of the table's own calls; they change no row.
+
+    `on_progress(done, total)` is called with numbers of tasks from another thread, in classic mode only.
+    """
+
+    def __init__(self, table: TableHandle, session: SparkSession | None = None) -> None:
+        self._table = table
+        self._session = session
+
+    @takes_options(MetadataOptions)
+    def rewrite_data_files(
+        self,
+        row_filter: str | Expression | None = None,
+        *,
+        strategy: str = BINPACK,
+        sort_order: SortTerms | None = None,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        on_progress: ProgressCallback | None = None,
+        **commit: Unpack[MetadataOptions],
+    ) -> RewriteResult:
+        """Rewrites data files as `Table.rewrite_data_files` does, which says how, all groups of a commit at once.
+
+        Large groups are sorted as a whole, over all their files. A group of which others deleted meanwhile is written
+        again without what they deleted. Raises ValidationError, MissingFileError, CorruptFileError, StorageError; what
+        tasks wrote before an error stays behind as orphan files, and commits that were made before stay.
+        """
+        return compact(
+            self._table,
+            row_filter,
+            strategy=strategy,
+            sort_order=sort_order,
+            options=options,
+            branch=branch,
+            snapshot_properties=snapshot_properties,
+            writer=SparkGroupWriter(self._running(), on_progress),
+            **commit,
+        )
+
+    def _running(self) -> SparkSession:
+        session: SparkSession = self._session or running_session()
+        return session
