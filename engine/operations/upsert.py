@@ -7,6 +7,7 @@ compared null-safe, and a column that the data lacks keeps its value in an updat
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import ne
 from typing import Any
 
 import numpy as np
@@ -252,11 +253,17 @@ def _differs(old: pa.Table, new: pa.Table, names: Sequence[str]) -> Mask:
         a, b = comparable(_combined(old, name)), comparable(_combined(new, name))
         if pa.types.is_nested(a.type):
             pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
-            out |= np.fromiter((x != y and repr(x) != repr(y) for x, y in pairs), bool, len(a))
+            # Their text tells -0.0 from 0.0, and makes NaN equal to itself.
+            unequal = (lambda x, y: repr(x) != repr(y)) if _has_floats(a.type) else ne
+            out |= np.fromiter((unequal(x, y) for x, y in pairs), bool, len(a))
             continue
         unequal = pc.fill_null(pc.not_equal(a, b), False)
         out |= np.asarray(pc.or_(unequal, pc.xor(a.is_null(), b.is_null())))
     return out
+
+
+def _has_floats(t: pa.DataType) -> bool:
+    return pa.types.is_floating(t) or any(_has_floats(t.field(i).type) for i in range(t.num_fields))
 
 
 def _one_of(term: Reference, kind: PrimitiveType, values: set[Any]) -> Expression:

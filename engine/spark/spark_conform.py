@@ -121,6 +121,14 @@ def check_conforms(found: T.StructType, schema: Schema, *, case_sensitive: bool 
         _stored("x", found.fields[position].dataType, f.field_type, f.name, case_sensitive)
 
 
+def stored_sql(value: str, found: T.DataType, field: NestedField, *, case_sensitive: bool) -> str:
+    """SQL of a value as `conform_frame` gives it to a column of the table.
+
+    Raises ValidationError where its type doesn't fit.
+    """
+    return _stored(value, found, field.field_type, field.name, case_sensitive) or value
+
+
 def _match(
     found: list[T.StructField], fields: tuple[NestedField, ...], prefix: str, case_sensitive: bool
 ) -> list[tuple[NestedField, int]]:
@@ -180,7 +188,7 @@ def _stored_struct(
     value: str, found: T.StructType, fields: tuple[NestedField, ...], path: str, case_sensitive: bool
 ) -> str | None:
     matched = _match(found.fields, fields, f"{path}.", case_sensitive)
-    parts, changed = [], False
+    parts, changed = [], [position for _, position in matched] != list(range(len(matched)))
     for f, position in matched:
         source = found.fields[position]
         inner = f"{value}.{quote(source.name)}"

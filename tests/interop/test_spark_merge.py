@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
@@ -189,6 +191,71 @@ def test_an_upsert_is_that_of_the_table(spark: Any, catalog: icecore.Catalog) ->
     part = spark.sql("SELECT 5L AS id, 'only the name' AS name")
     assert mine.spark.upsert(part, "id").rows_updated == 1
     assert rows_of(mine)[5] == {**row(5), "name": "only the name"}
+
+
+VALUES = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("f", pa.float32()),
+        ("x", pa.float64()),
+        ("d", pa.decimal128(9, 2)),
+        ("st", pa.struct([("a", pa.int32()), ("y", pa.float64())])),
+        ("l", pa.list_(pa.float64())),
+        ("u", pa.uuid()),
+        ("t", pa.time64("us")),
+    ]
+)
+# Each is other than the first by what stands for one column.
+CHANGES = [
+    "id",
+    "-f AS f",
+    "-x AS x",
+    "double('nan') AS x",
+    "NULL AS x",
+    "d + 0.01 AS d",
+    "named_struct('y', -st.y, 'a', st.a) AS st",
+    "named_struct('y', st.y, 'a', 2L) AS st",
+    "array(-l[0], l[1]) AS l",
+    "array() AS l",
+    "'00000000-0000-0000-0000-00000000000b' AS u",
+    "t + 1 AS t",
+]
+# Zeros whose value Spark finds when it computes them: its optimizer takes -0.0 for 0.0.
+ZERO = "double(id div 99)"
+SAME = f"""{ZERO} AS f, {ZERO} AS x, 1.5BD AS d, named_struct('y', {ZERO}, 'a', 1) AS st,
+    array({ZERO}, double('nan')) AS l, '00000000-0000-0000-0000-00000000000a' AS u, 5L AS t"""
+
+
+def test_an_upsert_changes_rows_that_differ(spark: Any, catalog: icecore.Catalog) -> None:
+    """By one column, -0.0 for 0.0 too, and no others: fields in another order and wider numbers are no difference."""
+    mine, other = (catalog.create_table(f"ns.{name}", VALUES, format_version=2) for name in ("mine", "other"))
+    rows = spark.sql(f"SELECT id, {SAME} FROM range(0, {len(CHANGES)}, 1, 1)")
+    for table in (mine, other):
+        table.append(rows)
+    assert mine.spark.upsert(rows, ["id"]).rows_updated == 0
+    values = {name: name for name in rows.columns}
+    for i, change in list(enumerate(CHANGES))[1:]:
+        value, name = change.split(" AS ")
+        values[name] = f"CASE WHEN id = {i} THEN {value} ELSE {values[name]} END"
+    source = rows.selectExpr(*[f"{value} AS {name}" for name, value in values.items()])
+    assert mine.spark.upsert(source, ["id"]).rows_updated == len(CHANGES) - 1
+    other.spark.merge(source, ["id"]).when_matched_update_all().commit()
+    found, wanted = (sorted(t.scan().to_arrow().to_pylist(), key=itemgetter("id")) for t in (mine, other))
+    assert repr(found) == repr(wanted)
+    assert mine.spark.upsert(source, ["id"]).rows_updated == 0
+
+
+def test_an_upsert_of_nanoseconds(spark: Any, catalog: icecore.Catalog) -> None:
+    """Spark sees them no further than microseconds, so that a row which has any counts as changed."""
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ns")), ("l", pa.list_(pa.timestamp("ns", "UTC")))])
+    table = catalog.create_table("ns.t", schema, format_version=3)
+    table.append(pa.table({"id": [1, 2], "at": [1001, 1000], "l": [[2001], [2000]]}).cast(schema))
+    at = "timestamp_micros(1)::timestamp_ntz"
+    source = spark.sql(f"SELECT id, {at} AS at, array(timestamp_micros(2)) AS l FROM range(1, 3)")
+    assert table.spark.upsert(source, ["id"]).rows_updated == 2
+    found = table.scan().to_arrow()
+    assert found["at"].cast(pa.int64()).to_pylist() == [1000, 1000]
+    assert found["l"].cast(pa.list_(pa.int64())).to_pylist() == [[2000], [2000]]
 
 
 def test_a_target_filter_leaves_rows_and_files_out(spark: Any, catalog: icecore.Catalog) -> None:

@@ -79,14 +79,40 @@ class MergeNames:
     case_sensitive: bool
 
     def common(self) -> dict[str, str]:
-        """The columns of the table that the source has too, with its names of them. Raises ValidationError for none."""
-        exact = {c: c for c in self.source_columns}
-        lower = {} if self.case_sensitive else {c.lower(): c for c in self.source_columns}
-        found = {f.name: exact.get(f.name) or lower.get(f.name.lower()) for f in self.schema.fields}
-        common = {name: column for name, column in found.items() if column is not None}
+        """The columns of the table that the source has too, with its names of them.
+
+        Names that differ in case are one where each side has but one of them, unless Spark is told that case matters.
+        Raises ValidationError for no such column, and where it can't be told which one is meant.
+        """
+        known = [f.name for f in self.schema.fields]
+        common = {name: name for name in known if name in self.source_columns}
+        if not self.case_sensitive:
+            common |= self._alike(known)
         if not common:
             raise ValidationError("the source has no column of the table")
-        return common
+        return {name: common[name] for name in known if name in common}
+
+    def _alike(self, known: Sequence[str]) -> dict[str, str]:
+        """The columns whose names differ in case, by the table's names."""
+        theirs, alike = _by_lower_case(self.source_columns), dict[str, str]()
+        for lower, names in _by_lower_case(known).items():
+            columns = [c for c in theirs.get(lower, ()) if c not in names]
+            if not columns or (len(names) == 1 and names[0] in theirs[lower]):
+                continue
+            if len(names) > 1 or len(columns) > 1:
+                raise ValidationError(
+                    f"it can't be told which of the source's columns {', '.join(map(repr, columns))} is which of the "
+                    f"table's {', '.join(map(repr, names))}"
+                )
+            alike[names[0]] = columns[0]
+        return alike
+
+
+def _by_lower_case(names: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.lower(), []).append(name)
+    return found
 
 
 def check_clauses(clauses: Sequence[MergeClause]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from attrs import evolve, field, frozen
@@ -19,12 +21,20 @@ from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.operations.replace_files import DecidedRows
 from icecore.engine.operations.upsert import ROWS_INSERTED, ROWS_UPDATED
 from icecore.engine.properties.table_properties import MERGE_ISOLATION, MERGE_MODE, UPDATE_MODE, KnownProperty
-from icecore.engine.spark.change.merge_clause import MergeClause, Then, When, check_clauses, condition_of
+from icecore.engine.spark.change.changed_rows import is_case_sensitive
+from icecore.engine.spark.change.changed_values import differs
+from icecore.engine.spark.change.merge_clause import (
+    MergeClause,
+    MergeNames,
+    Then,
+    When,
+    check_clauses,
+    condition_of,
+)
 from icecore.engine.spark.change.row_merge import RowMerge
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
-from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.table.commit_options import CommitOptions, PinnedChangeOptions, PinnedOptions
@@ -181,23 +191,15 @@ def upsert_of(
 
 
 def _differs(source: DataFrame, keys: Sequence[str], schema: Schema) -> Column:
-    """The condition that a row would change; values that Spark can't compare count as changed."""
-    mine, theirs = {f.name.lower() for f in schema.fields}, {k.lower() for k in keys}
-    out = F.lit(False)
-    for f in source.schema.fields:
-        if f.name.lower() not in mine or f.name.lower() in theirs:
-            continue
-        same = F.col(quote("target", f.name)).eqNullSafe(F.col(quote("source", f.name)))
-        out = out | (~same if _is_comparable(f.dataType) else F.lit(True))
-    return out
-
-
-def _is_comparable(t: T.DataType) -> bool:
-    if isinstance(t, T.StructType):
-        return all(_is_comparable(f.dataType) for f in t.fields)
-    if isinstance(t, T.ArrayType):
-        return _is_comparable(t.elementType)
-    return not isinstance(t, (T.MapType, T.VariantType))
+    """The condition that a row would change."""
+    found = {f.name: f for f in source.schema.fields}
+    names = MergeNames(Names().target, Names().source, schema, tuple(source.columns), is_case_sensitive(source))
+    tests = [
+        differs(schema.find_field(name), found[column], names)
+        for name, column in names.common().items()
+        if name not in keys
+    ]
+    return reduce(or_, tests, F.lit(False))
 
 
 def _on(on: str | Column | Sequence[str], schema: Schema) -> Column | tuple[str, ...]:

@@ -166,6 +166,12 @@ def test_unchanged_values_of_any_type(catalog: icecore.Catalog) -> None:
     given[1] |= {"s": {"a": None}}
     given.append({"k": keys[2].bytes, "f": 1.0, "l": [], "s": None, "b": b""})
     assert table.upsert(pa.Table.from_pylist(given, schema=schema), ["k"]) == UpsertResult(1, 1)
+    for zero in (0.0, -0.0, -0.0):
+        given[2] |= {"f": zero, "l": [zero]}
+        result = table.upsert(pa.Table.from_pylist(given, schema=schema), ["k"])
+    assert result == UpsertResult(0, 0)
+    given[2] |= {"l": [0.0]}
+    assert table.upsert(pa.Table.from_pylist(given, schema=schema), ["k"]) == UpsertResult(1, 0)
 
 
 def test_a_column_that_the_data_lacks_keeps_its_value(catalog: icecore.Catalog) -> None:
