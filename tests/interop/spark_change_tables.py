@@ -10,7 +10,7 @@ import pyarrow as pa
 import icecore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("name", pa.string()), ("x", pa.float64())])
-KINDS = [(1, "copy-on-write"), (2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")]
+KINDS = [(2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")]
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 
 Row = dict[str, Any]
