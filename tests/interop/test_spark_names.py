@@ -61,8 +61,8 @@ def hostile_frame(spark: Any) -> Any:
     return spark.createDataFrame(rows, struct)
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
-@pytest.mark.parametrize("format_version", [2, 3])
+# Partitions are of what is written, and versions of how deletes are: neither knows of the other.
+@pytest.mark.parametrize(("format_version", "partitioned"), [(2, True), (3, False)])
 @pytest.mark.usefixtures("case_sensitive")
 def test_names_of_any_characters(
     spark: Any, catalog: icecore.Catalog, format_version: int, *, partitioned: bool
@@ -90,10 +90,20 @@ def test_names_of_any_characters(
     assert same_in_spark(spark, table, wanted, selected_fields=("__icecore_pos", "_pos", "_file", "x.y.`")) == 6
 
 
-@pytest.mark.parametrize("case", ["false", "true"])
-@pytest.mark.parametrize("name", ["_metadata", "_Metadata", "__icecore_path"])
+TEXT, LIKE_METADATA = pa.string(), pa.struct([("file_path", pa.string()), ("row_index", pa.int64())])
+
+
+# Each name with each type, and under each rule for case; which type a column has is nothing to that rule.
 @pytest.mark.parametrize(
-    "of", [pa.string(), pa.struct([("file_path", pa.string()), ("row_index", pa.int64())])], ids=str
+    ("name", "of", "case"),
+    [
+        ("_metadata", TEXT, "true"),
+        ("_metadata", LIKE_METADATA, "false"),
+        ("_Metadata", LIKE_METADATA, "false"),
+        ("_Metadata", TEXT, "true"),
+        ("__icecore_path", TEXT, "false"),
+        ("__icecore_path", LIKE_METADATA, "true"),
+    ],
 )
 def test_columns_named_as_sparks_own(
     spark: Any, catalog: icecore.Catalog, tmp_path: Path, of: pa.DataType, name: str, case: str
