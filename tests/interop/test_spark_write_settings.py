@@ -52,7 +52,9 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "false",
     "spark.sql.legacy.sizeOfNull": "false",
 }
-ALONE = list(SETTINGS)[:5]
+# Some together that act at places of their own: where values are cast, and where names and plans are made.
+FEW = [["spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.sources.useV1SourceList"]]
+FEW += [["spark.sql.caseSensitive", "spark.sql.adaptive.enabled"]]
 
 
 @contextmanager
@@ -104,9 +106,9 @@ def rows_of(table: icecore.Table) -> list[str]:
     return sorted(map(repr, table.scan().to_arrow().to_pylist()))
 
 
-@pytest.mark.parametrize("keys", [*([key] for key in ALONE), list(SETTINGS)], ids=[*ALONE, "all"])
+@pytest.mark.parametrize("keys", [*FEW, list(SETTINGS)], ids=["casts", "names and plans", "all"])
 def test_a_table_is_the_one_written_through_arrow(spark: Any, catalog: icecore.Catalog, keys: list[str]) -> None:
-    """Rows and partitions, by append and by overwrite, under one setting or all at once."""
+    """Rows and partitions, by append and by overwrite, under a few settings or all at once."""
     mine, theirs = make(catalog, "ns.mine"), make(catalog, "ns.theirs")
     mine.append(rows())
     with settings(spark, *keys):
