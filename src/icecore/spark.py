@@ -49,7 +49,7 @@ def catalog(spark: SparkSession, catalog: Catalog | CatalogAt, name: str = "lake
     `TIMESTAMP AS OF`, views, metadata tables and metadata columns too. `INSERT INTO`, `INSERT OVERWRITE` of all rows,
     `DELETE`, `UPDATE`, `MERGE INTO` and `TRUNCATE TABLE` are commits; `CREATE`, `ALTER` and `DROP` are errors that name
     the call of Python.
-    The catalog must stay open. Raises ValidationError where the session takes no catalog, as in Spark Connect, where
+    Raises ValidationError where the session takes no catalog, as in Spark Connect, where
     `icecore.spark.sql` reads by name, and where the name is another catalog's.
     """
     from icecore.engine.spark_source.sql_catalog.session_catalog import register_catalog

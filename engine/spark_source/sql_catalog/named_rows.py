@@ -109,7 +109,12 @@ class TableRows(Answers):
             return self._rows(*question[1:])
         if self.find is None:
             raise ValidationError("a catalog of the past can't be changed")
-        change_table(self.session, self.find(), list(question))
+        now = self.find()
+        if _shape(now) != _shape(self.table):
+            raise ValidationError(
+                f"{dotted(now.name())}: its columns changed since the statement was analysed: run it again"
+            )
+        change_table(self.session, now, list(question))
         return json.dumps([])
 
     def _rows(self, names: Sequence[str], filter_text: str | None) -> DataFrame:
@@ -187,6 +192,10 @@ def other_rows(
         "size": None,
     }
     return NamedRows(json.dumps(facts), GivenRows(frame, name))
+
+
+def _shape(table: Table) -> tuple[str | None, int]:
+    return table.metadata.table_uuid, table.metadata.current_schema_id
 
 
 def _frame(session: SparkSession, rows: pa.Table, schema: Schema) -> DataFrame:
