@@ -54,7 +54,7 @@ def write_frame_files(
     """Writes the rows of a DataFrame as Parquet data files of a table and describes them, ready to be committed.
 
     The columns are made to fit the schema by name (see `conform_frame`), the rows are clustered by the spec and sorted
-    (see `distribute`). Files are named `<location>/<partition path>/<file_prefix>-<task>-<attempt>-<number>.parquet`;
+    (see `distribute`). Files are named as by `write_data_files`, with the prefix `<file_prefix>-<task>-<attempt>`;
     `file_prefix` must be new for each call. The DataFrame is computed exactly once. `on_progress(done, total)` is
     called with numbers of tasks from another thread, in classic mode only.
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
 from icecore.engine.data.arrow.sorting import RowOrder, sort_table
 from icecore.engine.data.file.metrics_mode import metrics_modes
+from icecore.engine.data.file.schema_mark import schema_mark
 from icecore.engine.data.write.conform import conform
 from icecore.engine.data.write.data_file_writer import FileKind, RollingWriter, file_kind
 from icecore.engine.data.write.file_options import data_file_options
@@ -49,9 +50,9 @@ def write_data_files(
     """Writes Arrow data as data files of a table and describes them, ready to be committed.
 
     The format is that of the property `write.format.default`: parquet, orc or avro. The data is made to fit the schema
-    by name (see `conform`). Files are named `<location>/<partition path>/<file_prefix>-<number>.<format>`, or as the
-    table's locations say; the prefix must be new there. Files are durable when the call returns; an error deletes what
-    the call has written.
+    by name (see `conform`). Files are named `<location>/<partition path>/<file_prefix>-<number>-<mark>.<format>`, or as
+    the table's locations say; the prefix must be new there, the mark tells the columns (see `schema_mark`). Files are
+    durable when the call returns; an error deletes what the call has written.
 
     With a sort order every file is sorted by it: a table as a whole (in pieces of 1 GiB), a stream in runs of 64 MiB,
     each in files of its own. `presorted` says that the rows of each partition come sorted already, so nothing is
@@ -94,6 +95,7 @@ class _Writers:
         self.spec = spec
         self.locations = locations
         self.file_prefix = file_prefix
+        self.mark = schema_mark(kind.schema)
         self.types = [f.result_type(kind.schema) for f in spec.fields]
         self.begun: list[str] = []
         self.finished: list[ContentFile] = []
@@ -116,7 +118,7 @@ class _Writers:
             max(self.open.values(), key=lambda w: w.pending_bytes).flush()
 
     def next_location(self, partition: tuple[Any, ...]) -> str:
-        name = f"{self.file_prefix}-{len(self.begun):05d}.{self.kind.extension}"
+        name = f"{self.file_prefix}-{len(self.begun):05d}-{self.mark}.{self.kind.extension}"
         folder = self.spec.partition_to_path(partition, self.kind.schema)
         self.begun.append(self.locations.new(name, folder))
         return self.begun[-1]

@@ -56,11 +56,6 @@ class ReadColumn:
         """Whether the file has it, so that it is read."""
         return self.name is not None and not isinstance(self.field.field_type, UnknownType)
 
-    @property
-    def read_type(self) -> T.DataType:
-        """The Spark type to read it with."""
-        return self._type(with_ids=False)
-
     def _type(self, *, with_ids: bool) -> T.DataType:
         match self.field.field_type:
             case StructType():
@@ -93,11 +88,17 @@ class ReadColumn:
 def columns_by_id(schema: Schema, fields: Iterable[NestedField], names: ReadNames) -> tuple[ReadColumn, ...]:
     """The columns to read by field id, under names that lose no row. `schema` is the one that the fields are from."""
 
-    def name_of(field: NestedField, path: Path) -> str:
-        inside = schema.get_field(field.field_id) is not None and schema.is_in_list_or_map(field.field_id)
-        return field.name if inside else names.name(field, path)
+    def column(root: NestedField) -> ReadColumn:
+        is_hidden = names.name(root, (root.name,)) != root.name
 
-    return tuple(_column(f, (), name_of) for f in fields)
+        def name_of(field: NestedField, path: Path) -> str:
+            inside = schema.get_field(field.field_id) is not None and schema.is_in_list_or_map(field.field_id)
+            # Filters on parts of a struct look for the whole path, so one name on it that no file has is enough.
+            return field.name if inside or (is_hidden and len(path) > 1) else names.name(field, path)
+
+        return _column(root, (), name_of)
+
+    return tuple(column(f) for f in fields)
 
 
 def aliased_columns(fields: Iterable[NestedField]) -> tuple[ReadColumn, ...]:

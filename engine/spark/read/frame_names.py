@@ -1,15 +1,17 @@
 """The names under which Spark may read columns by field id without losing rows.
 
 Spark resolves columns by field id, but the Parquet filters it pushes down look their columns up by *name* in each file,
-and compare as Parquet's statistics do. Under a name that no file has, no filter is pushed.
+and compare as Parquet's statistics do. Under a name that no file has, no filter is pushed. Which names a file has, its
+own name tells where the engine wrote it; of another writer's file the table's schemas tell nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from icecore.engine.formats.avro_schema import sanitize
+from icecore.engine.data.file.schema_mark import mark_of, schema_mark
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.reserved import LINEAGE
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, DecimalType, DoubleType, FloatType, NestedField, StructType, Type
 
@@ -23,27 +25,24 @@ UNSAFE_TO_PUSH = (FloatType, DoubleType, DecimalType)
 
 
 class ReadNames:
-    """The names that columns of a table are read under: their own, or ones that no file has.
+    """The names that columns are read under from some files: their own, or ones that no file has.
 
-    A column keeps its name if in all schemas of the table its id had only this name and type, and no other id had the
-    name, upper and lower case taken as one. Otherwise a filter may be tested against another column, or against
-    values of a narrower type. Floating-point columns never do: Parquet's statistics leave NaN out, which Spark takes
-    for greater than all numbers. Where old schemas were removed nothing is known, so no column keeps its name.
+    A column keeps its name if in all schemas that the files were written with its id had only this name and type, and
+    no other id had the name, upper and lower case taken as one. Otherwise a filter may be tested against another
+    column, or against values of a narrower type. Floating-point columns never do: Parquet's statistics leave NaN out,
+    which Spark takes for greater than all numbers. Without schemas nothing is known, so no column keeps its name.
     """
 
-    def __init__(self, metadata: TableMetadata) -> None:
-        ids = {s.schema_id for s in metadata.schemas}
-        self._complete = ids == set(range(len(ids)))
+    def __init__(self, written: Iterable[Schema]) -> None:
         self._paths: dict[int, set[Path]] = {}
         self._types: dict[int, set[Type]] = {}
         self._owners: dict[Path, set[int]] = {}
-        for schema in metadata.schemas:
-            for f, path in _struct_fields(schema.fields, ()):
+        for schema in written:
+            for f, path in _struct_fields((*schema.fields, *LINEAGE), ()):
                 self._paths.setdefault(f.field_id, set()).add(path)
                 if f.field_type.is_primitive:
                     self._types.setdefault(f.field_id, set()).add(f.field_type)
-                for variant in (path, tuple(sanitize(name) for name in path)):
-                    self._owners.setdefault(_lower(variant), set()).add(f.field_id)
+                self._owners.setdefault(_lower(path), set()).add(f.field_id)
 
     def name(self, field: NestedField, path: Path) -> str:
         """The name to read a column under, which lies at the path of names and is in no list or map."""
@@ -51,13 +50,31 @@ class ReadNames:
 
     def _is_safe(self, field: NestedField, path: Path) -> bool:
         return (
-            self._complete
+            bool(self._owners)
             and not isinstance(field.field_type, FLOATING_TYPES)
             and not (len(path) == 1 and is_taken(path[0]))
-            and self._paths.get(field.field_id) == {path}
-            and len(self._types.get(field.field_id, ())) <= 1
-            and self._owners.get(_lower(path)) == {field.field_id}
+            and self._paths.get(field.field_id, {path}) == {path}
+            and self._types.get(field.field_id, {field.field_type}) == {field.field_type}
+            and self._owners.get(_lower(path), {field.field_id}) == {field.field_id}
         )
+
+
+class WrittenSchemas:
+    """The schemas that files of a table were written with, by the marks in their names."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        newest_first = sorted(metadata.schemas, key=lambda s: -s.schema_id)
+        self._left = iter((metadata.schema(), *newest_first))
+        self._found: dict[str, Schema] = {}
+
+    def of(self, location: str) -> Schema | None:
+        """The schema of a file, as far as names and types go; None where the file or the table doesn't tell."""
+        mark = mark_of(location)
+        if mark is None:
+            return None
+        while mark not in self._found and (schema := next(self._left, None)) is not None:
+            self._found.setdefault(schema_mark(schema), schema)
+        return self._found.get(mark)
 
 
 def is_taken(name: str) -> bool:

@@ -49,14 +49,15 @@ def routes(context: ScanContext, tasks: Sequence[FileTask]) -> Routes:
         else:
             columns, lacking, by_id = route
             deletes = {d.content for d in t.task.delete_files}
-            key = (by_id, None if by_id else _names(columns), lacking, frozenset(deletes))
+            names = context.written.of(t.task.file.file_path) is not None if by_id else _names(columns)
+            key = (by_id, names, lacking, frozenset(deletes))
             groups.setdefault(key, []).append((t.task, columns, lacking, by_id))
     native = []
     for members in groups.values():
         group_tasks = tuple(m[0] for m in members)
         _, columns, lacking, by_id = members[0]
         if by_id:
-            columns = context.read_columns(context.read_fields(key_ids(group_tasks)))
+            columns = context.read_columns(context.read_fields(key_ids(group_tasks)), [t.file for t in group_tasks])
         native.append(NativeGroup(group_tasks, columns, lacking, by_id))
     return Routes(tuple(native), tuple(python))
 

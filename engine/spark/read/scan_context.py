@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from icecore.engine.expression.nodes import Expression
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.read.frame_columns import ReadColumn, columns_by_id
-from icecore.engine.spark.read.frame_names import ReadNames, schema_with
+from icecore.engine.spark.read.frame_names import ReadNames, WrittenSchemas, schema_with
 from icecore.engine.spark.relation.file_pruning import Replanned
 from icecore.engine.spark.relation.planned_frame import PlannedFrames
 from icecore.engine.spec.content_file import ContentFile
@@ -45,9 +45,9 @@ class ScanContext:
         return next((s for s in self.metadata.schemas if s.schema_id == wanted), self.metadata.schema())
 
     @cached_property
-    def names(self) -> ReadNames:
-        """The names to read columns under."""
-        return ReadNames(self.metadata)
+    def written(self) -> WrittenSchemas:
+        """The schemas that the table's files were written with."""
+        return WrittenSchemas(self.metadata)
 
     @cached_property
     def planned_frames(self) -> PlannedFrames | None:
@@ -74,9 +74,12 @@ class ScanContext:
                 chosen[root] = (schema or self.schema).find_field(root)
         return tuple(chosen.values())
 
-    def read_columns(self, fields: tuple[NestedField, ...]) -> tuple[ReadColumn, ...]:
-        """The columns to read by field id."""
-        return columns_by_id(self.schema, fields, self.names)
+    def read_columns(
+        self, fields: tuple[NestedField, ...], files: Iterable[ContentFile] = ()
+    ) -> tuple[ReadColumn, ...]:
+        """The columns to read by field id from files whose schemas are known, under names by ids if there are none."""
+        written = {id(s): s for f in files if (s := self.written.of(f.file_path)) is not None}
+        return columns_by_id(self.schema, fields, ReadNames(written.values()))
 
     def id_path(self, field_id: int) -> tuple[int, ...]:
         """The ids from the top-level column down to a field. Raises ValidationError where no schema has it."""

@@ -18,6 +18,7 @@ from pyiceberg.io.pyarrow import pyarrow_to_schema
 
 import icecore.engine.data.write.write_rows as write_module
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, schema_to_arrow
+from icecore.engine.data.file.schema_mark import schema_mark
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import StorageError, ValidationError
 from icecore.engine.spec.content_file import ContentFile
@@ -83,7 +84,7 @@ def files_below(folder: Path) -> list[str]:
 
 def test_one_file_says_what_it_holds(tmp_path: Path) -> None:
     (file,) = write(rows(100), tmp_path)
-    assert file.file_path == f"file://{tmp_path}/data/00000-abc-00000.parquet"
+    assert file.file_path == f"file://{tmp_path}/data/00000-abc-00000-{schema_mark(SCHEMA)}.parquet"
     assert file.record_count == 100
     assert file.file_size_in_bytes == os.path.getsize(local(file))
     assert (file.spec_id, file.partition, file.sort_order_id) == (0, (), None)
@@ -146,9 +147,9 @@ def test_special_partition_values_have_folders_of_their_own(tmp_path: Path) -> N
     data = pa.table({"id": [1, 2, 3], "name": ["a/b c", "ü", None], "score": [math.nan, -0.0, 0.0]})
     files = write(data, tmp_path, spec=spec((2, IdentityTransform(), "na me"), (3, IdentityTransform(), "score")))
     assert [f.file_path.split("/data/")[1] for f in files] == [
-        "na+me=a%2Fb+c/score=nan/00000-abc-00000.parquet",
-        "na+me=%C3%BC/score=-0.0/00000-abc-00001.parquet",
-        "na+me=null/score=0.0/00000-abc-00002.parquet",
+        f"na+me=a%2Fb+c/score=nan/00000-abc-00000-{schema_mark(SCHEMA)}.parquet",
+        f"na+me=%C3%BC/score=-0.0/00000-abc-00001-{schema_mark(SCHEMA)}.parquet",
+        f"na+me=null/score=0.0/00000-abc-00002-{schema_mark(SCHEMA)}.parquet",
     ]
 
 
@@ -187,7 +188,7 @@ def test_files_roll_at_the_target_size(tmp_path: Path) -> None:
     assert len(files) == 4
     assert all(200_000 <= f.file_size_in_bytes < 450_000 for f in files[:-1])
     assert sum(f.record_count for f in files) == 100_000
-    assert [f.file_path[-13:] for f in files] == [f"{i:05d}.parquet" for i in range(4)]
+    assert [f.file_path.split("-")[-2] for f in files] == [f"{i:05d}" for i in range(4)]
 
 
 def test_row_groups_are_bounded_and_split_offsets_say_where_they_start(tmp_path: Path) -> None:
@@ -315,7 +316,7 @@ def test_an_error_after_files_were_finished_deletes_them(tmp_path: Path, monkeyp
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file where a folder should be")
-    with pytest.raises(StorageError, match=r"data/00000-abc-00000\.parquet"):
+    with pytest.raises(StorageError, match=r"data/00000-abc-00000-s[0-9a-f]+\.parquet"):
         write(rows(1), tmp_path)
 
 

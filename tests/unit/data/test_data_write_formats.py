@@ -15,6 +15,7 @@ import pyarrow.orc
 import pytest
 
 from icecore.engine.data.arrow.arrow_values import from_array, to_array
+from icecore.engine.data.file.schema_mark import schema_mark
 from icecore.engine.data.orc.orc_tail import read_tail
 from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.scan_task import FileScanTask
@@ -109,7 +110,7 @@ def local(file: ContentFile) -> Path:
 def test_the_property_names_the_format(tmp_path: Path, name: str) -> None:
     (file,) = write(numbered(5), tmp_path, name)
     assert file.file_format is FileFormat(name.strip().upper())
-    assert local(file).name == f"00000-abc-00000.{name.strip().lower()}"
+    assert local(file).name == f"00000-abc-00000-{schema_mark(SCHEMA)}.{name.strip().lower()}"
     assert file.file_size_in_bytes == local(file).stat().st_size
     assert [r["id"] for r in rows(file, SCHEMA)] == [0, 1, 2, 3, 4]
 
