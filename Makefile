@@ -59,6 +59,7 @@ bench: $(TOOLS) $(TABLES)
 	$(BIN)/python bench/commits.py
 	$(BIN)/python bench/plans.py $(TABLES)
 	$(BIN)/python bench/planning.py bench/data/t100k $(lastword $(TABLES))
+	$(BIN)/python bench/metadata_tables.py $(TABLES)
 	$(MAKE) bench-spark
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/plot.py

@@ -12,7 +12,6 @@ from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import NAMED, signed
 from icecore.projections.inspect.entry_batches import ALL_CONTENTS, TableEntries
-from icecore.projections.inspect.inspect_table import table_of_batches
 from icecore.projections.inspect.live_files import LIVE_FILES
 from icecore.projections.inspect.manifest_rows import COUNT_COLUMNS, MANIFESTS_OF_TABLE
 from icecore.projections.inspect.uniform_rows import UNIFORM_FILES, UniformColumns
@@ -78,7 +77,7 @@ def uniform_files(table: Table, contents: frozenset[int], *, of_all: bool = Fals
     """The live files of some contents, of the current snapshot or all, in uniform columns."""
     entries, columns = entries_of(table), UniformColumns.of(table.metadata)
     listed = entries.all_listed() if of_all else entries.listed(None)
-    return table_of_batches(UNIFORM_FILES, columns.file_rows, entries.live(listed, contents))
+    return entries.table(UNIFORM_FILES, columns.file_rows, entries.live(listed, contents))
 
 
 def entries_of(table: Table) -> TableEntries:

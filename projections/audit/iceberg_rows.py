@@ -13,8 +13,7 @@ from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import NAMED
 from icecore.projections.audit.file_rows import CONTENT_NAMES, FILES, entries_of, uniform_files
-from icecore.projections.inspect.entry_batches import ALL_CONTENTS, DATA, DELETES
-from icecore.projections.inspect.inspect_table import table_of_batches
+from icecore.projections.inspect.entry_batches import ALL_CONTENTS, DATA, DELETES, faults_told
 from icecore.projections.inspect.manifest_rows import ALL_MANIFESTS
 from icecore.projections.inspect.snapshot_rows import HISTORY, METADATA_LOG_ENTRIES
 from icecore.projections.inspect.uniform_rows import TEXTS, UNIFORM_ENTRIES, UniformColumns
@@ -102,7 +101,7 @@ def all_entries(of: AuditedRows) -> pa.Table:
 def _entries(table: Table, *, of_all: bool) -> pa.Table:
     found, columns = entries_of(table), UniformColumns.of(table.metadata)
     listed = found.all_listed() if of_all else found.listed(None)
-    return table_of_batches(UNIFORM_ENTRIES, columns.entry_rows, found.every(listed))
+    return found.table(UNIFORM_ENTRIES, columns.entry_rows, found.every(listed))
 
 
 def partitions(of: AuditedRows) -> pa.Table:
@@ -122,7 +121,8 @@ def _partitions(table: Table) -> pa.Table:
 def _with_texts(rows: pa.Table, table: Table) -> pa.Table:
     """The rows with the partition as a path, and its fields as text."""
     spec_ids, partition = (rows[n].combine_chunks() for n in ("spec_id", "partition"))
-    paths, values = UniformColumns.of(table.metadata).texts_of(spec_ids, partition)
+    with faults_told(table.state):
+        paths, values = UniformColumns.of(table.metadata).texts_of(spec_ids, partition)
     rows = rows.drop_columns(["partition"]).append_column("partition", paths)
     return rows.append_column("partition_values", values)
 

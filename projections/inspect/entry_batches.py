@@ -5,19 +5,22 @@ What can't be read raises StorageError or CorruptFileError.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
+from icecore.engine.errors import IcecoreError, StorageError
 from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.projections.entries.wide_entries import inherit_all
-from icecore.projections.plan.planner import Planner
+from icecore.projections.plan.planner import FAULTS, Planner
 
 ROWS_OF_A_BATCH = 65_536
 DATA = frozenset({int(DataFileContent.DATA)})
@@ -25,6 +28,17 @@ POSITION_DELETES = frozenset({int(DataFileContent.POSITION_DELETES)})
 DELETES = frozenset({*POSITION_DELETES, int(DataFileContent.EQUALITY_DELETES)})
 ALL_CONTENTS = DATA | DELETES
 _KINDS = {ManifestContent.DATA: DATA, ManifestContent.DELETES: DELETES}
+
+
+@contextlib.contextmanager
+def faults_told(state: TableState) -> Iterator[None]:
+    """A context in which entries that don't make sense, as those of a spec that is not there, raise StorageError."""
+    try:
+        yield
+    except FAULTS as e:
+        if isinstance(e, IcecoreError):
+            raise
+        raise StorageError(f"{dotted(state.identifier)}: its entries can't be read: {type(e).__name__}: {e}") from e
 
 
 @frozen(eq=False)
@@ -51,6 +65,12 @@ class TableEntries:
             for listed in self.planner.repository.list_manifests(self.state, snapshot):
                 found.setdefault(listed.manifest.manifest_path, listed)
         return list(found.values())
+
+    def table(self, schema: pa.Schema, rows: Callable[[pa.Table], pa.Table], batches: Iterator[pa.Table]) -> pa.Table:
+        """The rows that are made of each batch of entries."""
+        with faults_told(self.state):
+            # `empty_table` makes no column of UUIDs inside of a struct.
+            return pa.concat_tables([pa.Table.from_batches([], schema), *map(rows, batches)], promote_options="none")
 
     def every(self, listed: Sequence[ListedManifest]) -> Iterator[pa.Table]:
         """All entries of manifests, deleted ones too, in their order: canonical, some ten thousand in one piece."""

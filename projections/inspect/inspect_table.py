@@ -6,7 +6,7 @@ are Iceberg Java's. Made from entries in bulk: no row is looked at in Python but
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from attrs import frozen
@@ -17,7 +17,14 @@ from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.metadata.fold import TableState
 from icecore.projections.inspect import manifest_rows, partitions, position_delete_rows, snapshot_rows
-from icecore.projections.inspect.entry_batches import ALL_CONTENTS, DATA, DELETES, POSITION_DELETES, TableEntries
+from icecore.projections.inspect.entry_batches import (
+    ALL_CONTENTS,
+    DATA,
+    DELETES,
+    POSITION_DELETES,
+    TableEntries,
+    faults_told,
+)
 from icecore.projections.inspect.file_rows_of_entries import METRIC_MAPS, EntryColumns
 from icecore.projections.plan.planner import Planner
 
@@ -121,7 +128,8 @@ class InspectTable:
         columns, metadata = EntryColumns.of(self._state.metadata), self._state.metadata
         storage = self._planner.repository.storage_of(self._state)
         found = self._all.live(self._all.listed(snapshot_id), POSITION_DELETES, frozenset(METRIC_MAPS))
-        return position_delete_rows.position_deletes(columns, found, metadata, storage)
+        with faults_told(self._state):
+            return position_delete_rows.position_deletes(columns, found, metadata, storage)
 
     @property
     def _all(self) -> TableEntries:
@@ -129,14 +137,8 @@ class InspectTable:
 
     def _files(self, listed: Sequence[ListedManifest], contents: frozenset[int] = ALL_CONTENTS) -> pa.Table:
         columns = EntryColumns.of(self._state.metadata)
-        return table_of_batches(columns.files, columns.file_rows, self._all.live(listed, contents))
+        return self._all.table(columns.files, columns.file_rows, self._all.live(listed, contents))
 
     def _entries(self, listed: Sequence[ListedManifest]) -> pa.Table:
         columns = EntryColumns.of(self._state.metadata)
-        return table_of_batches(columns.entries, columns.entry_rows, self._all.every(listed))
-
-
-def table_of_batches(schema: pa.Schema, rows: Callable[[pa.Table], pa.Table], batches: Iterator[pa.Table]) -> pa.Table:
-    """The rows that are made of each batch."""
-    # `empty_table` makes no column of UUIDs inside of a struct.
-    return pa.concat_tables([pa.Table.from_batches([], schema), *map(rows, batches)], promote_options="none")
+        return self._all.table(columns.entries, columns.entry_rows, self._all.every(listed))

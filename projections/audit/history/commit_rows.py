@@ -23,7 +23,7 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.spec.updates.table_update import AddSnapshot, SetSnapshotRef
 from icecore.engine.table.table import Table
 from icecore.projections.audit.history.logged_tables import OF_EVENT, AuditedLog, LoggedTable, of_event
-from icecore.projections.inspect.entry_batches import TableEntries
+from icecore.projections.inspect.entry_batches import TableEntries, faults_told
 from icecore.projections.inspect.snapshot_rows import signed
 from icecore.projections.inspect.uniform_rows import UNIFORM_FILES, UniformColumns
 
@@ -166,13 +166,14 @@ def file_history(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
     loaded = log.load(table.stream)
     columns, found = UniformColumns.of(loaded.metadata), list[pa.Table]()
     outside: dict[int, Brought] = {}
-    for each in brought(log, table):
-        if each.entries is None:
-            outside[each.snapshot.snapshot_id] = each
-        elif each.entries.num_rows:
-            found.append(_of_files(columns, each.entries, each.values(table)))
-    for snapshot_id, entries in _from_manifests(loaded, outside):
-        found.append(_of_files(columns, entries, outside[snapshot_id].values(table)))
+    with faults_told(loaded.state):
+        for each in brought(log, table):
+            if each.entries is None:
+                outside[each.snapshot.snapshot_id] = each
+            elif each.entries.num_rows:
+                found.append(_of_files(columns, each.entries, each.values(table)))
+        for snapshot_id, entries in _from_manifests(loaded, outside):
+            found.append(_of_files(columns, entries, outside[snapshot_id].values(table)))
     return found
 
 

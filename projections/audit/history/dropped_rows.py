@@ -13,6 +13,7 @@ from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState
 from icecore.projections.audit.history.logged_tables import OF_EVENT, AuditedLog, LoggedTable, of_event
+from icecore.projections.inspect.snapshot_rows import signed
 from icecore.projections.verify.verify_models import database_problems, model_problems
 
 DROPPED_TABLES = pa.schema(
@@ -53,7 +54,7 @@ def _of_state(state: TableState) -> dict[str, Any]:
         "location": metadata.location,
         "metadata_location": state.metadata_location,
         "format_version": metadata.format_version,
-        "current_snapshot_id": metadata.current_snapshot_id,
+        "current_snapshot_id": signed(metadata.current_snapshot_id),
         "snapshots": len(metadata.snapshots),
         **{name: int(text) if text.isdecimal() else None for name, text in totals.items()},
         "is_purged": state.purged_at is not None,

@@ -198,3 +198,19 @@ def test_log_health_tells_what_is_broken(tmp_path: Path) -> None:
             connection.execute("UPDATE event SET message = 'other' WHERE position = 2")
         (broken,) = ask(catalog, "SELECT aspect, detail FROM log_health WHERE NOT ok")
         assert broken["aspect"] == "hash chain" and "position 2" in broken["detail"]
+
+
+def test_an_archived_log_is_told_from_its_archive(tmp_path: Path) -> None:
+    """And a missing archive is a problem of the tables whose events it has."""
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("shop")
+        catalog.create_table("shop.t", SCHEMA).append([{"id": 1, "city": "Oslo"}])
+        catalog.load_table("shop.t").append([{"id": 2, "city": "Rome"}])
+        queries = [f"SELECT * FROM {name} ORDER BY ALL" for name in (*OF_EVENTS, "events")]
+        before = [ask(catalog, query) for query in queries]
+        catalog.archive(before=4, path=tmp_path / "old.db")
+        catalog.create_table("shop.late", SCHEMA)
+        assert [[r for r in ask(catalog, q) if r["name"] != "late"] for q in queries] == before
+        (tmp_path / "old.db").unlink()
+        found = ask(catalog, "SELECT s.name, p.name AS problem, kind FROM schema_history AS s, problems AS p")
+        assert found == [{"name": "late", "problem": "t", "kind": "MissingArchiveError"}] * 2

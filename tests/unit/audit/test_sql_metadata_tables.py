@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import sqlglot
+from core_tables import local
 
 import icecore
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS, ICEBERG_TABLES
@@ -141,6 +144,26 @@ def test_the_past_can_be_asked(lake: icecore.Catalog) -> None:
     assert lake.at(3).sql("SELECT count(*) AS n FROM all_files").to_pylist() == [{"n": 2}]
     assert lake.at(0).sql("SELECT * FROM namespaces, views").num_rows == 0
     assert lake.at(1).sql("SELECT name FROM namespaces").to_pylist() == [{"name": "ns"}]
+
+
+@pytest.mark.parametrize("column", ["files.readable_metrics", "entries.data_file", "partitions.partition"])
+def test_entries_that_make_no_sense_are_a_problem(tmp_path: Path, column: str) -> None:
+    """Those of a partition spec that the table does not have; the other tables are answered."""
+    with icecore.open(tmp_path / "theirs") as theirs, icecore.open(tmp_path / "ours") as ours:
+        for catalog in (theirs, ours):
+            catalog.create_namespace("ns")
+        table = theirs.create_table("ns.bad", ROWS.schema, partition_spec=["day"])
+        table.append(ROWS)
+        ours.create_table("ns.good", ROWS.schema).append(ROWS)
+        metadata = json.loads(local(table.metadata_location).read_bytes())
+        metadata["partition-specs"][0]["spec-id"] = metadata["default-spec-id"] = 5
+        (tmp_path / "v9.metadata.json").write_text(json.dumps(metadata))
+        ours.register_table("ns.bad", str(tmp_path / "v9.metadata.json"))
+        name = column.partition(".")[0]
+        query = f"SELECT {name}.name, {column} IS NOT NULL AS x, p.name AS bad, kind FROM {name}, problems AS p"
+        found = ours.sql(query).to_pylist()
+    assert [(r["name"], r["x"], r["bad"]) for r in found] == [("good", True, "bad")]
+    assert found[0]["kind"] in ("StorageError", "ValidationError")
 
 
 def test_each_audit_table_tells_its_tables(lake: icecore.Catalog) -> None:
