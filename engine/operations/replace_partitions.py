@@ -1,12 +1,12 @@
 """Overwrites of whole partitions: those that the new data has, and no others.
 
-Spec: Partitioning; partition equality (SP5). A partition is one of the default spec; of files that another spec
-partitioned the rows that belong to a replaced partition go.
+Spec: Partitioning; partition equality (SP5). A partition is one of the spec that the data was written with, the default
+one then; of files that another spec partitioned the rows that belong to a replaced partition go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ Key = tuple[bytes | None, ...]
 
 @frozen
 class ReplacePartitions:
-    """Replaces the partitions of `added`, data files of the default spec, by these files."""
+    """Replaces the partitions of `added`, data files of one spec, by these files."""
 
     target: SnapshotTarget
     added: tuple[ContentFile, ...]
@@ -52,17 +52,16 @@ class ReplacePartitions:
         """The command that replaces what the partitions have by now.
 
         Where it has a base, ConflictingCommitsError is raised where a file of theirs was removed or got deletes since
-        then and, where it is serializable, where one came.
+        then and, where it is serializable, where one came; ValidationError where the table lost a column of the spec.
         """
         effects = FileEffects(merges_on_read(at.metadata))
-        spec, fields = at.metadata.spec(), at.metadata.all_fields
-        partitions = {partition_key(spec, fields, f.partition): f.partition for f in self.added}
-        if self.base is not None and partitions:
-            _check_unchanged(at, self.base, self.target.branch, partitions)
+        replaced = _Replaced.by(self.added, at.metadata)
+        if self.base is not None and replaced.partitions:
+            _check_unchanged(at, self.base, self.target.branch, replaced)
         with discarding_on_error(at, effects):
-            _take_partitions(at, at.head(self.target.branch), effects, partitions)
+            _take_partitions(at, at.head(self.target.branch), effects, replaced)
             target = self.target
-            if partitions:
+            if replaced.partitions:
                 target = target.with_summary({REPLACE_PARTITIONS: "true"})
             return produce(at, target, self.added, effects, Operation.OVERWRITE)
 
@@ -73,33 +72,47 @@ def check_partitioned(metadata: TableMetadata) -> None:
         raise ValidationError("a dynamic partition overwrite needs a partitioned table; overwrite() replaces it all")
 
 
-def _check_unchanged(at: PlanContext, base: CommitBase, branch: str, partitions: Mapping[Key, tuple[Any, ...]]) -> None:
-    spec, fields = at.metadata.spec(), at.metadata.all_fields
+@frozen
+class _Replaced:
+    """The partitions that go, by their keys, and the spec whose partitions they are."""
 
+    spec: PartitionSpec
+    fields: Schema
+    partitions: Mapping[Key, tuple[Any, ...]]
+
+    @classmethod
+    def by(cls, files: Sequence[ContentFile], metadata: TableMetadata) -> _Replaced:
+        """Those of the files. Raises ValidationError where rows of other specs' files could not be told any more."""
+        spec, fields = metadata.spec_by_id(files[0].spec_id) if files else metadata.spec(), metadata.all_fields
+        if any(f.spec_id != spec.spec_id for f in files):
+            raise ValidationError("the files that replace partitions must be of one partition spec")
+        spec.check(metadata.schema())
+        return cls(spec, fields, {partition_key(spec, fields, f.partition): f.partition for f in files})
+
+    def has(self, partition: tuple[Any, ...]) -> bool:
+        """Whether a partition of the spec goes."""
+        return partition_key(self.spec, self.fields, partition) in self.partitions
+
+
+def _check_unchanged(at: PlanContext, base: CommitBase, branch: str, replaced: _Replaced) -> None:
     def concerns(file: ChangedFile) -> bool:
-        return file.spec_id != spec.spec_id or partition_key(spec, fields, file.partition) in partitions
+        return file.spec_id != replaced.spec.spec_id or replaced.has(file.partition)
 
-    wanted = base.conflict_filter or _may_hold(at.metadata, partitions.values())
+    wanted = base.conflict_filter or _may_hold(at.metadata, replaced)
     check = Check.of(at, base, branch)
     check.unchanged(wanted, concerns, added=base.level is IsolationLevel.SERIALIZABLE)
 
 
-def _take_partitions(
-    at: PlanContext,
-    snapshot: Snapshot | None,
-    effects: FileEffects,
-    partitions: Mapping[Key, tuple[Any, ...]],
-) -> None:
+def _take_partitions(at: PlanContext, snapshot: Snapshot | None, effects: FileEffects, replaced: _Replaced) -> None:
     metadata = at.metadata
-    spec, fields = metadata.spec(), metadata.all_fields
-    if snapshot is not None and partitions:
+    if snapshot is not None and replaced.partitions:
         deletes = DeleteCache()
-        for task in at.planner.tasks(at.state, snapshot, _may_hold(metadata, partitions.values()), metadata.schema()):
-            if task.file.spec_id == spec.spec_id:
-                if partition_key(spec, fields, task.file.partition) in partitions:
+        for task in at.planner.tasks(at.state, snapshot, _may_hold(metadata, replaced), metadata.schema()):
+            if task.file.spec_id == replaced.spec.spec_id:
+                if replaced.has(task.file.partition):
                     effects.gone.append(task.file.file_path)
             elif (rows := effects.live_rows(at, task, deletes)) is not None:
-                effects.take(at, task, rows, _rows_in(rows, metadata, partitions))
+                effects.take(at, task, rows, _rows_in(rows, metadata, replaced))
         effects.write(at, deletes)
 
 
@@ -111,12 +124,12 @@ def partition_key(spec: PartitionSpec, fields: Schema, partition: tuple[Any, ...
     )
 
 
-def _may_hold(metadata: TableMetadata, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+def _may_hold(metadata: TableMetadata, replaced: _Replaced) -> Expression:
     """A filter on columns with identity partitions that every row of the partitions satisfies."""
     schema = metadata.schema()
     condition: Expression = TRUE
-    columns = list(zip(*partitions, strict=True))
-    for f, values in zip(metadata.spec().fields, columns, strict=True):
+    columns = list(zip(*replaced.partitions.values(), strict=True))
+    for f, values in zip(replaced.spec.fields, columns, strict=True):
         source = schema.get_field(f.source_id)
         if source is None or not isinstance(f.transform, IdentityTransform):
             continue
@@ -134,13 +147,12 @@ def _may_hold(metadata: TableMetadata, partitions: Iterable[tuple[Any, ...]]) ->
     return condition
 
 
-def _rows_in(rows: pa.Table, metadata: TableMetadata, partitions: Mapping[Key, object]) -> npt.NDArray[np.bool_]:
-    """A mask of the rows that the default spec puts into one of the partitions."""
-    spec, fields = metadata.spec(), metadata.all_fields
+def _rows_in(rows: pa.Table, metadata: TableMetadata, replaced: _Replaced) -> npt.NDArray[np.bool_]:
+    """A mask of the rows that the spec puts into one of the partitions."""
     place = "\x00place"
     numbered = rows.append_column(place, pa.array(np.arange(rows.num_rows)))
     mask = np.zeros(rows.num_rows, dtype=bool)
-    for partition, group in partition_batches(numbered, spec, metadata.schema()):
-        if partition_key(spec, fields, partition) in partitions:
+    for partition, group in partition_batches(numbered, replaced.spec, metadata.schema()):
+        if replaced.has(partition):
             mask[group[place].to_numpy()] = True
     return mask

@@ -64,6 +64,47 @@ def test_sp5_float_partitions(catalog: icecore.Catalog) -> None:
     assert [r[0] for r in found(table)] == [3, 4, 5, 6]
 
 
+PAIRS = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+
+
+def pairs(*given: tuple[int, int]) -> pa.Table:
+    return pa.Table.from_pylist([{"a": a, "b": b} for a, b in given], schema=PAIRS)
+
+
+@pytest.mark.parametrize("spec", [["b"], ["a", "b"], ["bucket(2, a)"]])
+def test_a_spec_that_changes_meanwhile(catalog: icecore.Catalog, spec: list[str]) -> None:
+    """The partitions are those that the data was written for, whatever the table's spec is by the commit."""
+    table = catalog.create_table("ns.t", PAIRS, partition_spec=["a"])
+    table.append(pairs((1, 1), (1, 2), (2, 1), (3, 1)))
+    with table.transaction() as transaction:
+        transaction.dynamic_partition_overwrite(pairs((1, 9)))
+        other = catalog.load_table("ns.t")
+        with other.update_spec() as update:
+            update.remove_field("a")
+        with other.update_spec() as update:
+            for term in spec:
+                update.add_field(term)
+        other.append(pairs((1, 3), (4, 1)))
+    assert found(table.refresh()) == [(1, 9), (2, 1), (3, 1), (4, 1)]
+    assert catalog.verify().ok
+
+
+def test_a_column_that_a_spec_needs_is_dropped_meanwhile(catalog: icecore.Catalog) -> None:
+    """It can't be told any more which rows of other specs' files belong to the partitions."""
+    table = catalog.create_table("ns.t", PAIRS, partition_spec=["a"])
+    table.append(pairs((1, 1), (2, 1)))
+    with pytest.raises(ValidationError, match="no column with id"), table.transaction() as transaction:
+        transaction.dynamic_partition_overwrite(pairs((1, 9)))
+        other = catalog.load_table("ns.t")
+        with other.transaction() as evolving:
+            with evolving.update_spec() as update:
+                update.remove_field("a")
+                update.add_field("b")
+            with evolving.update_schema() as change:
+                change.delete_column("a")
+    assert table.refresh().scan().count() == 2
+
+
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 @pytest.mark.parametrize("version", [2, 3])
 def test_files_of_another_spec(catalog: icecore.Catalog, version: int, mode: str) -> None:

@@ -171,3 +171,21 @@ def test_batches_keep_their_keys(warehouse: Path, table: icecore.Table) -> None:
     writer = stream_writer(warehouse)
     writer.commit(written(writer._files, "q"), 3)
     assert ids(table) == [7, 7]
+
+
+def test_a_dynamic_overwrite_is_of_the_partitions_that_tasks_wrote(
+    catalog: icecore.Catalog, warehouse: Path, table: icecore.Table
+) -> None:
+    """The spec that the table has by the commit may be another one."""
+    with table.update_spec() as update:
+        update.add_field("id")
+    table.append([{"id": 7, "amount": 1}, {"id": 100, "amount": 7}])
+    writer = batch_writer(warehouse, overwrite=True, overwrite_mode="dynamic")
+    messages = written(writer._files)
+    with table.update_spec() as update:
+        update.remove_field("id")
+        update.add_field("amount")
+    table.append([{"id": 7, "amount": 2}, {"id": 8, "amount": 7}])
+    writer.commit(messages)
+    found = table.refresh().scan().to_arrow().to_pylist()
+    assert sorted((r["id"], r["amount"]) for r in found) == [(7, 100), (8, 7), (100, 7)]
