@@ -303,6 +303,15 @@ def test_distribution_modes(spark: Any, tmp_path: Path, mode: str) -> None:
         spark_write(df, schema, tmp_path, spec, properties={"write.distribution-mode": "some"})
 
 
+def test_files_end_at_the_target_size(spark: Any, tmp_path: Path) -> None:
+    schema = schema_of((1, "id", LONG), (2, "noise", STRING))
+    rows = spark.range(20_000).selectExpr("id", "sha2(CAST(id AS STRING), 512) AS noise").coalesce(1)
+    files = spark_write(rows, schema, tmp_path, properties={"write.target-file-size-bytes": "200000"})
+    assert len(files) > 2
+    assert max(f.file_size_in_bytes for f in files) < 2_000_000
+    assert sorted(read_back(files, schema)["id"].to_pylist()) == list(range(20_000))
+
+
 def test_columns_are_matched_by_name(spark: Any, tmp_path: Path) -> None:
     """Order and case don't matter, missing columns take their write default or null, also inside structs."""
     inner = StructType((NestedField(5, "x", LONG), NestedField(6, "y", STRING, write_default="dy")))

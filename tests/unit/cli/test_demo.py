@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
 
@@ -18,6 +20,12 @@ from icecore.engine.errors import IcecoreError, MissingDependencyError, Validati
 pytest.importorskip("pyiceberg")
 TABLES = {f"demo.{name}" for name in ("flights", *flights.SMALL_TABLES)}
 ALL_FLIGHTS = 336_776
+TOLD_WITH_SPARK = """
+import sys
+from pathlib import Path
+from icecore.engine.demo import story
+story.tell(Path(sys.argv[1]), rows=int(sys.argv[2]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -100,22 +108,31 @@ def test_without_spark_it_says_what_to_install(
     assert capsys.readouterr().out.count("\n") == 1
 
 
+def test_every_flight_is_in_a_quarter(tmp_path: Path) -> None:
+    """The quarters leave none out, and Arrow reads the types of all; a sample is lines of the same file."""
+    csv = flights.unpack_flights(tmp_path)
+    year = flights.read_with_arrow(csv, flights.QUARTERS[0], flights.QUARTERS[-1])
+    assert year.num_rows == ALL_FLIGHTS
+    assert year.filter((pc.field("dest") == "SFO") & (pc.field("dep_delay") > 120)).num_rows == 392
+
+
 @pytest.mark.slow
 @pytest.mark.spark
-def test_all_of_it_with_spark(tmp_path: Path) -> None:
-    """Every flight, loaded, rewritten, planned and counted with Spark."""
+def test_a_sample_with_spark(tmp_path: Path) -> None:
+    """Loaded, rewritten, planned and counted with Spark."""
     from icecore.engine.spark.java import java_available
 
     pytest.importorskip("pyspark")
     if not java_available():
         pytest.skip("no Java 17 or later")
     # A process of its own, since the session of other tests must go on.
-    command = [sys.executable, "-m", "icecore", "demo", "--warehouse", str(tmp_path / "w")]
+    command = [sys.executable, "-c", TOLD_WITH_SPARK, str(tmp_path / "w"), "3000"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert "Spark, the planned files       392\nDuckDB, the whole CSV          392\n" in run.stdout
+    counts = re.search(r"Spark, the planned files +(\d+)\nDuckDB, the whole CSV +(\d+)\n", run.stdout)
+    assert counts and counts[1] == counts[2] != "0"
     with icecore.open(tmp_path / "w", read_only=True) as catalog:
-        assert catalog.load_table(story.FLIGHTS).scan().count() == ALL_FLIGHTS
+        assert catalog.load_table(story.FLIGHTS).scan().count() == 3000
     check_with_pyiceberg(tmp_path / "w")
 
 
