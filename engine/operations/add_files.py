@@ -12,13 +12,11 @@ from icecore.engine.commit.added_files import added_entries, check_data_files
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.common.location import local_path, location_key, path_fault, to_uri
 from icecore.engine.common.text import abbreviated
-from icecore.engine.data.write.describe_files import describe_files
+from icecore.engine.data.write.describe_files import Describer
 from icecore.engine.errors import ValidationError
-from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.file_effects import live_among
-from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
@@ -51,12 +49,7 @@ class AppendFiles:
 
 
 def describe_existing_files(
-    repository: Repository,
-    state: TableState,
-    metadata: TableMetadata,
-    file_paths: tuple[str, ...],
-    branch: str,
-    check_duplicate_files: bool,
+    at: PlanContext, file_paths: tuple[str, ...], branch: str, check_duplicate_files: bool, describe: Describer
 ) -> list[ContentFile]:
     """Descriptions of Parquet files that exist already, under locations that say all (G4).
 
@@ -65,17 +58,17 @@ def describe_existing_files(
     for path in file_paths:
         if text := path_fault(path):
             raise ValidationError(f"the path of a file to add {text}")
-    storage = repository.storage_of(state)
+    storage, metadata = at.storage, at.metadata
     places = [location_key(storage.resolve(p)) for p in file_paths]
     repeated = sorted(p for p, n in Counter(places).items() if n > 1)
     if repeated:
         raise ValidationError(f"files are given twice: {abbreviated(repeated, 5)}")
     if check_duplicate_files:
         spelled = [s for p in file_paths for s in _spellings(storage, p)]
-        present = live_among(spelled, repository, state, metadata.snapshot_by_ref(branch))
+        present = live_among(spelled, at.repository, at.state, metadata.snapshot_by_ref(branch))
         if present:
             raise ValidationError(f"files are in the table already: {abbreviated(present, 5)}")
-    return describe_files(
+    return describe(
         # A path that the table's location mapping knows is one of the table's own.
         [to_uri(p) if storage.resolve(p) == p else p for p in file_paths],
         schema=metadata.schema(),

@@ -11,6 +11,7 @@ from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.commit.single_use import OnceInBlock
 from icecore.engine.common.identifiers import names_of
 from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.data.write.describe_files import Describer, describe_files
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.event import Provenance
 from icecore.engine.evolution import metadata_commands
@@ -67,6 +68,7 @@ class Transaction(OnceInBlock):
         dry_run: bool = False,
     ) -> None:
         self._pending = PendingCommit(repository, planning, state, provenance, self._check_open)
+        self._describe: Describer = describe_files
         self._committed = committed
         self._is_dry = dry_run
         self._outcome: DryRun | None = None
@@ -180,9 +182,7 @@ class Transaction(OnceInBlock):
             mapping = NameMapping.of_fields(self.metadata.schema().fields)
             self.add(metadata_commands.changed_properties({NAME_MAPPING.name: mapping.to_json()}, ()))
         paths = names_of(file_paths, "file_paths")
-        files = describe_existing_files(
-            pending.repository, pending.state, self.metadata, paths, branch, check_duplicate_files
-        )
+        files = describe_existing_files(pending.context, paths, branch, check_duplicate_files, self._describe)
         self._append(branch, files, options)
 
     @takes_options(PinnedChangeOptions)

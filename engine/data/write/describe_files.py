@@ -5,7 +5,8 @@ The files are read once: metrics and the partition are computed from the rows, n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +29,22 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import VariantType
 from icecore.engine.storage.file_io import Storage, translated
+
+
+class Describer(Protocol):
+    """`describe_files`, or what does the same elsewhere, in the order of the paths."""
+
+    def __call__(
+        self,
+        file_paths: Sequence[str],
+        /,
+        *,
+        schema: Schema,
+        spec: PartitionSpec,
+        storage: Storage,
+        properties: Mapping[str, str],
+        name_mapping: NameMapping,
+    ) -> list[ContentFile]: ...
 
 
 def describe_files(

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.maintenance.rewrite_data_files import RewriteResult
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
 from icecore.engine.maintenance.spark_compaction import SparkGroupWriter
+from icecore.engine.spark.described_files import SparkDescriber
 from icecore.engine.spark.progress import ProgressCallback
 from icecore.engine.spark.session import session as running_session
 from icecore.engine.spec.snapshot import MAIN_BRANCH
-from icecore.engine.table.commit_options import MetadataOptions
+from icecore.engine.table import table_commits
+from icecore.engine.table.commit_options import CommitOptions, MetadataOptions, RowChangeOptions, RowOptions
 from icecore.engine.table.table_handle import TableHandle
 from icecore.engine.table.table_maintenance import compact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from icecore.engine.commit.dry_run import DryRun
+
 
 class SparkMaintenance:
-    """Rewrites of a table's files by Spark, with the options of the table's own calls; they change no row.
+    """Calls of a table that read or write many files, by Spark, with the options of the table's own.
 
     `on_progress(done, total)` is called with numbers of tasks from another thread, in classic mode only.
     """
@@ -61,6 +65,27 @@ class SparkMaintenance:
             writer=SparkGroupWriter(self._running(), on_progress),
             **commit,
         )
+
+    @takes_options(RowOptions)
+    def add_files(
+        self,
+        file_paths: Iterable[str],
+        *,
+        check_duplicate_files: bool = True,
+        on_progress: ProgressCallback | None = None,
+        **options: Unpack[RowOptions],
+    ) -> DryRun | None:
+        """Adds existing Parquet files as they are, as `Table.add_files` does; tasks read them for their metrics.
+
+        Raises ValidationError where a file's schema or partition does not fit, or it is in the table already,
+        MissingFileError, CorruptFileError.
+        """
+        with table_commits.transaction(self._table, **options_of(CommitOptions, options)) as transaction:
+            transaction._describe = SparkDescriber(self._running(), on_progress)
+            transaction.add_files(
+                file_paths, check_duplicate_files=check_duplicate_files, **options_of(RowChangeOptions, options)
+            )
+        return transaction.outcome
 
     def _running(self) -> SparkSession:
         session: SparkSession = self._session or running_session()

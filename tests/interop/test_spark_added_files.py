@@ -1,0 +1,92 @@
+"""Files that are there already, described by Spark's tasks: the table that takes them in is the engine's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.spark
+
+import icecore  # noqa: E402
+from icecore.engine.errors import CorruptFileError, MissingFileError, ValidationError  # noqa: E402
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("x", pa.float64())])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def active(spark: Any) -> Iterator[None]:
+    yield
+
+
+@pytest.fixture
+def tables(catalog: icecore.Catalog) -> tuple[icecore.Table, icecore.Table]:
+    """One for Spark, one for the engine."""
+    made = [
+        catalog.create_table(name, SCHEMA, partition_spec=["city"], format_version=3) for name in ("ns.t", "ns.other")
+    ]
+    return made[0], made[1]
+
+
+def written(folder: Path, number: int, **more: Any) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = {"id": [number, number + 100], "x": [number / 2, None], **more}
+    path = folder / f"{number}.parquet"
+    pq.write_table(pa.table({k: pa.array(v, SCHEMA.field(k).type) for k, v in rows.items()}), path)
+    return str(path)
+
+
+def described(table: icecore.Table) -> list[Any]:
+    return [t.file for t in table.scan().plan_files()]
+
+
+def test_files_are_taken_in_as_the_engine_does(
+    catalog: icecore.Catalog, tables: tuple[icecore.Table, icecore.Table], tmp_path: Path
+) -> None:
+    """Metrics, partitions of Hive's paths and of rows, the name mapping, row ids and their order."""
+    mine, other = tables
+    paths = [written(tmp_path / f"city={'Oslo' if i % 2 else 'S%C3%A3o'}", i) for i in range(9)]
+    paths.insert(3, written(tmp_path / "plain", 50, city=["Rome", "Rome"]))
+    told: list[tuple[int, int]] = []
+    position = catalog.position
+    outcome = mine.spark.add_files(paths, dry_run=True)
+    assert outcome is not None and catalog.position == position
+    mine.spark.add_files(iter(paths), message="of the lake before", on_progress=lambda *n: told.append(n))
+    other.add_files(paths)
+    assert described(mine) == described(other) and len(described(mine)) == 10
+    assert told[-1][0] == told[-1][1] > 0
+    names = ("id", "city", "x", "_row_id")
+    assert mine.scan(selected_fields=names).to_arrow().equals(other.scan(selected_fields=names).to_arrow())
+    assert mine.properties == other.properties and "schema.name-mapping.default" in mine.properties
+    assert catalog.verify(deep=True).ok
+
+
+def test_what_does_not_fit_is_told_as_the_engine_does(
+    tables: tuple[icecore.Table, icecore.Table], tmp_path: Path
+) -> None:
+    """A file of two partitions, one that is no Parquet, one that is not there, and one that is in the table."""
+    mine, other = tables
+    good = written(tmp_path / "city=Oslo", 1)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
+    wrong: list[tuple[str, type[Exception]]] = [
+        (written(tmp_path, 2, city=["Oslo", "Rome"]), ValidationError),
+        (str(tmp_path / "bad.parquet"), CorruptFileError),
+        (str(tmp_path / "none.parquet"), MissingFileError),
+    ]
+    for path, kind in wrong:
+        with pytest.raises(kind) as theirs:
+            other.add_files([good, path])
+        with pytest.raises(kind) as ours:
+            mine.spark.add_files([good, path])
+        assert str(ours.value).split("\n")[0] == str(theirs.value).split("\n")[0]
+    assert mine.refresh().current_snapshot() is None
+    mine.spark.add_files([good])
+    with pytest.raises(ValidationError, match="in the table already"):
+        mine.spark.add_files([good])
+    mine.spark.add_files([])
+    assert len(described(mine)) == 1
