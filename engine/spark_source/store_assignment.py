@@ -6,7 +6,7 @@ assignment, and names that differ in case.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
 from icecore.engine.errors import ValidationError
 from icecore.engine.spark.spark_times import times_from_longs
+from icecore.engine.spark_source.session_zone import arrow_zone
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     DoubleType,
@@ -31,13 +32,16 @@ from icecore.engine.spec.types import (
 
 _US = pa.timestamp("us")
 _STEP = pa.scalar(1, pa.duration("us"))
+# Zones are less than a day from UTC.
+_FARTHEST_US = 2**63 - 2 * 86_400_000_000
 
 
 def assigned(batch: pa.RecordBatch, schema: Schema, zone: str | None) -> pa.RecordBatch:
     """The batch, whose columns were checked by `check_conforms`, as a table of that schema can take it.
 
     `zone` is the session's, in which dates and timestamps without zone become instants and the reverse. Raises
-    ValidationError where it is needed and not known, and for an integer that is no time of day.
+    ValidationError where it is needed and not known, for an integer that is no time of day, and for dates and
+    timestamps that are too far away.
     """
     fields = _fields(batch.schema.names, schema.fields)
     columns = [_assigned(a, f.field_type, zone, f.name) for a, f in zip(batch.columns, fields, strict=True)]
@@ -81,18 +85,21 @@ def _assigned(array: pa.Array, t: Type, zone: str | None, path: str) -> pa.Array
 
 def _local(array: pa.Array, zone: str | None, path: str) -> pa.Array:
     if pa.types.is_date(array.type):
-        return array.cast(_US)
+        return _midnights(array, path)
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
-        return pc.local_timestamp(array.cast(pa.timestamp("us", _known(zone, path))))
+        _check_near(array, path)
+        return _zoned(pc.local_timestamp, array.cast(pa.timestamp("us", _known(zone, path))), path)
     return array
 
 
 def _instants(array: pa.Array, zone: str | None, path: str) -> pa.Array:
     if pa.types.is_date(array.type):
-        array = array.cast(_US)
+        array = _midnights(array, path)
     if not pa.types.is_timestamp(array.type) or array.type.tz is not None:
         return array
-    made = pc.assume_timezone(array, _known(zone, path), ambiguous="earliest", nonexistent="latest")
+    _check_near(array, path)
+    known = _known(zone, path)
+    made = _zoned(lambda a: pc.assume_timezone(a, known, ambiguous="earliest", nonexistent="latest"), array, path)
     skipped = pc.not_equal(pc.local_timestamp(made), array)
     if not pc.any(skipped).as_py():
         return made
@@ -101,9 +108,30 @@ def _instants(array: pa.Array, zone: str | None, path: str) -> pa.Array:
     return pc.if_else(skipped, pc.add(made, pc.subtract(array, start)), made)
 
 
+def _midnights(dates: pa.Array, path: str) -> pa.Array:
+    try:
+        return dates.cast(_US)
+    except pa.ArrowInvalid as e:
+        raise ValidationError(f"column {path!r}: a date is too far away for a timestamp") from e
+
+
+def _check_near(array: pa.Array, path: str) -> None:
+    """Raises ValidationError for timestamps so far away that they would be others in another zone."""
+    extremes = pc.min_max(array.cast(pa.int64())).as_py()
+    if any(v is not None and abs(v) > _FARTHEST_US for v in extremes.values()):
+        raise ValidationError(f"column {path!r}: a timestamp is too far away to be converted to another zone")
+
+
+def _zoned(convert: Callable[[pa.Array], pa.Array], array: pa.Array, path: str) -> pa.Array:
+    try:
+        return convert(array)
+    except pa.ArrowInvalid as e:
+        raise ValidationError(f"column {path!r}: the session's time zone is not known here: {e}") from e
+
+
 def _known(zone: str | None, path: str) -> str:
     if not zone:
         raise ValidationError(
             f"column {path!r} needs the session's time zone: set spark.sql.session.timeZone, or cast the column"
         )
-    return zone
+    return arrow_zone(zone)
