@@ -77,7 +77,7 @@ def uniform_files(table: Table, contents: frozenset[int], *, of_all: bool = Fals
     """The live files of some contents, of the current snapshot or all, in uniform columns."""
     entries, columns = entries_of(table), UniformColumns.of(table.metadata)
     listed = entries.all_listed() if of_all else entries.listed(None)
-    return entries.table(UNIFORM_FILES, columns.file_rows, entries.live(listed, contents))
+    return entries.table("uniform files", UNIFORM_FILES, columns.file_rows, listed, contents)
 
 
 def entries_of(table: Table) -> TableEntries:

@@ -101,7 +101,7 @@ def all_entries(of: AuditedRows) -> pa.Table:
 def _entries(table: Table, *, of_all: bool) -> pa.Table:
     found, columns = entries_of(table), UniformColumns.of(table.metadata)
     listed = found.all_listed() if of_all else found.listed(None)
-    return found.table(UNIFORM_ENTRIES, columns.entry_rows, found.every(listed))
+    return found.table("uniform entries", UNIFORM_ENTRIES, columns.entry_rows, listed, None)
 
 
 def partitions(of: AuditedRows) -> pa.Table:

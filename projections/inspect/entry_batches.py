@@ -66,11 +66,28 @@ class TableEntries:
                 found.setdefault(listed.manifest.manifest_path, listed)
         return list(found.values())
 
-    def table(self, schema: pa.Schema, rows: Callable[[pa.Table], pa.Table], batches: Iterator[pa.Table]) -> pa.Table:
-        """The rows that are made of each batch of entries."""
-        with faults_told(self.state):
-            # `empty_table` makes no column of UUIDs inside of a struct.
-            return pa.concat_tables([pa.Table.from_batches([], schema), *map(rows, batches)], promote_options="none")
+    def table(
+        self,
+        kind: str,
+        schema: pa.Schema,
+        rows: Callable[[pa.Table], pa.Table],
+        listed: Sequence[ListedManifest],
+        contents: frozenset[int] | None,
+    ) -> pa.Table:
+        """The rows that `rows` makes of entries: of live ones of some contents, or of all, deleted ones too.
+
+        What was made last of the same metadata is kept, by its `kind`, while it is small.
+        """
+
+        def read() -> pa.Table:
+            found = self.every(listed) if contents is None else self.live(listed, contents)
+            with faults_told(self.state):
+                # `empty_table` makes no column of UUIDs inside of a struct.
+                return pa.concat_tables([pa.Table.from_batches([], schema), *map(rows, found)], promote_options="none")
+
+        # One manifest may be listed under several first row ids (RL7).
+        manifests = tuple((m.manifest.manifest_path, m.manifest.first_row_id) for m in listed)
+        return self.planner.kept_files(self.state, (kind, contents, manifests), read)
 
     def every(self, listed: Sequence[ListedManifest]) -> Iterator[pa.Table]:
         """All entries of manifests, deleted ones too, in their order: canonical, some ten thousand in one piece."""

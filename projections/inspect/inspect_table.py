@@ -137,8 +137,8 @@ class InspectTable:
 
     def _files(self, listed: Sequence[ListedManifest], contents: frozenset[int] = ALL_CONTENTS) -> pa.Table:
         columns = EntryColumns.of(self._state.metadata)
-        return self._all.table(columns.files, columns.file_rows, self._all.live(listed, contents))
+        return self._all.table("files", columns.files, columns.file_rows, listed, contents)
 
     def _entries(self, listed: Sequence[ListedManifest]) -> pa.Table:
         columns = EntryColumns.of(self._state.metadata)
-        return self._all.table(columns.entries, columns.entry_rows, self._all.every(listed))
+        return self._all.table("entries", columns.entries, columns.entry_rows, listed, None)

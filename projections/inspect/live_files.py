@@ -51,7 +51,7 @@ def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -
     """
     if snapshot is None:
         return LIVE_FILES.empty_table()
-    return planner.kept_files(state, snapshot, lambda: _read(planner, state, snapshot))
+    return planner.kept_files(state, snapshot.snapshot_id, lambda: _read(planner, state, snapshot))
 
 
 def _read(planner: Planner, state: TableState, snapshot: Snapshot) -> pa.Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -138,11 +138,11 @@ class Planner:
                     self._lists.popitem(last=False)
             return known[1]
 
-    def kept_files(self, state: TableState, snapshot: Snapshot, read: Callable[[], pa.Table]) -> pa.Table:
-        """The files of a snapshot as `read` gives them, now or earlier, of the same metadata."""
+    def kept_files(self, state: TableState, what: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
+        """The rows about files as `read` gives them, now or earlier, of the same metadata; `what` tells which."""
         metadata = state.metadata
         # The metadata is held with what was read by it: the identity of an object that is gone is given out again.
-        key = (state.stream, id(metadata), snapshot.snapshot_id, self.forgotten(state.stream))
+        key = (state.stream, id(metadata), what, self.forgotten(state.stream))
         return self._files.get(key, lambda _: (metadata, read()))[1]
 
     def plan(self, state: TableState, snapshot: Snapshot | None, bound: Expression, schema: Schema) -> PlannedFiles:

@@ -15,6 +15,7 @@ from core_tables import pyiceberg_catalog
 
 import icecore
 from icecore.engine.errors import NoSuchSnapshotError
+from icecore.projections.inspect.file_rows_of_entries import EntryColumns
 
 IDS = [uuid.UUID(int=i) for i in range(3)]
 ROWS = pa.table(
@@ -161,3 +162,30 @@ def test_a_table_of_the_past_has_its_metadata_tables(lake: icecore.Catalog) -> N
     past = lake.at(2).load_table("ns.v2").inspect
     assert past.history().num_rows == past.files().num_rows == 0
     assert lake.at(3).load_table("ns.v2").inspect.files().num_rows == 2
+
+
+def test_what_was_made_last_is_kept(lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the metadata is another: each kind of rows for itself, and data files apart from delete files."""
+    made: list[str] = []
+
+    def counted(name: str) -> None:
+        make = getattr(EntryColumns, name)
+
+        def count(columns: EntryColumns, entries: pa.Table) -> pa.Table:
+            made.append(name)
+            return make(columns, entries)
+
+        monkeypatch.setattr(EntryColumns, name, count)
+
+    counted("file_rows")
+    counted("entry_rows")
+    table = lake.create_table("ns.kept", pa.schema([("x", pa.int64())]))
+    table.append([{"x": 1}])
+    for _ in range(2):
+        inspect = lake.load_table("ns.kept").inspect
+        assert inspect.files().num_rows == inspect.data_files().num_rows == inspect.entries().num_rows == 1
+        assert inspect.delete_files().num_rows == 0 and "status" in inspect.entries().column_names
+    assert sorted(made) == ["entry_rows", "file_rows", "file_rows"]
+    with table.update_schema() as schema:
+        schema.rename_column("x", "y")
+    assert "y" in table.inspect.files()["readable_metrics"].type.names
