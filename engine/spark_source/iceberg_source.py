@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
 from icecore.engine.catalog.catalog import Catalog, open_catalog
+from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.optional_packages import needs
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_types import schema_to_spark
@@ -20,10 +23,18 @@ from icecore.engine.spark_source.batch_reader import (
 )
 from icecore.engine.spark_source.batch_writer import TableWriter
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
-from icecore.engine.spark_source.source_options import READING, STREAM_WRITING, STREAMING, WRITING, SourceOptions
+from icecore.engine.spark_source.source_options import (
+    METADATA,
+    READING,
+    STREAM_WRITING,
+    STREAMING,
+    WRITING,
+    SourceOptions,
+)
 from icecore.engine.spark_source.source_rows import RowReader
 from icecore.engine.spark_source.source_scan import Pin, catalog_of, scan_of, shown_scan, table_of
 from icecore.engine.spark_source.write_plan import PREFIX
+from icecore.engine.spec.schema import Schema
 
 with needs("PySpark", "'icecore[spark]'"):
     from pyspark.sql.datasource import (
@@ -61,9 +72,9 @@ class IcecoreSource(DataSource):
         options = self._options(READING | STREAMING)
         with opened(options) as catalog:
             past = catalog_of(catalog, options)
-            found = metadata_table(past, options.identifier)
-            if found is not None:
-                return schema_to_spark(rows_and_schema(metadata_rows(past, *found))[1])
+            metadata = _metadata(past, options)
+            if metadata is not None:
+                return schema_to_spark(metadata[1])
             scan = shown_scan(table_of(past, options), options)
             self._pin = Pin.of(scan)
             return schema_to_spark(scan.projection)
@@ -80,9 +91,9 @@ class IcecoreSource(DataSource):
 
     def _reader(self, catalog: Catalog, options: SourceOptions, schema: T.StructType) -> DataSourceReader:
         past = catalog_of(catalog, options)
-        found = metadata_table(past, options.identifier)
-        if found is not None:
-            rows, of_rows = rows_and_schema(metadata_rows(past, *found))
+        metadata = _metadata(past, options)
+        if metadata is not None:
+            rows, of_rows = metadata
             catalog.close()
             check_shown(of_rows, schema)
             return RowsReader(rows, of_rows)
@@ -109,6 +120,15 @@ class IcecoreSource(DataSource):
         from icecore.engine.spark_source.stream.stream_writer import StreamTableWriter
 
         return StreamTableWriter(self._options(STREAM_WRITING, PREFIX), schema, overwrite)
+
+
+def _metadata(catalog: Catalog | CatalogAt, options: SourceOptions) -> tuple[pa.Table, Schema] | None:
+    """The rows of a metadata table, and their schema; None where the options name none. Raises ValidationError."""
+    found = metadata_table(catalog, options.identifier)
+    if found is None:
+        return None
+    options.check_only(METADATA, f"the metadata table {'.'.join(options.identifier)}")
+    return rows_and_schema(metadata_rows(catalog, *found))
 
 
 def opened(options: SourceOptions) -> Catalog:

@@ -22,7 +22,7 @@ from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, me
 from icecore.engine.spark_source.shown_arrow import shown_table
 from icecore.engine.spark_source.sql_catalog.named_rows import AsOf
 from icecore.engine.view.view_names import shortened
-from icecore.engine.view.view_spark import DIALECT, is_common_table, is_name
+from icecore.engine.view.view_spark import DIALECT, is_common_table, is_in_hint, is_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +123,9 @@ class _Text:
                 is_whole = sqlglot.parse_one(piece, dialect=DIALECT) == wanted
             except sqlglot.errors.SqlglotError:
                 continue
-            if is_whole:
+            # A function's name alone may be the same as a call of it.
+            is_call = end + 1 < len(self.tokens) and (self.tokens[end].text, self.tokens[end + 1].text) == ("(", ")")
+            if is_whole and not is_call:
                 literal = wanted.name if isinstance(wanted, exp.Literal) else None
                 return end, Moment(str(version.this).upper(), piece, literal)
         raise ValidationError(f"AS OF is not understood at {'.'.join(p.name for p in table.parts)}")
@@ -154,7 +156,7 @@ def _shortened(column: exp.Column, tables: list[Identifier]) -> Iterator[_Splice
     """The change of `ns.t.id` to `t.id`, since the table is known by its last name alone."""
     parts = column.parts
     dropped = len(parts) - len(shortened(tuple(p.name for p in parts), tables))
-    if dropped and all("start" in p.meta for p in parts[: dropped + 1]):
+    if dropped and not is_in_hint(column) and all("start" in p.meta for p in parts[: dropped + 1]):
         yield _Splice(parts[0].meta["start"], parts[dropped].meta["start"], "")
 
 
@@ -170,7 +172,7 @@ class _Frames:
 
     def placeholder(self, parts: Identifier, moment: Moment | None) -> str | None:
         """The placeholder of a name; None where it is Spark's."""
-        identifier = parts[1:] if parts[0] == self.name and len(parts) > 2 else parts
+        identifier = parts[1:] if parts[0].lower() == self.name.lower() and len(parts) > 2 else parts
         if len(identifier) < 2:
             return None
         key = identifier, moment

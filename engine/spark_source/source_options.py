@@ -29,6 +29,9 @@ READING = _TABLE | {
 }
 """The options of a read."""
 
+METADATA = _TABLE | {"position", "split-size"}
+"""The options of a read of a metadata table."""
+
 STREAMING = _TABLE | {
     "columns",
     "branch",
@@ -80,6 +83,12 @@ class SourceOptions:
             if name not in known and not name.startswith(prefixes or ("\0",)):
                 raise ValidationError(f"there is no option {name!r} here; there are: {', '.join(sorted(known))}")
         return cls(given, folder)
+
+    def check_only(self, known: frozenset[str], what: str) -> None:
+        """Raises ValidationError where an option was given that is none of something."""
+        for name in self.given:
+            if name not in known:
+                raise ValidationError(f"{what} has no option {name!r}; it has: {', '.join(sorted(known))}")
 
     def text(self, name: str) -> str | None:
         """The value of an option; None where it was not given."""

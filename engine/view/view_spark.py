@@ -105,8 +105,13 @@ def _unused_prefix(sql: str) -> str:
 
 
 def is_name(table: exp.Table) -> bool:
-    """Whether it is a name, and not a function that gives a table."""
-    return all(isinstance(p, exp.Identifier) for p in table.parts)
+    """Whether it is a name that rows are taken from, and neither a function that gives a table nor said in a hint."""
+    return all(isinstance(p, exp.Identifier) for p in table.parts) and not is_in_hint(table)
+
+
+def is_in_hint(node: exp.Expression) -> bool:
+    """Whether it is said in a hint, as `/*+ BROADCAST(t) */`. Its place in the text is not known."""
+    return node.find_ancestor(exp.Hint) is not None
 
 
 def _shorten(column: exp.Column, tables: Iterable[Identifier]) -> None:

@@ -61,6 +61,8 @@ CASES: list[tuple[Any, str]] = [
     (["not", ["<=>", col("a"), long(7)]], "TRUE"),
     (["in", col("a"), [long(7), long(8)]], "a IN (7, 8)"),
     (["not", ["in", col("a"), [long(7), long(8)]]], "a NOT IN (7, 8)"),
+    (["in", col("a"), []], "TRUE"),
+    (["not", ["in", col("a"), []]], "TRUE"),
     (["is-null", col("u"), None], "u IS NULL"),
     (["not", ["is-null", col("a"), None]], "a IS NOT NULL"),
     (["is-nan", col("f"), None], "isnan(f)"),

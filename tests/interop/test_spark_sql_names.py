@@ -50,6 +50,8 @@ def rows(spark: Any, lake: icecore.Catalog, query: str, **options: Any) -> list[
         ("SELECT id FROM lake.ns.t TABLESAMPLE (100 PERCENT) WHERE t.id = 3", [(3,)]),
         ("SELECT x FROM lake.ns.t LATERAL VIEW explode(array(t.id, 8)) e AS x WHERE id = 1", [(1,), (8,)]),
         ("SELECT count(*) FROM lake.ns.t.snapshots", [(3,)]),
+        ("SELECT /*+ BROADCAST(b), COALESCE(1) */ a.id FROM lake.ns.t a JOIN lake.ns.u b ON a.id = b.id", [(2,)]),
+        ("SELECT /*+ MERGE(t) REPARTITION(2, id) */ id FROM LAKE.ns.t WHERE Lake.ns.t.id = 1", [(1,)]),
         ("SELECT id + 1 FROM range(1)", [(1,)]),
         ("SELECT max(s) FROM (SELECT sum(id) OVER (ORDER BY id) AS s FROM lake.ns.t)", [(6,)]),
         ("SELECT * FROM (SELECT id, name FROM lake.ns.t) PIVOT (count(*) FOR name IN ('n1', 'n2')) WHERE id < 3",
@@ -75,6 +77,8 @@ def test_as_of(spark: Any, lake: icecore.Catalog) -> None:
     assert rows(spark, lake, "SELECT count(*) FROM lake.ns.t TIMESTAMP AS OF current_timestamp() + INTERVAL 1 DAY") == [
         (3,)
     ]
+    for now in ("current_timestamp()", "current_timestamp() AS x", "now() x;", "current_timestamp"):
+        assert rows(spark, lake, f"SELECT count(*) FROM lake.ns.t TIMESTAMP AS OF {now}") == [(3,)]
     both = "SELECT a.id FROM lake.ns.t a LEFT ANTI JOIN lake.ns.t VERSION AS OF 'two' b ON a.id = b.id"
     assert rows(spark, lake, both) == [(3,)]
     position = lake.position

@@ -92,6 +92,9 @@ class _Reader:
         if word in _TESTS:
             return self.test(_TESTS[word], term, negate=negate)
         if word == "in":
+            if not value:
+                # Not to be in an empty list holds for null too.
+                raise _UnsaidError
             op = PredicateOperator.NOT_IN if negate else PredicateOperator.IN
             return in_values(op, term, [_value(term, v) for v in value])
         found = _value(term, value)

@@ -67,6 +67,11 @@ def test_v1_representations_of_a_call() -> None:
     ("sql", "expected", "names"),
     [
         ("SELECT id FROM t", "SELECT id FROM {icecore_source_0_} AS `t`", [("t",)]),
+        (
+            "SELECT /*+ BROADCAST(s) */ id FROM t AS s",
+            "SELECT /*+ BROADCAST(s) */ id FROM {icecore_source_0_} AS s",
+            [("t",)],
+        ),
         ("SELECT '{}' AS x", "SELECT '{}' AS x", []),
         ("SELECT '{}' AS x FROM t", "SELECT '{{}}' AS x FROM {icecore_source_0_} AS `t`", [("t",)]),
         (
