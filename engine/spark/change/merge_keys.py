@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from icecore.engine.spark.pyspark_api import Column, DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import shown_type
+from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     DateType,
     DecimalType,
@@ -24,8 +25,11 @@ from icecore.engine.spec.types import (
     NestedField,
     PrimitiveType,
     StringType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
+    walk,
 )
 
 MAX_VALUES = 200
@@ -33,15 +37,25 @@ _ORDERED = (IntegerType, LongType, DateType, StringType, DecimalType, TimestampT
 
 
 def keys_condition(keys: Sequence[str], names: MergeNames, *, nulls_are_equal: bool) -> Column:
-    """Equality of key columns. Raises ValidationError where the table or the source lacks one."""
+    """Equality of key columns. Raises ValidationError where the table or the source lacks one, or Spark can't tell."""
     common = names.common()
+    for key in keys:
+        _check_key(key, common, names.schema)
     out = F.lit(True)
     for key in keys:
-        if key not in common:
-            raise ValidationError(f"the key column {key!r} must be in the table and in the source")
         mine, other = F.col(quote(names.target, key)), F.col(quote(names.source, common[key]))
         out = out & (mine.eqNullSafe(other) if nulls_are_equal else mine == other)
     return out
+
+
+def _check_key(key: str, common: Mapping[str, str], schema: Schema) -> None:
+    if key not in common:
+        raise ValidationError(f"the key column {key!r} must be in the table and in the source")
+    types = [f.field_type for f in walk((schema.find_field(key),))]
+    if any(isinstance(t, (TimestampNanoType, TimestamptzNanoType)) for t in types):
+        raise ValidationError(
+            f"the key column {key!r} has nanoseconds, of which Spark has none: rows that differ in them would match"
+        )
 
 
 def keys_filter(source: DataFrame, keys: Sequence[str], names: MergeNames, *, nulls_are_equal: bool) -> Expression:

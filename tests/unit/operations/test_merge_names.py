@@ -8,8 +8,9 @@ pytest.importorskip("pyspark")
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spark.change.merge_clause import MergeNames
+from icecore.engine.spark.change.merge_keys import keys_condition
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import LongType, NestedField
+from icecore.engine.spec.types import ListType, LongType, NestedField, TimestampNanoType, TimestamptzNanoType
 
 
 def common(table: str, source: str, case_sensitive: bool = False) -> dict[str, str]:
@@ -40,3 +41,16 @@ def test_columns_of_the_same_names() -> None:
 def test_columns_that_can_not_be_told(table: str, source: str, text: str) -> None:
     with pytest.raises(ValidationError, match=text):
         common(table, source)
+
+
+def test_keys_that_spark_can_not_tell_apart() -> None:
+    """Nanoseconds are cut where Spark compares: rows of other keys would be changed."""
+    fields = (
+        NestedField(1, "id", LongType(), False),
+        NestedField(2, "at", TimestampNanoType(), False),
+        NestedField(3, "all", ListType(4, TimestamptzNanoType()), False),
+    )
+    names = MergeNames("t", "s", Schema(fields), ("id", "at", "all"), False)
+    for keys, text in ((("id", "at"), "'at' has nanoseconds"), (("all",), "'all' has"), (("no",), "'no' must be in")):
+        with pytest.raises(ValidationError, match=text):
+            keys_condition(keys, names, nulls_are_equal=True)
