@@ -11,7 +11,7 @@ import pytest
 
 from .fuzzing import CASES
 
-CHANGES = 100
+CHANGES = 60
 ALLOWED = {"error", "same", "other rows"}
 
 

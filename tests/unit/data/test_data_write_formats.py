@@ -353,17 +353,17 @@ def test_avro_columns_without_values_are_read_as_nulls(tmp_path: Path) -> None:
 
 @FORMATS
 def test_files_roll_at_the_target_size(tmp_path: Path, file_format: str) -> None:
-    data = pa.table({"id": np.arange(300_000), "name": [f"{i * 7919 % 99991}" for i in range(300_000)]})
+    data = pa.table({"id": np.arange(100_000), "name": [f"{i * 7919 % 99991}" for i in range(100_000)]})
     properties = {
-        "write.target-file-size-bytes": "400000", "write.avro.compression-codec": "none",
+        "write.target-file-size-bytes": "130000", "write.avro.compression-codec": "none",
         "write.orc.compression-codec": "none",
     }  # fmt: skip
-    files = write(data.to_reader(20_000), tmp_path, file_format, properties=properties)
+    files = write(data.to_reader(7_000), tmp_path, file_format, properties=properties)
     assert len(files) > 3
-    assert all(300_000 < f.file_size_in_bytes < 1_500_000 for f in files[:-1])
-    assert [r["id"] for f in files for r in rows(f, SCHEMA)] == list(range(300_000))
-    for f in files:
-        ids = [r["id"] for r in rows(f, SCHEMA)]
+    assert all(100_000 < f.file_size_in_bytes < 500_000 for f in files[:-1])
+    found = [[r["id"] for r in rows(f, SCHEMA)] for f in files]
+    assert [i for ids in found for i in ids] == list(range(100_000))
+    for f, ids in zip(files, found, strict=True):
         assert f.lower_bounds is not None
         assert int.from_bytes(f.lower_bounds[1], "little") == min(ids)
         assert f.record_count == len(ids)
