@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +50,46 @@ def busy(catalog: icecore.Catalog) -> int:
     return cut
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A warehouse that is made once, with the position in its middle; a copy beside it stays as it was made."""
+    folder = tmp_path_factory.mktemp("busy") / "warehouse"
+    with icecore.open(folder, actor="tester") as catalog:
+        catalog.create_namespace("ns")
+        cut = busy(catalog)
+    shutil.copytree(folder, folder.with_name("kept"))
+    return folder, cut
+
+
+@pytest.fixture
+def cut(made: tuple[Path, int]) -> int:
+    return made[1]
+
+
+def put_back(folder: Path) -> Path:
+    """The warehouse as it was made, in the folder that it was made in, since the log knows it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return Path(shutil.copytree(folder.with_name("kept"), folder))
+
+
+@pytest.fixture
+def warehouse(made: tuple[Path, int]) -> Path:
+    return put_back(made[0])
+
+
+@pytest.fixture
+def catalog(warehouse: Path) -> Iterator[icecore.Catalog]:
+    with icecore.open(warehouse, actor="tester") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def before(made: tuple[Path, int]) -> tuple[object, object]:
+    """What there is in the warehouse as it was made, and was at each position."""
+    with icecore.open(put_back(made[0])) as catalog:
+        return facts(catalog), history(catalog)
+
+
 def facts(catalog: icecore.Catalog) -> object:
     """What there is now, read in every way."""
     names = [("ns", n) for n in ("t", "idle")]
@@ -78,9 +118,10 @@ def history(catalog: icecore.Catalog) -> object:
     )
 
 
-def test_with_the_archive_nothing_changes(catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]) -> None:
+def test_with_the_archive_nothing_changes(
+    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
+) -> None:
     """The same states, history, export and rebuild, for this process, another that was open, and a new one."""
-    cut = busy(catalog)
     peer = open_again()
     peer.load_table("ns.t")
     before = facts(catalog), history(catalog)
@@ -109,9 +150,8 @@ def test_with_the_archive_nothing_changes(catalog: icecore.Catalog, open_again: 
 
 
 def test_without_the_archive_the_present_works(
-    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
+    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
 ) -> None:
-    cut = busy(catalog)
     before = facts(catalog)
     then = catalog.at(cut).load_table("ns.t").state
     found = catalog.archive(cut, path=catalog.path / "old" / "log.db")
@@ -153,9 +193,8 @@ def test_without_the_archive_the_present_works(
 
 
 def test_a_conflict_is_told_without_the_archive(
-    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
+    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
 ) -> None:
-    cut = busy(catalog)
     found = catalog.archive(cut)
     assert found is not None
     found.path.unlink()
@@ -168,8 +207,8 @@ def test_a_conflict_is_told_without_the_archive(
 
 
 @pytest.mark.parametrize("damage", ["a byte", "an event", "cut short", "another file"])
-def test_a_changed_archive_is_named(catalog: icecore.Catalog, damage: str) -> None:
-    found = catalog.archive(busy(catalog))
+def test_a_changed_archive_is_named(cut: int, catalog: icecore.Catalog, damage: str) -> None:
+    found = catalog.archive(cut)
     assert found is not None
     match damage:
         case "a byte":
@@ -188,8 +227,7 @@ def test_a_changed_archive_is_named(catalog: icecore.Catalog, damage: str) -> No
     assert problems and all("archive" in p for p in problems[:1]), problems
 
 
-def test_what_can_not_be_archived(catalog: icecore.Catalog, tmp_path: Path) -> None:
-    cut = busy(catalog)
+def test_what_can_not_be_archived(cut: int, catalog: icecore.Catalog, tmp_path: Path) -> None:
     manual = make_table(catalog, "manual", properties={"icecore.materialize": "manual"})
     manual.append(rows(1))
     make_table(catalog, "last")
@@ -217,8 +255,7 @@ def test_what_can_not_be_archived(catalog: icecore.Catalog, tmp_path: Path) -> N
     assert catalog.verify().ok
 
 
-def test_events_of_the_log_itself_are_still_never_deleted(catalog: icecore.Catalog) -> None:
-    cut = busy(catalog)
+def test_events_of_the_log_itself_are_still_never_deleted(cut: int, catalog: icecore.Catalog) -> None:
     catalog.archive(cut)
     connection = store_of(catalog).connection()
     for table in ("event", "event_content"):
@@ -230,9 +267,8 @@ def test_events_of_the_log_itself_are_still_never_deleted(catalog: icecore.Catal
 
 
 def test_of_two_that_archive_one_is_refused(
-    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut = busy(catalog)
     peer, moving = open_again(), write_archive._write_file
 
     def late(*arguments: object) -> object:
@@ -272,11 +308,9 @@ catalog.archive(int(sys.argv[2]))
 
 
 @pytest.mark.parametrize("step", ["filling", "before the name", "before the move", "in the move", "before the vacuum"])
-def test_a_crash_leaves_one_state_or_the_other(warehouse: Path, step: str) -> None:
-    with icecore.open(warehouse) as catalog:
-        catalog.create_namespace("ns")
-        cut = busy(catalog)
-        before = facts(catalog), history(catalog)
+def test_a_crash_leaves_one_state_or_the_other(
+    cut: int, before: tuple[object, object], warehouse: Path, step: str
+) -> None:
     died = subprocess.run([sys.executable, "-c", CRASH, str(warehouse), str(cut), step], check=False)
     assert died.returncode == 9
     with icecore.open(warehouse) as catalog:
@@ -287,17 +321,16 @@ def test_a_crash_leaves_one_state_or_the_other(warehouse: Path, step: str) -> No
         assert (facts(catalog), history(catalog)) == before and catalog.verify().ok
 
 
-def test_an_archived_log_comes_whole_out_of_an_export(catalog: icecore.Catalog, tmp_path: Path) -> None:
-    catalog.archive(busy(catalog))
+def test_an_archived_log_comes_whole_out_of_an_export(cut: int, catalog: icecore.Catalog, tmp_path: Path) -> None:
+    catalog.archive(cut)
     catalog.export_log(tmp_path / "log.parquet", "parquet")
     with pytest.warns(MovedWarehouseWarning, match="copied or moved"):
         found = icecore.import_log(tmp_path / "log.parquet", tmp_path / "new", materialize=False)
     assert (found.events, found.head) == (catalog.position, store_of(catalog).head()[1])
 
 
-def test_commits_of_others_are_adopted_without_the_archive(catalog: icecore.Catalog) -> None:
+def test_commits_of_others_are_adopted_without_the_archive(cut: int, catalog: icecore.Catalog) -> None:
     """A table and a view that another engine changed after their first events were archived and the file was lost."""
-    cut = busy(catalog)
     found = catalog.archive(cut)
     assert found is not None
     hidden = found.path.rename(found.path.with_suffix(".away"))
@@ -326,7 +359,7 @@ def test_commits_of_others_are_adopted_without_the_archive(catalog: icecore.Cata
 
 def test_a_pinned_conflict_is_told_without_the_archive(catalog: icecore.Catalog) -> None:
     """A base from before the cut: the conflict is one, though who made it can't be read any more."""
-    table = make_table(catalog)
+    table = make_table(catalog, "pinned")
     table.append(rows(1))
     base = table.metadata.current_snapshot_id
     table.append(rows(2))

@@ -6,8 +6,9 @@ import datetime as dt
 import hashlib
 import io
 import json
+import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def expire(table: icecore.Table) -> None:
     table.maintenance.expire_snapshots().older_than(dt.datetime.now(dt.UTC)).retain_last(1).commit()
 
 
-def erased(catalog: icecore.Catalog, **options: Any) -> icecore.Table:
+def erase(catalog: icecore.Catalog, **options: Any) -> icecore.Table:
     """A table that had the secret in a row at position 3, which was deleted, expired and whose files are gone."""
     table: icecore.Table = catalog.create_table(("ns", "users"), SCHEMA, **options)
     table.append([row(1, SECRET)], message="signup")
@@ -56,6 +57,43 @@ def erased(catalog: icecore.Catalog, **options: Any) -> icecore.Table:
     table.delete("id = 1")
     expire(table)
     assert options or (catalog.path / ".icecore" / "segments").exists()
+    return table
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with the table, made once; a copy beside it stays as it was made."""
+    folder = tmp_path_factory.mktemp("erased") / "warehouse"
+    with icecore.open(folder, actor="tester") as catalog:
+        catalog.create_namespace("ns")
+        erase(catalog)
+    shutil.copytree(folder, folder.with_name("kept"))
+    return folder
+
+
+@pytest.fixture
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The folder that the table was made in, since the log knows it, as it was made; a new one for tests without it."""
+    if "erased" not in request.fixturenames:
+        return tmp_path / "warehouse"
+    folder: Path = request.getfixturevalue("made")
+    shutil.rmtree(folder, ignore_errors=True)
+    return Path(shutil.copytree(folder.with_name("kept"), folder))
+
+
+@pytest.fixture
+def catalog(warehouse: Path) -> Iterator[icecore.Catalog]:
+    with icecore.open(warehouse, actor="tester") as opened:
+        if not opened.list_namespaces():
+            opened.create_namespace("ns")
+        yield opened
+
+
+@pytest.fixture
+def erased(catalog: icecore.Catalog) -> icecore.Table:
+    """The table, planned by this process."""
+    table = catalog.load_table("ns.users")
+    assert table.scan("email < 'c'").count() == 1
     return table
 
 
@@ -74,7 +112,7 @@ def test_nothing_of_what_is_forgotten_is_left(
     catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], again: bool
 ) -> None:
     """Not in a byte of the folder, compressed or not. Rows, plans and metadata files are as before, and rebuilt so."""
-    table = erased(catalog)
+    table = erase(catalog)
     before, position = facts(table), catalog.position
     assert traces_of(catalog.path, SECRET)
     found = table.forget(message="asked for", author="dpo")
@@ -97,9 +135,9 @@ def test_nothing_of_what_is_forgotten_is_left(
     assert table.forget().position is None, "there is nothing left to forget"
 
 
-def test_what_is_forgotten_can_not_be_guessed_by_its_hash(catalog: icecore.Catalog) -> None:
+def test_what_is_forgotten_can_not_be_guessed_by_its_hash(erased: icecore.Table, catalog: icecore.Catalog) -> None:
     """Whoever knows all that is left and tries values finds the right one no more: random bytes went with it."""
-    table = erased(catalog)
+    table = erased
     was = store_of(catalog).content(3)
     assert was is not None
     salt = salt_of(was)
@@ -125,9 +163,9 @@ def last_payload(catalog: icecore.Catalog) -> dict[str, Any]:
     return store_of(catalog).event_at(catalog.position).payload
 
 
-def test_the_past_is_still_planned_and_says_what_is_forgotten(catalog: icecore.Catalog) -> None:
+def test_the_past_is_still_planned_and_says_what_is_forgotten(erased: icecore.Table, catalog: icecore.Catalog) -> None:
     """Without bounds a file may hold any row, so plans of the past have more files, never fewer."""
-    table = erased(catalog)
+    table = erased
     where = "email = 'x'"
     assert catalog.at(3).load_table("ns.users").scan(where).plan_files() == []
     position = table.forget().position
@@ -139,9 +177,9 @@ def test_the_past_is_still_planned_and_says_what_is_forgotten(catalog: icecore.C
     assert "forgotten" not in str(table.scan(where).explain().files["known"].to_pylist())
 
 
-def test_some_columns_are_forgotten(catalog: icecore.Catalog) -> None:
+def test_some_columns_are_forgotten(erased: icecore.Table, catalog: icecore.Catalog) -> None:
     """Those that are named, with what is nested in them; the others keep their bounds."""
-    table = erased(catalog)
+    table = erased
     field = {n: table.schema().find_field(n).field_id for n in ("id", "email", "who.phone")}
     table.update_schema().rename_column("email", "mail").commit()
 
@@ -202,7 +240,7 @@ def test_files_that_still_lie_there_are_told(catalog: icecore.Catalog) -> None:
 
 
 def test_what_can_not_be_asked(catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]) -> None:
-    table = erased(catalog, partition_spec=["truncate(1, email)", "bucket(2, id)"])
+    table = erase(catalog, partition_spec=["truncate(1, email)", "bucket(2, id)"])
     for options, text in (
         ({"columns": ["nothing"]}, "never had a column 'nothing'"),
         ({"columns": ["email"]}, r"'email_trunc_1' is truncate\[1\] of 'email'"),
@@ -217,9 +255,9 @@ def test_what_can_not_be_asked(catalog: icecore.Catalog, open_again: Callable[[]
 
 
 @pytest.mark.parametrize("cut", [3, 4, 21])
-def test_archives_are_written_anew(catalog: icecore.Catalog, cut: int) -> None:
+def test_archives_are_written_anew(erased: icecore.Table, catalog: icecore.Catalog, cut: int) -> None:
     """Wherever the log was cut; the old archive is gone, the new one is read and verified like it."""
-    table = erased(catalog)
+    table = erased
     before = facts(table)
     for last in (2, cut):
         assert catalog.archive(before=last + 1) is not None
@@ -238,9 +276,11 @@ def test_archives_are_written_anew(catalog: icecore.Catalog, cut: int) -> None:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_an_export_comes_in_with_its_holes(catalog: icecore.Catalog, tmp_path: Path, form: str) -> None:
+def test_an_export_comes_in_with_its_holes(
+    erased: icecore.Table, catalog: icecore.Catalog, tmp_path: Path, form: str
+) -> None:
     """An exported log holds what is left, and is verified when it comes in; what is changed in it is found."""
-    table = erased(catalog)
+    table = erased
     table.forget()
     out = io.BytesIO()
     catalog.export_log(out, form)
@@ -257,9 +297,9 @@ def test_an_export_comes_in_with_its_holes(catalog: icecore.Catalog, tmp_path: P
         assert f"forgotten at position {catalog.position}" in str(now.explain().files["known"].to_pylist())
 
 
-def test_what_was_forgotten_can_not_come_back(catalog: icecore.Catalog, tmp_path: Path) -> None:
+def test_what_was_forgotten_can_not_come_back(erased: icecore.Table, catalog: icecore.Catalog, tmp_path: Path) -> None:
     """An import in which an event holds what a later one says was forgotten is refused, and `verify` names it."""
-    table = erased(catalog)
+    table = erased
     was = store_of(catalog).content(3)
     assert was is not None
     table.forget()
@@ -273,9 +313,9 @@ def test_what_was_forgotten_can_not_come_back(catalog: icecore.Catalog, tmp_path
         catalog.export_log(io.BytesIO())
 
 
-def test_the_triggers_allow_nothing_else(catalog: icecore.Catalog) -> None:
+def test_the_triggers_allow_nothing_else(erased: icecore.Table, catalog: icecore.Catalog) -> None:
     """After a forgetting as before it no statement changes an event, not even with a permit of its own."""
-    erased(catalog).forget()
+    erased.forget()
     connection = store_of(catalog).connection()
     connection.execute("BEGIN")
     connection.execute("INSERT INTO redaction VALUES (2, 'message')")
@@ -298,10 +338,10 @@ def test_the_triggers_allow_nothing_else(catalog: icecore.Catalog) -> None:
 
 
 def test_a_process_that_loaded_the_values_writes_none_of_them_again(
-    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
+    erased: icecore.Table, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
 ) -> None:
     """Another process may hold old segments: it lets them go, and what it merges goes on from what is left."""
-    table = erased(catalog)
+    table = erased
     other = open_again().load_table("ns.users")
     assert other.scan("email < 'c'").count() == 1
     table.forget()
@@ -312,10 +352,10 @@ def test_a_process_that_loaded_the_values_writes_none_of_them_again(
 
 
 def test_a_reader_in_the_way_puts_the_rest_off(
-    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
+    erased: icecore.Table, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
 ) -> None:
     """What a reader of the database still sees can't be emptied: the next open does it."""
-    table = erased(catalog)
+    table = erased
     reader = store_of(open_again())
     with reader.reading():
         reader.head()
@@ -345,9 +385,8 @@ def test_a_purged_table_is_forgotten(catalog: icecore.Catalog, archived: bool) -
         catalog.forget("ns.nothing")
 
 
-def test_the_command(catalog: icecore.Catalog) -> None:
+def test_the_command(erased: icecore.Table, catalog: icecore.Catalog) -> None:
     """It asks, unless told not to; a dry run changes nothing."""
-    erased(catalog)
     position = catalog.position
 
     def run(*words: str, text: str = "") -> Any:
@@ -362,9 +401,9 @@ def test_the_command(catalog: icecore.Catalog) -> None:
     assert traces_of(catalog.path, SECRET) == []
 
 
-def test_a_log_of_early_events_forgets_too(catalog: icecore.Catalog) -> None:
+def test_a_log_of_early_events_forgets_too(erased: icecore.Table, catalog: icecore.Catalog) -> None:
     """Their content has a hash of its own in the envelope already."""
-    table = erased(catalog)
+    table = erased
     store: EventStore = store_of(catalog)
     loose = store.connection()
     loose.execute("DROP TRIGGER event_is_append_only_update")
