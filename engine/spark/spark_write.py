@@ -23,6 +23,7 @@ from icecore.engine.spark.progress import ProgressCallback, reporting
 from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.spark_conform import column_name, conform_frame
 from icecore.engine.spark.spark_times import times_from_longs
+from icecore.engine.spark.task_frames import file_prefix_of_task
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -92,12 +93,7 @@ def _task(
     """The function that each Spark task runs. Nothing of the driver's but the arguments goes along."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
         names = {column_name(f.field_id): f.name for f in schema.fields}
-        # The attempt's id is unique in the application, so no retried or speculative task shares a name.
-        prefix = f"{file_prefix}-{context.partitionId():05d}-{context.taskAttemptId()}"
         files = write_data_files(
             (times_from_longs(b.rename_columns([names[n] for n in b.schema.names]), schema) for b in batches),
             schema=schema,
@@ -105,7 +101,7 @@ def _task(
             location=location,
             storage=storage,
             properties=properties,
-            file_prefix=prefix,
+            file_prefix=file_prefix_of_task(file_prefix),
             sort_order=sort_order,
             presorted=True,
         )

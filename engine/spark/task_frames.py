@@ -20,6 +20,17 @@ _ROUNDS = 4
 _CORES_IN_CONNECT = 8
 
 
+def file_prefix_of_task(prefix: str) -> str:
+    """The prefix for names of the files that the task writes in which it is called.
+
+    The attempt's id is unique in the application, so no retried or speculative task shares a name.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return f"{prefix}-{context.partitionId():05d}-{context.taskAttemptId()}"
+
+
 def mapped(
     session: SparkSession, chunks: Sequence[Sequence[Item]], read: Callable[[list[Item]], Batches], struct: T.StructType
 ) -> DataFrame:

@@ -13,6 +13,7 @@ from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_conform import check_conforms
+from icecore.engine.spark.task_frames import file_prefix_of_task
 from icecore.engine.spark_source.store_assignment import assigned
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -80,8 +81,7 @@ class TaskFiles:
             location=self.location,
             storage=self.storage,
             properties=self.properties,
-            # The attempt's id is unique in the application, so no retried or speculative task shares a name.
-            file_prefix=f"{self.prefix}-{context.partitionId():05d}-{context.taskAttemptId()}",
+            file_prefix=file_prefix_of_task(self.prefix),
             sort_order=self.sort_order,
         )
         return FilesMessage(tuple(files), context.getLocalProperty(_QUERY))

@@ -45,9 +45,11 @@ public class FilePruning {
 
   private synchronized String answer(String text) throws Exception {
     if (!text.equals(lastText)) {
+      // A planner that does not answer is waited for once, not in each query.
+      lastText = text;
+      lastAnswer = null;
       // In a thread of its own: the one of Python that waits for this query may hold what planning needs.
       lastAnswer = (String) THREADS.submit(new Question(asked, text)).get(SECONDS, TimeUnit.SECONDS);
-      lastText = text;
     }
     return lastAnswer;
   }
