@@ -82,7 +82,7 @@ class _Replaced:
 
     @classmethod
     def by(cls, files: Sequence[ContentFile], metadata: TableMetadata) -> _Replaced:
-        """Those of the files. Raises ValidationError where rows of other specs' files could not be told any more."""
+        """The files' partitions. Raises ValidationError where rows of other specs' files could not be told any more."""
         spec, fields = metadata.spec_by_id(files[0].spec_id) if files else metadata.spec(), metadata.all_fields
         if any(f.spec_id != spec.spec_id for f in files):
             raise ValidationError("the files that replace partitions must be of one partition spec")

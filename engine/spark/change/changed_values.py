@@ -1,4 +1,4 @@
-"""Whether a source has another value for a column than the table, as an upsert asks before it changes a row."""
+"""The test of an upsert: does a source have another value for a column than the table?"""
 
 from __future__ import annotations
 
