@@ -50,5 +50,4 @@ def test_a_commit_asks_the_same_of_sqlite_after_a_long_history(tmp_path: Path, m
         for _ in range(100):
             table.append(ROW)
         late = steps_of_commits(table, store_of(catalog), 9)
-        print("RATIO", late / early, early, late)
         assert late < 1.25 * early
