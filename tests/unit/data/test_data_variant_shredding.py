@@ -12,7 +12,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import icecore.engine.data.read.file_sources as sources_module
@@ -595,7 +596,7 @@ def columns(draw: st.DrawFn) -> tuple[list[Value | None], Shape]:
     return values, draw(shapes()) if model is None else shape_of(model, draw)
 
 
-@settings(max_examples=300)
+@examples(120, 2100)
 @given(column=columns(), store_schema=st.booleans())
 def test_what_was_shredded_comes_back(
     column: tuple[list[Value | None], Shape], store_schema: bool, tmp_path_factory: pytest.TempPathFactory
@@ -606,7 +607,7 @@ def test_what_was_shredded_comes_back(
     assert [decoded(v) for v in found] == values
 
 
-@settings(max_examples=200)
+@examples(70, 1400)
 @given(column=columns(), damage=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_bytes_end_in_our_errors(
     column: tuple[list[Value | None], Shape],
