@@ -27,7 +27,7 @@ from icecore.engine.metadata.fold import TableState, folders_of
 from icecore.engine.metadata.retention import check_gc
 from icecore.engine.repository.repository import Repository
 from icecore.engine.storage.file_io import Storage
-from icecore.engine.storage.listing import FoundFile, LocationIndex, list_files
+from icecore.engine.storage.listing import FoundFile, Lister, LocationIndex, list_folders
 
 HOUR = 60 * 60 * 1000
 DEFAULT_AGE_MS = 3 * 24 * HOUR
@@ -91,9 +91,15 @@ class OrphanSearch:
 
 
 def remove_orphan_files(
-    repository: Repository, stream: str, search: OrphanSearch, provenance: Provenance, *, dry_run: bool
+    repository: Repository,
+    stream: str,
+    search: OrphanSearch,
+    provenance: Provenance,
+    *,
+    dry_run: bool,
+    lister: Lister = list_folders,
 ) -> OrphanFiles:
-    """Deletes orphan files, or only finds them.
+    """Deletes orphan files, or only finds them, of those that the lister lists.
 
     Raises ValidationError where `gc.enabled` is false or the location can't be searched, CommitConflictError where
     another engine's commit to the table is not in the log, StorageError and CorruptFileError where references can't be
@@ -106,7 +112,7 @@ def remove_orphan_files(
     state = repository.live_state(stream)
     check_gc(state.metadata)
     storage = repository.storage_of(state)
-    found = _list(repository, state, storage, search)
+    found = _list(repository, state, storage, search, lister)
     candidates = Candidates(found, LocationIndex(storage, search.equal_schemes, search.equal_authorities))
     marking = Marking(repository, stream, candidates, [f for f in found if f.endswith(METADATA_ENDINGS)])
     marking.mark_all()
@@ -155,12 +161,11 @@ def _is_old(file: FoundFile, search: OrphanSearch) -> bool:
     return file.modified_ms is not None and file.modified_ms < search.older_than_ms
 
 
-def _list(repository: Repository, state: TableState, storage: Storage, search: OrphanSearch) -> dict[str, FoundFile]:
-    hidden = hidden_in(state)
-    out: dict[str, FoundFile] = {}
-    for folder in _searched(repository, state, storage, search):
-        out |= {f.location: f for f in list_files(storage, folder, hidden)}
-    return out
+def _list(
+    repository: Repository, state: TableState, storage: Storage, search: OrphanSearch, lister: Lister = list_folders
+) -> dict[str, FoundFile]:
+    folders = _searched(repository, state, storage, search)
+    return {f.location: f for f in lister(storage, folders, hidden_in(state))}
 
 
 def _searched(repository: Repository, state: TableState, storage: Storage, search: OrphanSearch) -> list[str]:

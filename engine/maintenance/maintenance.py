@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypedDict
 
 from attrs import evolve, frozen
 
@@ -16,18 +17,34 @@ from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.retention import Expiry
 from icecore.engine.repository.repository import Repository
+from icecore.engine.storage.listing import Lister, list_folders
 
 __all__ = ["ExpireSnapshots", "Expired", "Maintenance", "OrphanFiles"]
 
 
+class OrphanOptions(TypedDict, total=False):
+    """The options of `Maintenance.remove_orphan_files`."""
+
+    location: str | None
+    equal_schemes: Mapping[str, str] | None
+    equal_authorities: Mapping[str, str] | None
+    prefix_mismatch_mode: str
+    allow_recent: bool
+    message: str | None
+    author: str | None
+    idempotency_key: str | None
+    dry_run: bool
+
+
 @frozen
 class Maintenance:
-    """The upkeep of the table of one stream; `committed` takes the state after a commit."""
+    """The upkeep of the table of one stream; `committed` takes the state after a commit, `lister` lists folders."""
 
     stream: str
     repository: Repository
     committed: Callable[[TableState], None]
     actor: str | None
+    lister: Lister = list_folders
 
     def expire_snapshots(
         self, *, message: str | None = None, author: str | None = None, idempotency_key: str | None = None
@@ -70,7 +87,7 @@ class Maintenance:
             older_than, location, equal_schemes, equal_authorities, prefix_mismatch_mode, allow_recent
         )
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
-        return remove_orphan_files(self.repository, self.stream, search, who, dry_run=dry_run)
+        return remove_orphan_files(self.repository, self.stream, search, who, dry_run=dry_run, lister=self.lister)
 
 
 class ExpireSnapshots(UsedOnce):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 from urllib.parse import unquote
 
 import pyarrow.fs
@@ -74,22 +75,61 @@ class LocationIndex:
         return os.path.join(self._real_folders[folder], name)
 
 
+class Lister(Protocol):
+    """The files in folders and those below them, as `list_files` finds them in each."""
+
+    def __call__(
+        self, storage: Storage, folders: Sequence[str], skipped: Callable[[str], bool], /
+    ) -> Iterable[FoundFile]: ...
+
+
+def list_folders(storage: Storage, folders: Sequence[str], skipped: Callable[[str], bool], /) -> Iterator[FoundFile]:
+    """The files in folders and those below them, one folder after another. Raises StorageError."""
+    for folder in folders:
+        yield from list_files(storage, folder, skipped)
+
+
 def list_files(storage: Storage, folder: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
     """The files in a folder and those below it; none where there is no folder. Raises StorageError.
 
     `skipped` says of the name of a file or folder whether it is passed over. Symbolic links are neither followed nor
     listed.
     """
-    target = storage.resolve(folder)
     with translated(folder, "list"):
+        yield from _files(storage, storage.resolve(folder), skipped)
+
+
+def list_resolved(storage: Storage, target: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
+    """As `list_files`, of a folder whose location is that of its bytes. Raises StorageError."""
+    with translated(target, "list"):
+        yield from _files(storage, target, skipped)
+
+
+def list_level(storage: Storage, target: str, skipped: Callable[[str], bool]) -> tuple[list[str], list[FoundFile]]:
+    """The folders directly in a folder, and the files there; locations are those of the bytes. Raises StorageError."""
+    with translated(target, "list"):
         path = local_path(target)
-        if path is not None:
-            yield from _local_files(path, skipped)
-            return
-        yield from _remote_files(storage, target, skipped)
+        if path is None:
+            return _remote_level(storage, target, skipped)
+        entries = list(_local_entries(path, skipped))
+        return [e for e in entries if isinstance(e, str)], [e for e in entries if not isinstance(e, str)]
+
+
+def _files(storage: Storage, target: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
+    path = local_path(target)
+    return _remote_files(storage, target, skipped) if path is None else _local_files(path, skipped)
 
 
 def _local_files(folder: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
+    for entry in _local_entries(folder, skipped):
+        if isinstance(entry, str):
+            yield from _local_files(entry, skipped)
+        else:
+            yield entry
+
+
+def _local_entries(folder: str, skipped: Callable[[str], bool]) -> Iterator[str | FoundFile]:
+    """The files directly in a folder, and the paths of folders there."""
     try:
         entries = sorted(os.scandir(folder), key=lambda e: e.name)
     except FileNotFoundError:
@@ -98,7 +138,7 @@ def _local_files(folder: str, skipped: Callable[[str], bool]) -> Iterator[FoundF
         if skipped(entry.name):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _local_files(entry.path, skipped)
+            yield entry.path
         elif entry.is_file(follow_symlinks=False):
             try:
                 found = entry.stat(follow_symlinks=False)
@@ -114,10 +154,21 @@ def _remote_files(storage: Storage, target: str, skipped: Callable[[str], bool])
     for info in filesystem.get_file_info(selector):
         below = info.path[len(inner.rstrip("/")) :].strip("/")
         if info.is_file and not any(map(skipped, below.split("/"))):
-            written = info.mtime_ns
-            yield FoundFile(
-                f"{scheme}://{info.path}", info.size or 0, None if written is None else written // 1_000_000
-            )
+            yield _found(scheme, info)
+
+
+def _remote_level(storage: Storage, target: str, skipped: Callable[[str], bool]) -> tuple[list[str], list[FoundFile]]:
+    filesystem, inner = storage.file_system(target)
+    scheme = target.partition("://")[0]
+    selector = pyarrow.fs.FileSelector(inner.rstrip("/"), allow_not_found=True)
+    infos = [i for i in filesystem.get_file_info(selector) if not skipped(i.base_name)]
+    folders = [f"{scheme}://{i.path}" for i in infos if not i.is_file]
+    return folders, [_found(scheme, i) for i in infos if i.is_file]
+
+
+def _found(scheme: str, info: pyarrow.fs.FileInfo) -> FoundFile:
+    written = info.mtime_ns
+    return FoundFile(f"{scheme}://{info.path}", info.size or 0, None if written is None else written // 1_000_000)
 
 
 def modified_ms(storage: Storage, location: str) -> int | None:

@@ -7,11 +7,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs
 import pytest
 
 from icecore.engine.common.location import LocationMapping, local_path, to_uri
 from icecore.engine.errors import FileExistsInStorageError, IcecoreError, MissingFileError, ReadOnlyError, StorageError
 from icecore.engine.storage.file_io import Storage, translated
+from icecore.engine.storage.listing import list_folders, list_level, list_resolved
 
 
 @pytest.mark.parametrize(
@@ -223,3 +225,20 @@ def test_errors_of_the_system_are_translated(number: int, expected: type[Excepti
     with pytest.raises(expected, match=r"can't write /x") as caught, translated("/x", "write"):
         raise OSError(number, os.strerror(number))
     assert type(caught.value) is expected
+
+
+@pytest.mark.parametrize("scheme", ["file", "s3"])
+def test_levels_and_what_is_below_them_are_all_files(tmp_path: Path, scheme: str) -> None:
+    """Of a local folder and of a bucket; hidden names are passed over at each level."""
+    for name in ("b/t/x", "b/t/data/k=a%20b/y", "b/t/data/.h/z", "b/t/metadata/m", "b/t/.z", "b/u/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"four")
+    bucket = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
+    storage = Storage(filesystems={"s3://b": bucket})
+    folder = "s3://b/t" if scheme == "s3" else str(tmp_path / "b/t")
+    folders, files = list_level(storage, folder, lambda name: name.startswith("."))
+    assert [f.rsplit("/", 1)[-1] for f in sorted(folders)] == ["data", "metadata"]
+    assert [f.location.rsplit("/", 1)[-1] for f in files] == ["x"]
+    files += [f for below in folders for f in list_resolved(storage, below, lambda name: name.startswith("."))]
+    whole = list_folders(storage, [folder], lambda name: name.startswith("."))
+    assert sorted(files, key=lambda f: f.location) == sorted(whole, key=lambda f: f.location) and len(files) == 3

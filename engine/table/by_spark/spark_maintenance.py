@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.timestamps import TimestampLike
+from icecore.engine.maintenance.maintenance import Maintenance, OrphanFiles, OrphanOptions
 from icecore.engine.maintenance.rewrite_data_files import RewriteResult
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
 from icecore.engine.maintenance.spark_compaction import SparkGroupWriter
-from icecore.engine.spark.described_files import SparkDescriber
+from icecore.engine.spark.files.described_files import SparkDescriber
+from icecore.engine.spark.files.listed_files import SparkLister
 from icecore.engine.spark.progress import ProgressCallback
 from icecore.engine.spark.session import session as running_session
 from icecore.engine.spec.snapshot import MAIN_BRANCH
@@ -86,6 +89,24 @@ class SparkMaintenance:
                 file_paths, check_duplicate_files=check_duplicate_files, **options_of(RowChangeOptions, options)
             )
         return transaction.outcome
+
+    @takes_options(OrphanOptions)
+    def remove_orphan_files(
+        self,
+        older_than: TimestampLike | None = None,
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Unpack[OrphanOptions],
+    ) -> OrphanFiles:
+        """Deletes files in the table's folders that nothing references, as `Maintenance.remove_orphan_files` does.
+
+        Tasks list the folders; which files go is decided here. Raises ValidationError where `gc.enabled` is false,
+        CommitConflictError where another engine's commit is not in the log, StorageError, CorruptFileError; no file was
+        deleted then.
+        """
+        table, lister = self._table, SparkLister(self._running(), on_progress)
+        maintenance = Maintenance(table._state.stream, table._repository, table._committed, table._actor, lister)
+        return maintenance.remove_orphan_files(older_than, **options)
 
     def _running(self) -> SparkSession:
         session: SparkSession = self._session or running_session()
