@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.spark.name_rule import KnownNames, is_case_sensitive
 from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
@@ -98,7 +99,7 @@ def conform_frame(df: DataFrame, schema: Schema) -> DataFrame:
     and decimals may narrow as long as every value fits. Raises ValidationError naming the column that is unknown,
     missing though required, or of a type that doesn't fit.
     """
-    case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    case_sensitive = is_case_sensitive(df.sparkSession)
     taken = _match(df.schema.fields, schema.fields, "", case_sensitive)
     if not taken:
         raise ValidationError("the data has no column of the table")
@@ -133,18 +134,13 @@ def _match(
     found: list[T.StructField], fields: tuple[NestedField, ...], prefix: str, case_sensitive: bool
 ) -> list[tuple[NestedField, int]]:
     """The table's fields that are there, each with its position in the data."""
-    by_name = {f.name: i for i, f in enumerate(fields)}
-    lower: dict[str, list[int]] = {}
-    for n, f in enumerate(fields):
-        lower.setdefault(f.name.lower(), []).append(n)
+    known = KnownNames((f.name for f in fields), case_sensitive=case_sensitive)
     positions: dict[int, int] = {}
     for position, source in enumerate(found):
-        i = by_name.get(source.name)
-        if i is None and not case_sensitive and len(lower.get(source.name.lower(), ())) == 1:
-            i = lower[source.name.lower()][0]
+        i = known.place(source.name)
         if i is None:
-            known = ", ".join(sorted(by_name))
-            raise ValidationError(f"no column {prefix + source.name!r} in the schema; there are: {known}")
+            there = ", ".join(sorted(known.names))
+            raise ValidationError(f"no column {prefix + source.name!r} in the schema; there are: {there}")
         if i in positions:
             raise ValidationError(f"column {prefix + source.name!r} comes twice in the data")
         positions[i] = position

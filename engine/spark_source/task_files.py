@@ -11,6 +11,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.spark.name_rule import CASE_SENSITIVE, says_true
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_conform import check_conforms
 from icecore.engine.spark.task_frames import file_prefix_of_task
@@ -44,6 +45,7 @@ def files_of(messages: Iterable[WriterCommitMessage | None]) -> tuple[ContentFil
 class TaskFiles:
     """The writer of files in tasks; it goes along with each of them."""
 
+    struct: T.StructType
     schema: Schema
     spec: PartitionSpec
     sort_order: SortOrder
@@ -55,9 +57,13 @@ class TaskFiles:
 
     @classmethod
     def of(cls, struct: T.StructType, metadata: TableMetadata, storage: Storage) -> TaskFiles:
-        """The writer for rows of these columns. Raises ValidationError where they don't fit the table."""
+        """The writer for rows of these columns. Raises ValidationError where they don't fit the table.
+
+        Which names fit where case matters the tasks look at: only they are told of the session's settings.
+        """
         check_conforms(struct, metadata.schema())
         return cls(
+            struct,
             metadata.schema(),
             metadata.spec(),
             metadata.sort_order(),
@@ -74,6 +80,8 @@ class TaskFiles:
 
         context = TaskContext.get()
         zone = context.getLocalProperty(_ZONE)
+        if says_true(context.getLocalProperty(CASE_SENSITIVE)):
+            check_conforms(self.struct, self.schema, case_sensitive=True)
         files = write_data_files(
             (assigned(b, self.schema, zone) for b in batches),
             schema=self.schema,

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.spark.name_rule import KnownNames
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.spark_sql_text import quote
@@ -76,12 +77,12 @@ class Assignments:
 
 def _path(name: str, fields: Sequence[NestedField], case_sensitive: bool, whole: str) -> list[str]:
     """The names on the way to a column, as the schema writes them."""
-    exact = [f for f in fields if f.name == name]
-    found = exact or [f for f in fields if not case_sensitive and f.name.lower() == name.lower()]
-    if len(found) == 1:
-        return [found[0].name]
+    known = KnownNames((f.name for f in fields), case_sensitive=case_sensitive)
+    found = known.find(name)
+    if found is not None:
+        return [found]
     for end in (i for i, c in enumerate(name) if c == "."):
-        for f in fields:
-            if f.name == name[:end] and isinstance(f.field_type, StructType):
-                return [f.name, *_path(name[end + 1 :], f.field_type.fields, case_sensitive, whole)]
+        place = known.place(name[:end])
+        if place is not None and isinstance(struct := fields[place].field_type, StructType):
+            return [fields[place].name, *_path(name[end + 1 :], struct.fields, case_sensitive, whole)]
     raise ValidationError(f"no column {whole!r} in the table")

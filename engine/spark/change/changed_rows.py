@@ -64,11 +64,6 @@ def computed_once(frame: DataFrame) -> Iterator[DataFrame]:
             plan._relation_id = None
 
 
-def is_case_sensitive(frame: DataFrame) -> bool:
-    """Whether Spark tells names apart that differ in case alone."""
-    return str(frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")) == "true"
-
-
 @define
 class Written:
     """All that jobs wrote so far."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from icecore.engine.spark.change.compared_values import Compared, common_decimal, given_types
 from icecore.engine.spark.change.merge_clause import MergeNames
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_conform import stored_sql
 from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.spark_types import shown_type
 from icecore.engine.spec.types import (
+    DecimalType,
     DoubleType,
     FloatType,
     ListType,
@@ -19,7 +22,6 @@ from icecore.engine.spec.types import (
     TimestamptzNanoType,
     TimeType,
     Type,
-    UUIDType,
     VariantType,
     walk,
 )
@@ -31,19 +33,22 @@ def differs(field: NestedField, found: T.StructField, names: MergeNames) -> Colu
     Null equals null and NaN equals NaN, but -0.0 is not 0.0, as in `Table.upsert`. Raises ValidationError where the
     source's column doesn't fit the table's.
     """
-    stored = stored_sql(quote(names.source, found.name), found.dataType, field, case_sensitive=names.case_sensitive)
-    if not _is_comparable(found.dataType, field.field_type):
+    given, wanted, case_sensitive = found.dataType, field.field_type, names.case_sensitive
+    stored = stored_sql(quote(names.source, found.name), given, field, case_sensitive=case_sensitive)
+    if not _is_comparable(given, wanted, case_sensitive):
         return F.lit(True)
-    mine, theirs = F.col(quote(names.target, field.name)), F.expr(stored)
+    compared = Compared(wanted, given, case_sensitive)
+    mine, theirs = F.expr(compared.mine(quote(names.target, field.name))), F.expr(compared.theirs(stored))
     same = mine.eqNullSafe(theirs)
     if any(isinstance(f.field_type, (FloatType, DoubleType)) for f in walk((field,))):
-        # The text tells both zeros apart.
-        same_text = mine.cast("string").eqNullSafe(theirs.cast("string"))
-        same = same & (((mine != 0) | same_text) if field.field_type.is_primitive else same_text)
+        # The text tells both zeros apart; of other types than the table's it would be another one.
+        texts = [(c if wanted.is_primitive else c.try_cast(shown_type(wanted))).cast("string") for c in (mine, theirs)]
+        same_text = texts[0].eqNullSafe(texts[1])
+        same = same & (((mine != 0) | same_text) if wanted.is_primitive else same_text)
     return ~same
 
 
-def _is_comparable(found: T.DataType, wanted: Type) -> bool:
+def _is_comparable(found: T.DataType, wanted: Type, case_sensitive: bool) -> bool:
     """Whether Spark can compare a value of the table with one as it is stored."""
     if found.typeName() == "void":
         return True
@@ -52,15 +57,15 @@ def _is_comparable(found: T.DataType, wanted: Type) -> bool:
             # Spark compares no maps and no variants, and of nanoseconds it sees only the microseconds.
             return False
         case StructType(fields=fields):
-            given = {f.name.lower(): f.dataType for f in found.fields} if isinstance(found, T.StructType) else {}
-            return given.keys() == {f.name.lower() for f in fields} and all(
-                _is_comparable(given[f.name.lower()], f.field_type) for f in fields
+            given = given_types(found, wanted, case_sensitive=case_sensitive)
+            return given.keys() == {f.name for f in fields} and all(
+                _is_comparable(given[f.name], f.field_type, case_sensitive) for f in fields
             )
         case ListType(element=element):
-            return isinstance(found, T.ArrayType) and _is_comparable(found.elementType, element)
+            return isinstance(found, T.ArrayType) and _is_comparable(found.elementType, element, case_sensitive)
+        case DecimalType():
+            return common_decimal(found, shown_type(wanted)) is not None
         case TimeType():
             return bool(found.typeName() != "time")
-        case UUIDType():
-            return bool(found.typeName() != "binary")
         case _:
             return True

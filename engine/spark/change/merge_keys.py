@@ -11,9 +11,12 @@ from icecore.engine.data.arrow.arrow_values import from_array
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate, PredicateOperator, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
+from icecore.engine.spark.change.compared_values import Compared
 from icecore.engine.spark.change.merge_clause import MergeNames
 from icecore.engine.spark.pyspark_api import Column, DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.spark_conform import stored_sql
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import shown_type
 from icecore.engine.spec.schema import Schema
@@ -36,16 +39,36 @@ MAX_VALUES = 200
 _ORDERED = (IntegerType, LongType, DateType, StringType, DecimalType, TimestampType, TimestamptzType)
 
 
-def keys_condition(keys: Sequence[str], names: MergeNames, *, nulls_are_equal: bool) -> Column:
-    """Equality of key columns. Raises ValidationError where the table or the source lacks one, or Spark can't tell."""
+def keys_condition(keys: Sequence[str], names: MergeNames, source: T.StructType, *, is_upsert: bool) -> Column:
+    """Equality of key columns; in an upsert of the values that would be stored, and null equals null.
+
+    Raises ValidationError where the table or the source lacks one, or Spark can't tell.
+    """
+    others, out = source_keys(keys, names, source, is_upsert=is_upsert), F.lit(True)
+    for key, other in others.items():
+        mine = F.expr(_compared(key, names, source).mine(quote(names.target, key)))
+        out = out & (mine.eqNullSafe(other) if is_upsert else mine == other)
+    return out
+
+
+def source_keys(keys: Sequence[str], names: MergeNames, source: T.StructType, *, is_upsert: bool) -> dict[str, Column]:
+    """The source's values of key columns, as they are compared with the table's. Raises ValidationError."""
     common = names.common()
     for key in keys:
         _check_key(key, common, names.schema)
-    out = F.lit(True)
+    out = {}
     for key in keys:
-        mine, other = F.col(quote(names.target, key)), F.col(quote(names.source, common[key]))
-        out = out & (mine.eqNullSafe(other) if nulls_are_equal else mine == other)
+        value, compared = quote(names.source, common[key]), _compared(key, names, source)
+        if is_upsert:
+            field = names.schema.find_field(key)
+            value = stored_sql(value, compared.found, field, case_sensitive=names.case_sensitive)
+        out[key] = F.expr(compared.theirs(value))
     return out
+
+
+def _compared(key: str, names: MergeNames, source: T.StructType) -> Compared:
+    types = {f.name: f.dataType for f in source.fields}
+    return Compared(names.schema.find_field(key).field_type, types[names.common()[key]], names.case_sensitive)
 
 
 def _check_key(key: str, common: Mapping[str, str], schema: Schema) -> None:

@@ -15,13 +15,13 @@ from icecore.engine.spark.change.changed_rows import (
     computed_once,
     conformed,
     discarding_on_error,
-    is_case_sensitive,
     write_rows,
 )
 from icecore.engine.spark.change.file_rewrite import FileRewrite
 from icecore.engine.spark.change.position_tasks import IS_UPDATE, write_positions
 from icecore.engine.spark.change.target_rows import KEPT_ROW_ID, NUMBER, PATH, POSITION, TargetRows
 from icecore.engine.spark.change.written_rows import WrittenRows
+from icecore.engine.spark.name_rule import is_case_sensitive
 from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.spark_sql_text import quote
@@ -59,7 +59,7 @@ class RowChange:
         """Gives columns of the rows new values. Raises ValidationError where these don't fit, StorageError."""
         target, schema = self._target(self.tasks), self.metadata.schema()
         selected = self._selected(target)
-        assigned = Assignments.of(values, schema, case_sensitive=is_case_sensitive(selected))
+        assigned = Assignments.of(values, schema, case_sensitive=is_case_sensitive(self.session))
         assigned.check_kept(schema)
         columns = [assigned.column(f.name, F.col(quote(TARGET, f.name))) for f in schema.fields]
         ids = [KEPT_ROW_ID] if target.has_row_ids else []

@@ -22,15 +22,15 @@ from icecore.engine.spark.change.changed_rows import (
     computed_once,
     conformed,
     discarding_on_error,
-    is_case_sensitive,
     write_rows,
 )
 from icecore.engine.spark.change.file_rewrite import FileRewrite
 from icecore.engine.spark.change.merge_clause import MergeClause, MergeNames, Then, When, check_clauses, condition_of
-from icecore.engine.spark.change.merge_keys import keys_condition, keys_filter
+from icecore.engine.spark.change.merge_keys import keys_condition, keys_filter, source_keys
 from icecore.engine.spark.change.position_tasks import IS_UPDATE, write_positions
 from icecore.engine.spark.change.target_rows import KEPT_ROW_ID, NUMBER, PATH, POSITION, TargetRows
 from icecore.engine.spark.change.written_rows import WrittenRows
+from icecore.engine.spark.name_rule import is_case_sensitive
 from icecore.engine.spark.pyspark_api import Column, DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.spark_sql_text import quote
@@ -46,7 +46,7 @@ _IN_SOURCE, _CLAUSE, _COUNT = "__icecore_in_source", "__icecore_clause", "__icec
 class RowMerge:
     """A merge into the rows of a table that `target_filter` selects; `by_position` says how rows go.
 
-    `on` is a condition, or names of key columns; these may be unique in the source (`has_unique_keys`).
+    `on` is a condition, or names of key columns. In an upsert these are unique in the source, and null equals null.
     """
 
     metadata: TableMetadata
@@ -58,8 +58,7 @@ class RowMerge:
     target_name: str
     source_name: str
     by_position: bool
-    nulls_are_equal: bool = False
-    has_unique_keys: bool = False
+    is_upsert: bool = False
 
     def write(self, tasks: Tasks) -> tuple[WrittenRows, Expression]:
         """Writes what the merge brings, in files that `tasks` plans by a filter; that filter is given back.
@@ -69,7 +68,7 @@ class RowMerge:
         """
         self.check()
         with computed_once(self.source) as source:
-            if self.has_unique_keys:
+            if self.is_upsert:
                 self._check_unique(source)
             wanted = self._wanted(source)
             target = self._target(tasks(wanted), wanted, source)
@@ -98,14 +97,14 @@ class RowMerge:
 
     @cached_property
     def _names(self) -> MergeNames:
-        case_sensitive = is_case_sensitive(self.source)
+        case_sensitive = is_case_sensitive(self.source.sparkSession)
         columns = tuple(self.source.columns)
         return MergeNames(self.target_name, self.source_name, self.metadata.schema(), columns, case_sensitive)
 
     @cached_property
     def _condition(self) -> Column:
         if isinstance(self.on, tuple):
-            return keys_condition(self.on, self._names, nulls_are_equal=self.nulls_are_equal)
+            return keys_condition(self.on, self._names, self.source.schema, is_upsert=self.is_upsert)
         return self.on
 
     def _for(self, *when: When) -> tuple[MergeClause, ...]:
@@ -121,7 +120,7 @@ class RowMerge:
         if not isinstance(self.on, tuple) or self._for(When.NOT_MATCHED_BY_SOURCE):
             return self.target_filter
         with translated_spark_errors():
-            keys = keys_filter(source, self.on, self._names, nulls_are_equal=self.nulls_are_equal)
+            keys = keys_filter(source, self.on, self._names, nulls_are_equal=self.is_upsert)
         return and_(self.target_filter, keys)
 
     def _target(self, tasks: Sequence[FileScanTask], wanted: Expression, source: DataFrame) -> TargetRows:
@@ -204,10 +203,10 @@ class RowMerge:
 
     def _check_unique(self, source: DataFrame) -> None:
         assert isinstance(self.on, tuple), "keys have names"
-        common = self._names.common()
-        keys = [F.col(quote(common[k])).alias(k) for k in self.on]
+        keys = source_keys(self.on, self._names, self.source.schema, is_upsert=True)
         with translated_spark_errors():
-            counted = source.groupBy(*keys).agg(F.count(F.lit(1)).alias(_COUNT))
+            rows = source.alias(self.source_name).select(*(column.alias(key) for key, column in keys.items()))
+            counted = rows.groupBy(*(quote(key) for key in keys)).agg(F.count(F.lit(1)).alias(_COUNT))
             twice = counted.where(F.col(_COUNT) > 1).limit(1).collect()
         if twice:
             text = ", ".join(f"{k}={twice[0][n]!r}" for n, k in enumerate(self.on))

@@ -21,7 +21,6 @@ from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.operations.replace_files import DecidedRows
 from icecore.engine.operations.upsert import ROWS_INSERTED, ROWS_UPDATED
 from icecore.engine.properties.table_properties import MERGE_ISOLATION, MERGE_MODE, UPDATE_MODE, KnownProperty
-from icecore.engine.spark.change.changed_rows import is_case_sensitive
 from icecore.engine.spark.change.changed_values import differs
 from icecore.engine.spark.change.merge_clause import (
     MergeClause,
@@ -32,6 +31,7 @@ from icecore.engine.spark.change.merge_clause import (
     condition_of,
 )
 from icecore.engine.spark.change.row_merge import RowMerge
+from icecore.engine.spark.name_rule import KnownNames, is_case_sensitive
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
@@ -86,8 +86,7 @@ class SparkMerge:
     _clauses: tuple[MergeClause, ...] = ()
     _merge_schema: bool = False
     _mode: KnownProperty[str] = field(default=MERGE_MODE, repr=False)
-    _nulls_are_equal: bool = False
-    _has_unique_keys: bool = False
+    _is_upsert: bool = False
 
     def when_matched_update(self, set: Values, condition: Condition = None) -> SparkMerge:
         """Updates rows that match by values of columns; other columns stay as they are."""
@@ -144,14 +143,13 @@ class SparkMerge:
             at.metadata,
             at.storage,
             self._source,
-            _on(self._on, schema),
+            _on(self._on, _columns(schema, self._source)),
             self._clauses,
             target_filter,
             self._names.target,
             self._names.source,
             merges_on_read(at.metadata, self._mode),
-            self._nulls_are_equal,
-            self._has_unique_keys,
+            self._is_upsert,
         )
         written, read = merge.write(
             lambda wanted: [] if snapshot is None else at.planner.tasks(at.state, snapshot, wanted, schema)
@@ -165,8 +163,8 @@ class SparkMerge:
         return DecidedRows(written.gone, written.marked, written.added, read, summary)
 
     def _add_columns(self, transaction: DecidingTransaction) -> None:
-        known = {f.name.lower() for f in transaction.metadata.schema().fields}
-        new = [f for f in self._source.schema.fields if f.name.lower() not in known]
+        known = _columns(transaction.metadata.schema(), self._source)
+        new = [f for f in self._source.schema.fields if not known.takes(f.name)]
         if new:
             with transaction.update_schema() as update:
                 update.union_by_name(T.StructType(new))
@@ -181,10 +179,10 @@ def upsert_of(
         raise ValidationError("an upsert must update, insert or both")
     keys = tuple(schema.name_of(i) for i in schema.identifier_field_ids)
     if join_cols is not None:
-        keys = names_of(join_cols, "join_cols")
+        keys = _in_table(names_of(join_cols, "join_cols"), _columns(schema, source))
     if not keys:
         raise ValidationError("an upsert needs join_cols: the table has no identifier fields")
-    merge = SparkMerge(table, source, keys, mode=UPDATE_MODE, nulls_are_equal=True, has_unique_keys=True)
+    merge = SparkMerge(table, source, keys, mode=UPDATE_MODE, is_upsert=True)
     if updates:
         merge = merge.when_matched_update_all(_differs(source, keys, schema))
     return merge.when_not_matched_insert_all() if inserts else merge
@@ -193,7 +191,9 @@ def upsert_of(
 def _differs(source: DataFrame, keys: Sequence[str], schema: Schema) -> Column:
     """The condition that a row would change."""
     found = {f.name: f for f in source.schema.fields}
-    names = MergeNames(Names().target, Names().source, schema, tuple(source.columns), is_case_sensitive(source))
+    names = MergeNames(
+        Names().target, Names().source, schema, tuple(source.columns), is_case_sensitive(source.sparkSession)
+    )
     tests = [
         differs(schema.find_field(name), found[column], names)
         for name, column in names.common().items()
@@ -202,13 +202,22 @@ def _differs(source: DataFrame, keys: Sequence[str], schema: Schema) -> Column:
     return reduce(or_, tests, F.lit(False))
 
 
-def _on(on: str | Column | Sequence[str], schema: Schema) -> Column | tuple[str, ...]:
+def _on(on: str | Column | Sequence[str], known: KnownNames) -> Column | tuple[str, ...]:
     """The condition, or the names of key columns; one name may be given as it is. Raises ValidationError."""
     if isinstance(on, Column):
         return on
     if isinstance(on, str):
-        return (on,) if on in {f.name for f in schema.fields} else condition_of(on)
+        return condition_of(on) if (name := known.find(on)) is None else (name,)
     names = names_of(on, "on")
     if not names:
         raise ValidationError("a merge needs a condition, or names of key columns")
-    return names
+    return _in_table(names, known)
+
+
+def _columns(schema: Schema, source: DataFrame) -> KnownNames:
+    """The table's columns, as a session's names meet them."""
+    return KnownNames((f.name for f in schema.fields), case_sensitive=is_case_sensitive(source.sparkSession))
+
+
+def _in_table(names: Sequence[str], known: KnownNames) -> tuple[str, ...]:
+    return tuple(known.find(name) or name for name in names)

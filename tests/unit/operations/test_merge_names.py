@@ -6,6 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.types import StructType
+
 from icecore.engine.errors import ValidationError
 from icecore.engine.spark.change.merge_clause import MergeNames
 from icecore.engine.spark.change.merge_keys import keys_condition
@@ -53,4 +55,4 @@ def test_keys_that_spark_can_not_tell_apart() -> None:
     names = MergeNames("t", "s", Schema(fields), ("id", "at", "all"), False)
     for keys, text in ((("id", "at"), "'at' has nanoseconds"), (("all",), "'all' has"), (("no",), "'no' must be in")):
         with pytest.raises(ValidationError, match=text):
-            keys_condition(keys, names, nulls_are_equal=True)
+            keys_condition(keys, names, StructType(), is_upsert=True)

@@ -1,0 +1,53 @@
+"""The rule by which names of a DataFrame meet names of a table: the same name, else one in another case.
+
+Case is looked over as Spark is told by `spark.sql.caseSensitive`, and only where one name alone can be meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASE_SENSITIVE = "spark.sql.caseSensitive"
+
+
+def is_case_sensitive(session: SparkSession) -> bool:
+    """Whether a session tells names apart that differ in case alone."""
+    return says_true(session.conf.get(CASE_SENSITIVE, None))
+
+
+def says_true(setting: str | None) -> bool:
+    """Whether a setting is on, in whatever case that is said; one that was never made is off."""
+    return setting is not None and str(setting).strip().lower() == "true"
+
+
+class KnownNames:
+    """Names, by which others are looked up."""
+
+    def __init__(self, names: Iterable[str], *, case_sensitive: bool) -> None:
+        self.names: Sequence[str] = tuple(names)
+        self._places = {name: i for i, name in enumerate(self.names)}
+        self._alike: dict[str, list[int]] = {}
+        if not case_sensitive:
+            for i, name in enumerate(self.names):
+                self._alike.setdefault(name.lower(), []).append(i)
+
+    def place(self, name: str) -> int | None:
+        """The place of the one that a name means; None where there is none, or several in another case."""
+        found = self._places.get(name)
+        if found is None:
+            alike = self._alike.get(name.lower(), [])
+            found = alike[0] if len(alike) == 1 else None
+        return found
+
+    def find(self, name: str) -> str | None:
+        """The one that a name means."""
+        place = self.place(name)
+        return None if place is None else self.names[place]
+
+    def takes(self, name: str) -> bool:
+        """Whether a name is one of them, or could be taken for one or several of them."""
+        return name in self._places or name.lower() in self._alike
