@@ -35,12 +35,20 @@ Filter = str | Expression | None
 
 
 @takes_options(RowOptions)
-def append(table: TableHandle, data: Any, **options: Unpack[RowOptions]) -> DryRun | None:
+def append(
+    table: TableHandle, data: Any, *, merge_schema: bool = False, **options: Unpack[RowOptions]
+) -> DryRun | None:
     """Appends Arrow, pandas, polars or Spark data as one commit. Columns are matched by name.
 
-    Raises ValidationError where the data does not fit the schema, NoSuchSnapshotError for an unknown branch.
+    With `merge_schema` the commit adds the columns that only the data has, as optional ones, and promotes types that
+    the data's are wider than, where the spec allows it (T7). Raises ValidationError where the data does not fit the
+    schema, NoSuchSnapshotError for an unknown branch.
     """
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        if merge_schema:
+            from icecore.engine.table.merged_schema import taken_in
+
+            data = taken_in(transaction, data)
         transaction.append(data, **options_of(RowChangeOptions, options))
     return transaction.outcome
 
