@@ -96,7 +96,10 @@ def test_every_command_and_audit_table_is_listed() -> None:
     from icecore.engine.cli.main import COMMANDS
     from icecore.projections.audit.sql_prompt import AUDIT_TABLES
 
-    assert " ".join(COMMANDS) in (ROOT / "docs" / "local-development.md").read_text()
+    shell = (ROOT / "docs" / "shell.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|", shell, re.MULTILINE)
+    listed = [name for row in rows for name in row.split("`")[1::2]]
+    assert sorted(listed) == sorted(COMMANDS)
     audits = (ROOT / "docs" / "audits.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \|", audits, re.MULTILINE)) == set(AUDIT_TABLES)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
-from icecore.engine.cli.inputs import file_schema
+from icecore.engine.cli.rows.inputs import file_schema
 from icecore.engine.cli.settings import (
     Settings,
     commit_options,
@@ -17,7 +17,7 @@ from icecore.engine.cli.settings import (
     pass_settings,
 )
 from icecore.engine.cli.texts import pairs
-from icecore.engine.display.output import counted, print_json, print_text
+from icecore.engine.display.output import counted
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
 from icecore.engine.evolution.schema_text import parse_schema
@@ -69,10 +69,8 @@ def create(
             author=author,
         )
         text = TableText(made)
-        if settings.as_json:
-            print_json(text.as_dict())
-        else:
-            print_text(f"created {text.name}: {len(made.schema().fields)} columns, partitioned by {text.partition()}")
+        columns_made = counted(len(made.schema().fields), "column")
+        settings.print_record(text.as_dict(), f"created {text.name}: {columns_made}, partitioned by {text.partition()}")
 
 
 @click.command()
@@ -103,11 +101,9 @@ def create_view(
             make_namespace(catalog, view)
         made = catalog.create_view(view, sql, dialect=dialect, replace=replace, message=message, author=author)
         text = ViewText(made)
-        if settings.as_json:
-            print_json(text.as_dict())
-        else:
-            columns = counted(len(made.schema().fields), "column")
-            print_text(f"made {text.name}: a view of {columns}, version {made.metadata.current_version_id}")
+        columns = counted(len(made.schema().fields), "column")
+        version = made.metadata.current_version_id
+        settings.print_record(text.as_dict(), f"made {text.name}: a view of {columns}, version {version}")
 
 
 def _columns(schema: str | None, like: Path | None) -> Schema | pa.Schema:

@@ -6,7 +6,7 @@ import click
 
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.deletion.purge_table import Purged
-from icecore.engine.display.output import counted, print_json, print_text, waiting
+from icecore.engine.display.output import counted, waiting
 
 _POSITION = click.option(
     "--position", type=click.IntRange(min=1), help="That of the drop; the latest one of the name else."
@@ -28,10 +28,10 @@ def drop(settings: Settings, name: str, message: str | None, author: str | None)
         is_view = catalog.view_exists(name)
         (catalog.drop_view if is_view else catalog.drop_table)(name, message=message, author=author)
         position = catalog.position
-    if settings.as_json:
-        print_json({"name": name, "kind": "view" if is_view else "table", "position": position})
-    else:
-        print_text(f"dropped {'the view ' if is_view else ''}{name} at position {position}")
+    settings.print_record(
+        {"name": name, "kind": "view" if is_view else "table", "position": position},
+        f"dropped {'the view ' if is_view else ''}{name} at position {position}",
+    )
 
 
 @click.command()
@@ -52,10 +52,10 @@ def undrop(
         give_back = catalog.undrop_view if view else catalog.undrop_table
         give_back(name, position=position, message=message, author=author)
         at = catalog.position
-    if settings.as_json:
-        print_json({"name": name, "kind": "view" if view else "table", "position": at})
-    else:
-        print_text(f"{'the view ' if view else ''}{name} is back, as it was when it was dropped")
+    settings.print_record(
+        {"name": name, "kind": "view" if view else "table", "position": at},
+        f"{'the view ' if view else ''}{name} is back, as it was when it was dropped",
+    )
 
 
 @click.command()
@@ -85,27 +85,22 @@ def purge(
             click.confirm(f"delete {counted(len(purged.files), 'file')} of {table} for good?", abort=True, err=True)
         with waiting(f"purging {table}"):
             purged = catalog.purge_table(table, position=position, message=message, author=author, dry_run=dry_run)
-    if settings.as_json:
-        print_json(
-            {
-                "table": table,
-                "position": purged.position,
-                "files": purged.files,
-                "deleted": len(purged.deleted_files),
-                "bytes": purged.total_bytes,
-                "kept": purged.kept_files,
-                "left": purged.left_files,
-            }
-        )
-    else:
-        for line in _lines(table, purged, dry_run):
-            print_text(line)
+    found = {
+        "table": table,
+        "position": purged.position,
+        "files": purged.files,
+        "deleted": len(purged.deleted_files),
+        "bytes": purged.total_bytes,
+        "kept": purged.kept_files,
+        "left": purged.left_files,
+    }
+    settings.print_record(found, *_lines(table, purged, dry_run))
 
 
 def _lines(table: str, found: Purged, dry_run: bool) -> list[str]:
     count = counted(len(found.files if dry_run else found.deleted_files), "file")
     done = "would delete" if dry_run else "deleted"
-    lines = [f"{done} {count} of {table}, {found.total_bytes} bytes"]
+    lines = [f"{done} {count} of {table}, {found.total_bytes:,} bytes"]
     for what, files in (("kept for what else needs", found.kept_files), ("left where", found.left_files)):
         if files:
             lines.append(f"{what} {'them' if what.startswith('kept') else 'they lie'}: {counted(len(files), 'file')}")

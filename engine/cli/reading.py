@@ -1,4 +1,4 @@
-"""Commands that look: log, show, plan, sql."""
+"""Commands that look: log, show, sql."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from icecore.engine.cli.texts import milliseconds, names
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.row_filter import keep_rows
-from icecore.engine.display.output import counted, print_arrow, print_json, print_pairs, print_rows, print_text
-from icecore.engine.display.plan_text import plan_dict, plan_files_rows, plan_steps, print_explanation
+from icecore.engine.display.output import pair_lines, print_json, print_text, wrapped_rows
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import parse_filter
-from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 from icecore.projections.audit.sql_prompt import AUDIT_SCHEMAS
 
@@ -49,17 +47,15 @@ def log(
     with settings.read() as catalog:
         events = catalog.log(name, actor=actor, since=since, limit=limit)
     if not full:
-        print_arrow(events.select(SHORT_LOG), as_json=settings.as_json, null="")
+        settings.print_arrow(events.select(SHORT_LOG), null="", as_data=False)
     elif settings.as_json:
         print_json(
             [{**row, "summary": dict(row["summary"]), "payload": _json(row["payload"])} for row in _rows(events)]
         )
+    elif not settings.form.is_text or settings.expanded:
+        settings.print_arrow(events, null="", as_data=False)
     else:
-        for i, row in enumerate(_rows(events)):
-            if i:
-                print_text("")
-            summary = [f"{k} = {v}" for k, v in row["summary"]]
-            print_pairs({k: v for k, v in {**row, "summary": summary}.items() if v not in (None, [])})
+        print_text("\n\n".join("\n".join(_event_lines(row)) for row in _rows(events)))
 
 
 @click.command()
@@ -96,90 +92,7 @@ def show(
                 limit=limit,
             )
             rows = scan.to_arrow()
-    print_arrow(rows, as_json=settings.as_json)
-
-
-@click.command()
-@click.argument("table")
-@click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
-@click.option("--snapshot", "snapshot_id", type=int, help="The snapshot of this id.")
-@click.option("--ref", help="The branch or tag of this name.")
-@click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then (see log).")
-@click.option("--explain", "explained", is_flag=True, help="Say of each file why, and print the SQL that ran.")
-@click.option("--name", help="Keep the plan under this name; without --where and --ref, the plan that is kept.")
-@click.option("--export", "folder", metavar="DIR", help="Write the plan to a folder, for Spark (see the docs).")
-@common_options
-@pass_settings
-def plan(
-    settings: Settings,
-    table: str,
-    where: str | None,
-    snapshot_id: int | None,
-    ref: str | None,
-    as_of: int | None,
-    explained: bool,
-    name: str | None,
-    folder: str | None,
-) -> None:
-    """Print which files a scan would read.
-
-    And how many were left out by what. With a name the plan is kept, and asking again looks only into what was
-    committed since.
-    """
-    if name is not None and (explained or snapshot_id is not None or as_of is not None):
-        raise click.UsageError("--name goes with --where and --ref alone")
-    with settings.read() as catalog:
-        loaded = catalog.load_table(table)
-        if name is not None:
-            _print_named(settings, loaded, name, where, ref, folder)
-            return
-        scan = loaded.scan(where, snapshot_id=snapshot_id, ref=ref, as_of=as_of)
-        if folder is not None:
-            scan.export(folder)
-        if explained:
-            print_explanation(scan.explain(), loaded.location(), as_json=settings.as_json)
-            return
-        planned = scan.plan()
-        if settings.as_json:
-            print_json(plan_dict(planned))
-        else:
-            print_rows(("", "files"), plan_steps(planned.counts))
-            print_text(f"\nplanned in {planned.counts.seconds * 1000:.1f} ms\n")
-            print_rows(("rows", "bytes", "deletes", "file"), plan_files_rows(planned, loaded.location()))
-
-
-def _print_named(
-    settings: Settings, table: Table, name: str, where: str | None, ref: str | None, folder: str | None
-) -> None:
-    is_kept = where is None and ref is None
-    plan = table.named_plan(name) if is_kept else table.prefetch(where, name=name, ref=ref)
-    if folder is not None:
-        plan.export(folder)
-    if settings.as_json:
-        counts = {"manifests_evaluated": plan.manifests_evaluated, "manifests_reused": plan.manifests_reused}
-        print_json({"name": name, "snapshot_id": plan.snapshot_id, **counts, "files": plan_dict(plan.plan())["files"]})
-        return
-    evaluated, reused = counted(plan.manifests_evaluated, "manifest"), plan.manifests_reused
-    print_text(f"{name}: looked into {evaluated}, kept {reused}\n")
-    print_rows(("rows", "bytes", "deletes", "file"), plan_files_rows(plan.plan(), table.location()))
-
-
-@click.command()
-@click.argument("table")
-@click.option("--drop", "dropped", metavar="NAME", help="Forget this one.")
-@common_options
-@pass_settings
-def plans(settings: Settings, table: str, dropped: str | None) -> None:
-    """Print the names of the plans that are kept of a table."""
-    with settings.read() as catalog:
-        loaded = catalog.load_table(table)
-        if dropped is not None:
-            loaded.drop_named_plan(dropped)
-        names = loaded.named_plans()
-        if settings.as_json:
-            print_json(names)
-        else:
-            print_rows(("plan",), [(n,) for n in names])
+    settings.print_arrow(rows)
 
 
 @click.command()
@@ -216,7 +129,7 @@ def sql(
         text = sys.stdin.read() if query == "-" else query
         past = None if at is None and as_of is None else catalog.at(at, timestamp_ms=as_of)
         result = (past or catalog).sql(text, timeout=timeout, memory_limit=memory_limit)
-    print_arrow(result, as_json=settings.as_json)
+    settings.print_arrow(result, as_data=False)
 
 
 def _view(catalog: Catalog, name: str, snapshot_id: int | None, ref: str | None, as_of: int | None) -> View:
@@ -229,7 +142,13 @@ def _print_audit_tables(settings: Settings) -> None:
     if settings.as_json:
         print_json({name: {f.name: str(f.type) for f in schema} for name, schema in AUDIT_SCHEMAS.items()})
     else:
-        print_rows(("table", "columns"), [(name, ", ".join(schema.names)) for name, schema in AUDIT_SCHEMAS.items()])
+        rows = [(name, ", ".join(s.names)) for name, s in AUDIT_SCHEMAS.items()]
+        settings.print_rows(("table", "columns"), wrapped_rows(rows) if settings.form.fits else rows)
+
+
+def _event_lines(event: dict[str, Any]) -> list[str]:
+    summary = [f"{k} = {v}" for k, v in event["summary"]]
+    return pair_lines({k: v for k, v in {**event, "summary": summary}.items() if v not in (None, [])})
 
 
 def _rows(events: pa.Table) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,26 +14,64 @@ import icecore
 from icecore.engine.errors import MovedWarehouseWarning, NamespaceAlreadyExistsError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.display.output import Form
 
 WAREHOUSE_VARIABLE = "ICECORE_WAREHOUSE"
 OUTPUT_VARIABLE = "ICECORE_OUTPUT"
+OUTPUTS = ("table", "json", "csv", "arrow")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Settings:
-    """The settings of a command: `warehouse` and `output` as given to the program, or to the command, which wins."""
+    """The settings of a command, as given to the program, or to the command, which wins; and what prints by them."""
 
     def __init__(self) -> None:
         self.warehouse: str | None = None
         self.warehouse_was_typed = False
         self.output = "table"
+        self.expanded = False
+        self.wide = False
 
     @property
     def as_json(self) -> bool:
         """Whether the output is JSON."""
         return self.output == "json"
+
+    @property
+    def form(self) -> Form:
+        """The form of the output."""
+        from icecore.engine.display.output import Form
+
+        return Form(self.output, self.expanded, self.wide)
+
+    def print_rows(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        *,
+        before: Sequence[str] = (),
+        after: Sequence[str] = (),
+    ) -> None:
+        """Prints rows that tell of a warehouse; as text between the lines `before` and `after`."""
+        from icecore.engine.display.output import print_rows
+
+        print_rows(columns, rows, self.form, before=before, after=after)
+
+    def print_arrow(self, table: pa.Table, *, null: str = "null", as_data: bool = True) -> None:
+        """Prints a result; `as_data` are rows of a user's table, whose ids are not shortened."""
+        from icecore.engine.display.output import print_arrow
+
+        print_arrow(table, self.form, null=null, as_data=as_data)
+
+    def print_record(self, record: Mapping[str, Any], *lines: str) -> None:
+        """Prints what was found or done: the record for programs, the lines for people."""
+        from icecore.engine.display.output import print_record
+
+        print_record(record, self.form, lines)
 
     @property
     def path(self) -> str:
@@ -58,12 +96,12 @@ pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
 
 def program_options(command: Command) -> Command:
-    """`--warehouse` and `--output` of the program itself, which environment variables can stand for."""
+    """`--warehouse`, `--output`, `-x` and `--wide` of the program itself; environment variables can stand for two."""
     return _options(command, WAREHOUSE_VARIABLE, OUTPUT_VARIABLE)
 
 
 def common_options(command: Command) -> Command:
-    """`--warehouse` and `--output` of one command."""
+    """`--warehouse`, `--output`, `-x` and `--wide` of one command."""
     return _options(command, None, None)
 
 
@@ -102,14 +140,20 @@ def _options(command: Command, warehouse_variable: str | None, output_variable: 
     output = click.option(
         "--output",
         "-o",
-        type=click.Choice(["table", "json"]),
+        type=click.Choice(OUTPUTS),
         envvar=output_variable,
         show_envvar=True,
         expose_value=False,
-        callback=_set_output,
-        help="Text for people, or one JSON value.",
+        callback=_set,
+        help="Text for people, or JSON, CSV, an Arrow stream.",
     )
-    return warehouse(output(command))
+    expanded = _flag("--expanded", "-x", help="One field a line.")
+    wide = _flag("--wide", help="Leave out no column and cut no text.")
+    return warehouse(output(expanded(wide(command))))
+
+
+def _flag(*names: str, help: str) -> Callable[[Command], Command]:
+    return click.option(*names, is_flag=True, default=None, expose_value=False, callback=_set, help=help)
 
 
 def _set_warehouse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -120,6 +164,7 @@ def _set_warehouse(context: click.Context, parameter: click.Parameter, value: st
         settings.warehouse_was_typed = typed
 
 
-def _set_output(context: click.Context, _: click.Parameter, value: str | None) -> None:
+def _set(context: click.Context, parameter: click.Parameter, value: str | bool | None) -> None:
+    """Keeps a value under its option's name."""
     if value is not None:
-        context.ensure_object(Settings).output = value
+        setattr(context.ensure_object(Settings), str(parameter.name), value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
-from icecore.engine.display.output import print_json, print_pairs, print_rows
+from icecore.engine.display.output import pair_lines
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from icecore.engine.view.view import View
 
 # Name, kind, format version, files, rows, time of the last change.
-_Row = tuple[str, str, int, int | None, int | None, dt.datetime]
+_Row = tuple[str, str, int | str, int | None, int | None, dt.datetime]
 
 
 @click.command()
@@ -36,10 +36,9 @@ def ls(settings: Settings, namespace: str | None) -> None:
         rows = [*map(_table_row, catalog.tables()), *map(_view_row, catalog.views())]
     rows = sorted(row for row in rows if row[0].startswith(inside))
     columns = ("name", "kind", "format", "files", "rows", "updated")
-    if settings.as_json:
-        print_json([dict(zip(columns, row, strict=True)) for row in rows])
-    else:
-        print_rows(columns, [(*row[:2], f"v{row[2]}", *row[3:]) for row in rows])
+    if settings.form.is_text:
+        rows = [(*row[:2], f"v{row[2]}", *row[3:]) for row in rows]
+    settings.print_rows(columns, rows)
 
 
 @click.command()
@@ -54,10 +53,7 @@ def describe(settings: Settings, name: str) -> None:
     """
     with settings.read() as catalog:
         text = ViewText(catalog.load_view(name)) if catalog.view_exists(name) else TableText(catalog.load_table(name))
-        if settings.as_json:
-            print_json(text.as_dict())
-        else:
-            print_pairs(text.as_pairs())
+        settings.print_record(text.as_dict(), *pair_lines(text.as_pairs()))
 
 
 def _table_row(table: Table) -> _Row:

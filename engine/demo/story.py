@@ -217,9 +217,9 @@ def read(demo: Demo, scan: DataScan) -> None:
 def audit(demo: Demo) -> None:
     """The seventh step: the log, an SQL query, a verification. Raises IcecoreError where that finds a fault."""
     headline("7. The log: who, when, what, why")
-    print_arrow(demo.catalog.sql(query(QUERIES, "log")), as_json=False)
+    print_arrow(demo.catalog.sql(query(QUERIES, "log")))
     headline("   In SQL: which commit wrote the files that are live now")
-    print_arrow(demo.catalog.sql(query(QUERIES, "who_wrote_what_is_live")), as_json=False)
+    print_arrow(demo.catalog.sql(query(QUERIES, "who_wrote_what_is_live")))
     headline("   Verified against the log: every event, read model and file")
     with waiting("reading every file"):
         result = demo.catalog.verify()

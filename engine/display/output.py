@@ -1,32 +1,134 @@
-"""Output: tables for people, JSON for programs; no text from a warehouse can steer a terminal."""
+"""Output: text for people, fitted to their terminal, and JSON, CSV or Arrow for programs."""
 
 from __future__ import annotations
 
-import datetime as dt
 import io
-import math
+import os
+import shutil
 import sys
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from decimal import Decimal
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
-from rich import box
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
+from attrs import frozen
 
 from icecore.engine.common.text import printable
+from icecore.engine.display.cells import cell, distinct_names, plain, python_values
+from icecore.engine.display.short_text import short
+from icecore.engine.display.table_layout import expanded_lines, table_lines
+from icecore.engine.errors import ValidationError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.console import RenderableType
 
-MAX_TABLE_ROWS = 1000
-_PIPE_WIDTH = 10_000
-_INT64 = range(-(2**63), 2**63)
+TABLE, JSON, CSV, ARROW = FORMATS = ("table", "json", "csv", "arrow")
+
+
+@frozen
+class Form:
+    """A form of output: one of FORMATS; of text also whether it is one field a line, and as wide as it is."""
+
+    output: str = TABLE
+    expanded: bool = False
+    wide: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is text for people, not JSON, CSV or Arrow."""
+        return self.output == TABLE
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is a table that is made to fit a terminal."""
+        return self.is_text and not self.expanded and not self.wide and terminal_size() is not None
+
+
+PLAIN = Form()
+
+
+def print_rows(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    form: Form = PLAIN,
+    *,
+    null: str = "",
+    before: Sequence[str] = (),
+    after: Sequence[str] = (),
+    as_data: bool = False,
+) -> None:
+    """Prints rows; as text between the lines `before` and `after`. Ids and counts of data stay as they are.
+
+    Raises ValidationError for Arrow on a terminal.
+    """
+    rows = list(rows)
+    if form.output == JSON:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    elif form.output == CSV:
+        text = "\n".join(_csv_lines(columns, rows))
+        click.echo(printable(text) if sys.stdout.isatty() else text)
+    elif form.output == ARROW:
+        _write_arrow(_arrow_table(columns, rows))
+    else:
+        _page([*before, *row_lines(columns, rows, form, null=null, as_data=as_data), *after])
+
+
+def print_arrow(table: pa.Table, form: Form = PLAIN, *, null: str = "null", as_data: bool = True) -> None:
+    """Prints a result as `print_rows` does, as Arrow with its own types."""
+    names = distinct_names(table.column_names)
+    if form.output == ARROW:
+        _write_arrow(table.rename_columns(names))
+        return
+    columns = [python_values(c) for c in table.columns]
+    rows = list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
+    print_rows(names, rows, form, null=null, as_data=as_data)
+
+
+def print_record(record: Mapping[str, Any], form: Form, lines: Iterable[str]) -> None:
+    """Prints one thing: a JSON object, a row of CSV or Arrow with what is nested as JSON, or the lines."""
+    if form.output == JSON:
+        print_json(record)
+    elif not form.is_text:
+        print_rows(list(record), [list(record.values())], form)
+    else:
+        _page(list(lines))
+
+
+def row_lines(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], form: Form = PLAIN, *, null: str = "", as_data: bool = False
+) -> list[str]:
+    """Rows as text for people: fitted to a terminal, and whole where nobody looks at it."""
+    if form.expanded:
+        return expanded_lines(columns, rows, null=null)
+    size = terminal_size()
+    width = size.columns if size is not None and form.fits else None
+    return table_lines(columns, rows, width=width, null=null, write=None if size is None or as_data else short)
+
+
+def wrapped_rows(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Rows of a name and a long text, the text broken into as many rows as it takes on the terminal."""
+    names = max((len(name) for name, _ in rows), default=0)
+    size = terminal_size() or os.terminal_size((80, 24))
+    found = []
+    for name, text in rows:
+        first, *others = wrap(text, max(size.columns - names - 3, 20)) or [""]
+        found += [(name, first), *(("", line) for line in others)]
+    return found
+
+
+def pair_lines(pairs: Mapping[str, Any]) -> list[str]:
+    """Names and values, one pair a line; the items of a list stand below their name."""
+    width = max(map(len, pairs), default=0)
+    lines = []
+    for name, value in pairs.items():
+        if isinstance(value, list):
+            lines += [name, *(f"  {cell(item)}" for item in value)]
+        else:
+            lines.append(f"{name:<{width}}  {cell(value)}")
+    return lines
 
 
 def print_json(value: Any) -> None:
@@ -35,148 +137,85 @@ def print_json(value: Any) -> None:
     click.echo(orjson.dumps(plain(value), option=options).decode())
 
 
-def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, null: str = "") -> None:
-    """Prints rows under their column names, numbers to the right, at most MAX_TABLE_ROWS of them."""
-    rows = list(rows)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i, column in enumerate(columns):
-        numeric = any(_is_number(r[i]) for r in rows) and all(r[i] is None or _is_number(r[i]) for r in rows)
-        table.add_column(Text(printable(column)), justify="right" if numeric else "left", overflow="fold")
-    for row in rows[:MAX_TABLE_ROWS]:
-        table.add_row(*(Text(cell(v, null)) for v in row))
-    print_text(table)
-    if len(rows) > MAX_TABLE_ROWS:
-        print_text(f"... and {len(rows) - MAX_TABLE_ROWS} more rows: --output json prints all")
-
-
-def print_arrow(table: pa.Table, *, as_json: bool, null: str = "null") -> None:
-    """Prints a result: rows of a table, or a JSON array of objects."""
-    columns = [_python_values(c) for c in table.columns]
-    names = _distinct(table.column_names)
-    rows = list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
-    if as_json:
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
-    else:
-        print_rows(names, rows, null=null)
-
-
 def print_pairs(pairs: Mapping[str, Any]) -> None:
     """Prints names and values, one pair a line; the items of a list stand below their name."""
-    width = max(map(len, pairs), default=0)
-    for name, value in pairs.items():
-        if isinstance(value, list):
-            print_text("\n".join([name, *(f"  {cell(item)}" for item in value)]))
-        else:
-            print_text(f"{name:<{width}}  {cell(value)}")
+    _page(pair_lines(pairs))
 
 
 def print_text(what: RenderableType) -> None:
-    """Prints text or a rich table, as wide as the terminal, or unlimited where nobody looks at it."""
-    terminal = sys.stdout.isatty()
-    console = Console(
-        file=io.StringIO(),
-        force_terminal=terminal,
-        width=None if terminal else _PIPE_WIDTH,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    console.print(printable(what) if isinstance(what, str) else what, soft_wrap=isinstance(what, str))
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
-    click.echo("\n".join(line.rstrip() for line in text.splitlines()))
+    """Prints text, or what rich can draw."""
+    if isinstance(what, str):
+        _page(what.split("\n"))
+        return
+    from rich.console import Console
+
+    file = io.StringIO()
+    Console(file=file, force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False).print(what)
+    click.echo("\n".join(line.rstrip() for line in file.getvalue().splitlines()))
 
 
 def waiting(what: str) -> AbstractContextManager[object]:
     """A context with a spinner on standard error, if a person is there to see it."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
     console = Console(stderr=True)
     return console.status(what) if console.is_terminal else nullcontext()
 
 
 def counted(number: int, what: str) -> str:
-    """`1 table`, `2 tables`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    """`1 table`, `2,000 tables`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def cell(value: Any, null: str = "") -> str:
-    """A value as the text in a table's cell."""
-    match value:
-        case None:
-            return null
-        case bool():
-            return "true" if value else "false"
-        case dt.datetime():
-            unit = "microseconds" if value.microsecond % 1000 else "milliseconds" if value.microsecond else "seconds"
-            return value.isoformat(sep=" ", timespec=unit).replace("+00:00", "Z")
-        case str():
-            return printable(value)
-        case dict() | list():
-            return orjson.dumps(plain(value), option=orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z).decode()
-        case _:
-            return printable(str(plain(value)))
+def terminal_size() -> os.terminal_size | None:
+    """The size of the terminal that the output goes to; None where it goes elsewhere."""
+    return shutil.get_terminal_size() if sys.stdout.isatty() else None
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it, with the times that orjson knows."""
-    match value:
-        case Mapping():
-            return {k if isinstance(k, str) else cell(k, "null"): plain(v) for k, v in value.items()}
-        case list() | tuple():
-            return [plain(v) for v in value]
-        case bytes():
-            return value.hex()
-        case Decimal():
-            whole = value == value.to_integral_value() if value.is_finite() else False
-            exact = whole and value.as_tuple().exponent == 0 and int(value) in _INT64
-            return int(value) if exact else str(value)
-        case int() if value not in _INT64:
-            return str(value)
-        case float() if not math.isfinite(value):
-            # JSON has no number for it, and null would say that there is no value.
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case dt.timedelta() | uuid.UUID():
-            return str(value)
-        case _:
-            return value
+def _page(lines: Sequence[str]) -> None:
+    """Prints lines, by a pager where they are more than the terminal has."""
+    text = "\n".join(printable(line).rstrip() for line in lines)
+    size = terminal_size()
+    if size is None or text.count("\n") + 2 <= size.lines:
+        click.echo(text)
+        return
+    # As git has it: quit at the end of a short text, cut what is wider.
+    os.environ.setdefault("LESS", "FRSX")
+    click.echo_via_pager(text)
 
 
-def _python_values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column; times that Python has no value for as text."""
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        return list(column.cast(pa.string()).to_pylist())
-    try:
-        return [_maps(v, column.type) for v in column.to_pylist()]
-    except (ValueError, OverflowError):
-        return list(column.cast(pa.string()).to_pylist())
+def _csv_lines(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    return [",".join(map(_csv_field, row)) for row in (columns, *rows)]
 
 
-def _maps(value: Any, kind: pa.DataType) -> Any:
-    """A value with its maps, which Arrow gives as pairs, as dicts."""
-    import pyarrow as pa
-
+def _csv_field(value: Any) -> str:
+    """A value in CSV: nothing for null, which the quoted empty text is not."""
     if value is None:
-        return None
-    if pa.types.is_map(kind):
-        return {k: _maps(v, kind.item_type) for k, v in value}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return [_maps(v, kind.value_type) for v in value]
-    if pa.types.is_struct(kind):
-        return {f.name: _maps(value[f.name], f.type) for f in kind}
-    return value
+        return ""
+    text = value if isinstance(value, str) else cell(value)
+    return '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
-    """The names, with a number behind those that occurred before: an object can have a key once."""
-    out: list[str] = []
-    for name in names:
-        unused, n = name, 1
-        while unused in out:
-            n += 1
-            unused = f"{name}_{n}"
-        out.append(unused)
-    return out
+def _arrow_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """Rows as Arrow, what is nested as JSON."""
+    import pyarrow as pa
+
+    found = {}
+    for i, name in enumerate(columns):
+        values = [cell(v) if isinstance(v, Mapping | list | tuple) else v for v in (row[i] for row in rows)]
+        found[name] = pa.array(values)
+    return pa.table(found)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+def _write_arrow(table: pa.Table) -> None:
+    """Writes an IPC stream. Raises ValidationError on a terminal."""
+    from pyarrow import RecordBatchStreamWriter
+
+    if sys.stdout.isatty():
+        raise ValidationError("--output arrow writes bytes: send them to a file or a program")
+    out = sys.stdout.buffer
+    with RecordBatchStreamWriter(out, table.schema) as writer:
+        writer.write_table(table)
+    out.flush()

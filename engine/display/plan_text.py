@@ -6,11 +6,14 @@ from typing import Any
 
 import attrs
 
-from icecore.engine.display.output import print_json, print_rows, print_text
+from icecore.engine.display.output import row_lines
 from icecore.engine.expression.json.expression_json import to_json
 from icecore.projections.explain.explain import Explanation
 from icecore.projections.plan.planner import PlanCounts
 from icecore.projections.plan.scan_plan import ScanPlan
+
+FILE_COLUMNS = ("rows", "bytes", "deletes", "file")
+EXPLAINED_COLUMNS = ("reason", "rows", "filter", "known", "file")
 
 
 def plan_steps(counts: PlanCounts) -> list[tuple[str, int]]:
@@ -55,20 +58,30 @@ def plan_dict(plan: ScanPlan) -> dict[str, Any]:
     return {"counts": attrs.asdict(plan.counts), "files": files}
 
 
-def print_explanation(explanation: Explanation, location: str, *, as_json: bool) -> None:
-    """Prints the sums by reason, each file with its reason, and the SQL; paths start below the table's location."""
-    if as_json:
-        print_json(
-            {
-                "counts": attrs.asdict(explanation.counts),
-                "summary": explanation.summary.to_pylist(),
-                "files": explanation.files.to_pylist(),
-                "sql": [{"sql": s.sql, "parameters": dict(s.parameters)} for s in explanation.statements],
-            }
-        )
-        return
-    print_text(f"{explanation}\n")
-    rows = [
+def plan_lines(counts: PlanCounts) -> list[str]:
+    """The sums of a plan as text, before its files."""
+    return [*row_lines(("", "files"), plan_steps(counts)), "", f"planned in {counts.seconds * 1000:.1f} ms", ""]
+
+
+def explanation_dict(explanation: Explanation) -> dict[str, Any]:
+    """The sums by reason, each file with its reason, and the SQL that ran."""
+    return {
+        "counts": attrs.asdict(explanation.counts),
+        "summary": explanation.summary.to_pylist(),
+        "files": explanation.files.to_pylist(),
+        "sql": [{"sql": s.sql, "parameters": dict(s.parameters)} for s in explanation.statements],
+    }
+
+
+def explanation_lines(explanation: Explanation, *, with_sql: bool) -> list[str]:
+    """The sums by reason as text, before the files; the SQL that ran where that is wanted."""
+    sql = [*explanation.sql.split("\n"), ""] if with_sql else []
+    return [*str(explanation).split("\n"), "", *sql]
+
+
+def explained_rows(explanation: Explanation, location: str) -> list[tuple[Any, ...]]:
+    """Reason, rows, filter, what is known and path of each file; paths start below the location."""
+    return [
         (
             r["reason"],
             r["record_count"],
@@ -78,5 +91,3 @@ def print_explanation(explanation: Explanation, location: str, *, as_json: bool)
         )
         for r in explanation.files.to_pylist()
     ]
-    print_rows(("reason", "rows", "filter", "known", "file"), rows)
-    print_text(f"\n{explanation.sql}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from icecore.engine.display.output import cell
+from icecore.engine.display.cells import cell
 from icecore.engine.display.table_text import column_lines
 from icecore.engine.log.read_models import dotted
 from icecore.engine.spec.view import ViewVersion

@@ -229,7 +229,7 @@ def test_plan_explains_each_file(run: Run, run_json: RunJson, orders: str) -> No
     assert {f["field"] for f in explained["files"] if f["reason"] == "partition"} == {"ts_month"}
     assert sum(r["files"] for r in explained["summary"]) == 3
     assert any("FROM" in s["sql"] for s in explained["sql"])
-    text = run("plan", orders, *where, "--explain").stdout
+    text = run("plan", orders, *where, "--explain", "--sql").stdout
     assert "3 files with 3 rows" in text and "ts_month=2013-01" in text and "SELECT" in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -10,9 +11,14 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from icecore.engine.common.text import printable
-from icecore.engine.display.output import MAX_TABLE_ROWS, cell, plain, print_arrow, print_pairs
+from icecore.engine.display import output
+from icecore.engine.display.cells import cell, plain
+from icecore.engine.display.output import Form, print_arrow, print_pairs
+from icecore.engine.display.table_layout import MAX_TABLE_ROWS, cut, fitted, table_lines, text_width
 
 Captured = Callable[[], Any]
 
@@ -65,7 +71,7 @@ def test_json_of_every_kind_of_column(capsys: pytest.CaptureFixture[str]) -> Non
             "f": pa.array([float("nan")]),
         }
     )
-    print_arrow(table, as_json=True)
+    print_arrow(table, Form("json"))
     [row] = orjson.loads(capsys.readouterr().out)
     assert row["ts"] == "1970-01-01T00:00:00Z"
     assert row["ns"] == "1970-01-01 00:00:00.000000001"
@@ -78,15 +84,15 @@ def test_json_of_every_kind_of_column(capsys: pytest.CaptureFixture[str]) -> Non
 def test_text_says_what_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
     """A long result ends with the number of rows that are missing; JSON has them all."""
     table = pa.table({"n": list(range(MAX_TABLE_ROWS + 3))})
-    print_arrow(table, as_json=False)
+    print_arrow(table)
     assert "3 more rows" in capsys.readouterr().out.splitlines()[-1]
-    print_arrow(table, as_json=True)
+    print_arrow(table, Form("json"))
     assert len(orjson.loads(capsys.readouterr().out)) == MAX_TABLE_ROWS + 3
 
 
 def test_markup_in_values_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing that looks like markup or an emoji is read as such."""
-    print_arrow(pa.table({"[b]x[/b]": ["[red]:smile:[/red]"]}), as_json=False)
+    print_arrow(pa.table({"[b]x[/b]": ["[red]:smile:[/red]"]}))
     out = capsys.readouterr().out
     assert "[b]x[/b]" in out and "[red]:smile:[/red]" in out
     print_pairs({"a": "[red]", "b": ["[blue]\x07"]})
@@ -96,3 +102,74 @@ def test_markup_in_values_is_text(capsys: pytest.CaptureFixture[str]) -> None:
 def test_printable_keeps_new_lines() -> None:
     """And every letter of every script."""
     assert printable("a\nü東\t\u202e") == "a\nü東\\t\\u202e"
+
+
+def test_csv_tells_null_from_the_empty_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """Commas, quotes and new lines are quoted; what is nested is JSON."""
+    table = pa.table(
+        {
+            "a": pa.array([None, "", 'say "hi"']),
+            "b": pa.array([[1], None, []]),
+            "t": pa.array([0, None, 1], pa.timestamp("s")),
+        }
+    )
+    print_arrow(table, Form("csv"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["a,b,t", ",[1],1970-01-01 00:00:00", '"",,', '"say ""hi""",[],1970-01-01 00:00:01']
+
+
+def test_arrow_is_a_stream_of_the_result(run: Callable[..., Any], orders: str) -> None:
+    """Rows with their own types; one thing is one row, what is nested as JSON."""
+    rows = pa.ipc.open_stream(run("show", orders, "--output", "arrow").stdout_bytes).read_all()
+    assert rows.schema.field("ts").type == pa.timestamp("us", "UTC") and rows.num_rows == 3
+    [told] = pa.ipc.open_stream(run("describe", orders, "--output", "arrow").stdout_bytes).read_all().to_pylist()
+    assert told["name"] == orders and orjson.loads(told["schema"])["type"] == "struct"
+    [event, *_] = pa.ipc.open_stream(run("log", "--full", "-o", "arrow").stdout_bytes).read_all().to_pylist()
+    assert event["position"] == 1
+    files = run("plan", orders, "--output", "csv", "--limit", "2").stdout.splitlines()
+    assert files[0] == "rows,bytes,deletes,file" and len(files) == 3 and "file:///" in files[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [
+        ("abcdef", 6, "abcdef"),
+        ("abcdef", 4, "abc…"),
+        ("東京に送る", 6, "東京…"),
+        ("data/month=1/name-of-a-file.parquet", 20, "data/mo…file.parquet"),
+        ("abc", 1, "…"),
+    ],
+)
+def test_cut_texts_fit(text: str, width: int, expected: str) -> None:
+    """Of a path the end stays too: it tells files apart."""
+    assert cut(text, width) == expected
+    assert text_width(expected) <= width
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.booleans()), min_size=1, max_size=12),
+    st.integers(1, 200),
+)
+def test_columns_that_stay_fit(columns: list[tuple[int, bool]], width: int) -> None:
+    """No column is wider than it needs, numbers are never cut beside others, and one column always stays."""
+    widths = fitted([w for w, _ in columns], [t for _, t in columns], width)
+    assert sum(widths) + 3 * (len(widths) - 1) <= width
+    assert len(widths) >= 1
+    for got, (needed, is_text) in zip(widths, columns, strict=False):
+        assert got <= needed
+        if len(widths) > 1:
+            assert got == needed if not is_text else got >= min(needed, 9)
+
+
+def test_a_row_is_one_line() -> None:
+    assert table_lines(["a"], [["x\ny"]], width=None) == ["a", "────", "x\\ny"]
+
+
+def test_lists_of_columns_are_broken_not_cut(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `sql --tables` lists is what somebody wants to copy from."""
+    run("init")
+    whole = run("sql", "--tables").stdout
+    monkeypatch.setattr(output, "terminal_size", lambda: os.terminal_size((80, 10_000)))
+    text = run("sql", "--tables").stdout
+    assert all(len(line) <= 80 for line in text.splitlines()) and "…" not in text
+    assert set(text.replace(",", "").split()) - {80 * "─"} == set(whole.replace(",", "").split()) - {max(whole.split())}

@@ -13,7 +13,7 @@ from icecore.engine.archive.log_formats import FORMATS, JSONL, PARQUET
 from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.texts import pairs
-from icecore.engine.display.output import counted, print_json, print_text, waiting
+from icecore.engine.display.output import counted, waiting
 
 if TYPE_CHECKING:
     from icecore.engine.forget.forget import Forgotten
@@ -36,10 +36,10 @@ def export(settings: Settings, file: Path, form: str | None) -> None:
     chosen = form or (PARQUET if file.suffix == ".parquet" else JSONL)
     with settings.read() as catalog, waiting("writing the log"):
         events = catalog.export_log(file, chosen)
-    if settings.as_json:
-        print_json({"file": str(file), "format": chosen, "events": events})
-    else:
-        print_text(f"wrote {counted(events, 'event')} to {file} as {chosen}")
+    settings.print_record(
+        {"file": str(file), "format": chosen, "events": events},
+        f"wrote {counted(events, 'event')} to {file} as {chosen}",
+    )
 
 
 @click.command()
@@ -54,13 +54,11 @@ def archive(settings: Settings, before: int, file: Path | None) -> None:
     """
     with settings.write() as catalog, waiting("writing the archive"):
         archived = catalog.archive(before, path=file)
-    if settings.as_json:
-        done = {"events": archived.events, "file": str(archived.path)} if archived else {"events": 0, "file": None}
-        print_json(done)
-    elif archived is None:
-        print_text("nothing to archive")
+    if archived is None:
+        settings.print_record({"events": 0, "file": None}, "nothing to archive")
     else:
-        print_text(f"moved {counted(archived.events, 'event')} to {archived.path}")
+        done = {"events": archived.events, "file": str(archived.path)}
+        settings.print_record(done, f"moved {counted(archived.events, 'event')} to {archived.path}")
 
 
 @click.command()
@@ -105,16 +103,13 @@ def forget(
             if not yes:
                 click.confirm(f"Forget {_what(forgotten, table)} for good?", abort=True, err=True)
             forgotten = run(False)
-    if settings.as_json:
-        print_json({**asdict(forgotten), "held": {str(i): n for i, n in forgotten.held.items()}})
-        return
-    print_text(f"{'would forget' if forgotten.position is None else 'forgot'} {_what(forgotten, table)}")
-    for snapshot_id, count in forgotten.held.items():
-        print_text(
-            f"snapshot {snapshot_id} holds {counted(count, 'deleted file')}: rewrite its manifests and expire it"
-        )
-    for location in forgotten.left_files:
-        print_text(f"still there: {location}")
+    lines = [f"{'would forget' if forgotten.position is None else 'forgot'} {_what(forgotten, table)}"]
+    lines += [
+        f"snapshot {snapshot_id} holds {counted(count, 'deleted file')}: rewrite its manifests and expire it"
+        for snapshot_id, count in forgotten.held.items()
+    ]
+    lines += [f"still there: {location}" for location in forgotten.left_files]
+    settings.print_record({**asdict(forgotten), "held": {str(i): n for i, n in forgotten.held.items()}}, *lines)
 
 
 def _what(found: Forgotten, table: str | None) -> str:
@@ -153,8 +148,8 @@ def import_(settings: Settings, file: Path, name: str | None, no_files: bool, ma
             materialize=not no_files,
             location_mapping=mapping or None,
         )
-    if settings.as_json:
-        told = {"events": imported.events, "head": imported.head, "belongs_to": imported.origin.root}
-        print_json({"warehouse": settings.path, **told})
-    else:
-        print_text(f"imported {counted(imported.events, 'event')} into {settings.path}, head {imported.head[:12]}")
+    told = {"events": imported.events, "head": imported.head, "belongs_to": imported.origin.root}
+    settings.print_record(
+        {"warehouse": settings.path, **told},
+        f"imported {counted(imported.events, 'event')} into {settings.path}, head {imported.head[:12]}",
+    )

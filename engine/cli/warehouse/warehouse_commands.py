@@ -14,7 +14,7 @@ from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
 from icecore.engine.catalog.warehouse import LOG_FILE
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.common.text import printable
-from icecore.engine.display.output import counted, print_json, print_text, waiting
+from icecore.engine.display.output import counted, waiting
 from icecore.engine.errors import ValidationError
 
 DEMO_FOLDER = "demo-warehouse"
@@ -31,10 +31,10 @@ def init(settings: Settings, name: str | None) -> None:
         if name is not None and catalog.name != name:
             raise ValidationError(f"{catalog.path} is a warehouse already, and its catalog is called {catalog.name!r}")
         log = catalog.path / LOG_FILE
-        if settings.as_json:
-            print_json({"warehouse": str(catalog.path), "name": catalog.name, "log": str(log), "new": is_new})
-        else:
-            print_text(f"{'made' if is_new else 'there already:'} {catalog.path}, catalog {catalog.name!r}")
+        settings.print_record(
+            {"warehouse": str(catalog.path), "name": catalog.name, "log": str(log), "new": is_new},
+            f"{'made' if is_new else 'there already:'} {catalog.path}, catalog {catalog.name!r}",
+        )
 
 
 @click.command()
@@ -55,12 +55,9 @@ def verify(context: click.Context, settings: Settings, tables: tuple[str, ...], 
                 status.update(Text(f"{printable(table)}: {done:,} of {files:,} files"))
 
         result = catalog.verify(*tables, deep=deep, progress=tell)
-    if settings.as_json:
-        counts = {name: getattr(result, name) for name in ("events", "tables", "views", "files", "head")}
-        parts = {name: [attrs.asdict(f) for f in getattr(result, name)] for name in ("findings", "notes")}
-        print_json({"ok": result.ok, **counts, "problems": result.problems, **parts})
-    else:
-        print_text(str(result))
+    counts = {name: getattr(result, name) for name in ("events", "tables", "views", "files", "head")}
+    parts = {name: [attrs.asdict(f) for f in getattr(result, name)] for name in ("findings", "notes")}
+    settings.print_record({"ok": result.ok, **counts, "problems": result.problems, **parts}, *str(result).splitlines())
     context.exit(0 if result.ok else 1)
 
 
@@ -78,17 +75,14 @@ def rebuild(settings: Settings, table: str | None) -> None:
         with waiting("writing metadata files again"):
             catalog.rebuild(table)
         if table is not None:
-            print_json({"warehouse": str(catalog.path), "table": table}) if settings.as_json else print_text(
-                f"rebuilt {table}"
-            )
+            settings.print_record({"warehouse": str(catalog.path), "table": table}, f"rebuilt {table}")
             return
         tables, views = (sum(1 for _ in all_of()) for all_of in (catalog.tables, catalog.views))
-        if settings.as_json:
-            counts = {"position": catalog.position, "tables": tables, "views": views}
-            print_json({"warehouse": str(catalog.path), **counts})
-        else:
-            what = counted(tables, "table") + (f" and {counted(views, 'view')}" if views else "")
-            print_text(f"rebuilt {what} from {counted(catalog.position, 'event')}")
+        what = counted(tables, "table") + (f" and {counted(views, 'view')}" if views else "")
+        settings.print_record(
+            {"warehouse": str(catalog.path), "position": catalog.position, "tables": tables, "views": views},
+            f"rebuilt {what} from {counted(catalog.position, 'event')}",
+        )
 
 
 @click.command()

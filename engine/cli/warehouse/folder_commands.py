@@ -13,7 +13,7 @@ from rich.progress import Progress, TaskID
 import icecore
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.common.location import local_path
-from icecore.engine.display.output import counted, print_json, print_text
+from icecore.engine.display.output import counted
 from icecore.engine.relocate.relocate_warehouse import Progress as Told
 from icecore.engine.relocate.relocate_warehouse import RelocatedWarehouse, no_progress
 
@@ -96,13 +96,10 @@ def _progress() -> Iterator[Told]:
 
 
 def _print(settings: Settings, done: str, found: RelocatedWarehouse, dry_run: bool) -> None:
-    if settings.as_json:
-        print_json({**asdict(found), "dry_run": dry_run})
-        return
     tables = counted(found.tables, "table") + (f" and {counted(found.views, 'view')}" if found.views else "")
     would = "would have been " if dry_run else ""
     lines = [f"{tables} {would}{done} from {local_path(found.source)} to {local_path(found.target)}"]
     if found.copied_files:
         lines.append(f"{counted(found.copied_files, 'file')} with {found.copied_bytes:,} bytes copied")
     lines += [f"not all of its files are written: {problem}" for problem in found.problems]
-    print_text("\n".join(lines))
+    settings.print_record({**asdict(found), "dry_run": dry_run}, *lines)

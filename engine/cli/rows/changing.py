@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from icecore.engine.catalog.resolve_conflict import KEEPS, LOG
-from icecore.engine.cli.inputs import read_files
+from icecore.engine.cli.rows.inputs import read_files
 from icecore.engine.cli.settings import (
     Settings,
     commit_options,
@@ -17,7 +17,7 @@ from icecore.engine.cli.settings import (
     pass_settings,
 )
 from icecore.engine.cli.texts import pairs
-from icecore.engine.display.output import counted, print_json, print_text, waiting
+from icecore.engine.display.output import counted, waiting
 from icecore.engine.display.table_text import TableText
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 from icecore.engine.table.table import Table
@@ -55,14 +55,11 @@ def append(
         summary = (new.summary or {}) if new else {}
         rows, written = (int(summary.get(f"added-{what}", "0")) for what in ("records", "data-files"))
         snapshot_id = new.snapshot_id if new else None
-        if settings.as_json:
-            print_json({"table": table, "branch": branch, "snapshot_id": snapshot_id, "rows": rows, "files": written})
-        elif new is None:
-            print_text(f"nothing to append to {table}")
-        else:
-            print_text(
-                f"appended {counted(rows, 'row')} in {counted(written, 'file')} to {table}, snapshot {snapshot_id}"
-            )
+        done = f"appended {counted(rows, 'row')} in {counted(written, 'file')} to {table}, snapshot {snapshot_id}"
+        settings.print_record(
+            {"table": table, "branch": branch, "snapshot_id": snapshot_id, "rows": rows, "files": written},
+            done if new else f"nothing to append to {table}",
+        )
 
 
 @click.command()
@@ -100,11 +97,9 @@ def register(
             table, metadata_location, location_mapping=mapping or None, message=message, author=author
         )
         text = TableText(registered)
-        if settings.as_json:
-            print_json(text.as_dict())
-        else:
-            files = counted(text.total("data-files") or 0, "data file")
-            print_text(f"registered {text.name}: {counted(len(registered.snapshots()), 'snapshot')}, {files}")
+        files = counted(text.total("data-files") or 0, "data file")
+        snapshots = counted(len(registered.snapshots()), "snapshot")
+        settings.print_record(text.as_dict(), f"registered {text.name}: {snapshots}, {files}")
 
 
 @click.command()
@@ -123,10 +118,8 @@ def resolve(settings: Settings, table: str, keep: str, message: str | None, auth
     """
     with settings.write() as catalog:
         text = TableText(catalog.resolve(table, keep, message=message, author=author))
-        if settings.as_json:
-            print_json(text.as_dict())
-        else:
-            print_text(f"resolved {text.name}: it goes on from {'the log' if keep == LOG else 'the other engine'}")
+        side = "the log" if keep == LOG else "the other engine"
+        settings.print_record(text.as_dict(), f"resolved {text.name}: it goes on from {side}")
 
 
 def _head(table: Table, branch: str) -> Snapshot | None:
