@@ -23,6 +23,7 @@ NEEDS = {
     "changes-by-spark": "pyspark",
     "format-and-interoperability": "pyiceberg",
     "plans-for-spark": "pyspark",
+    "pyiceberg": "pyiceberg",
 }
 """The package without which a page can't be run."""
 OPTIONS = doctest.ELLIPSIS

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from icecore.engine.catalog import catalog_namespaces, catalog_tables, catalog_views, log_tools
+from icecore.engine.catalog import catalog_handle, catalog_namespaces, catalog_tables, catalog_views, log_tools
 from icecore.engine.catalog.warehouse import open_warehouse
 from icecore.engine.events.provenance import provenance
 from icecore.engine.table.method_names import methods_named
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog_transaction import CatalogTransaction
+    from icecore.engine.common.identifiers import IdentifierLike
+    from icecore.engine.data.given_schema import SchemaLike
+    from icecore.engine.table.commit_options import NewTable
+    from icecore.engine.table.transaction import Transaction
 
 DEFAULT_CATALOG_NAME = "icecore"
 
@@ -107,8 +111,25 @@ class Catalog:
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
         return CatalogTransaction(self._warehouse, who, self, dry_run)
 
+    def create_table_transaction(
+        self,
+        identifier: IdentifierLike,
+        schema: SchemaLike,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        **options: Unpack[NewTable],
+    ) -> Transaction:
+        """A new table with further changes of it as one commit, made by `commit()` or the end of a `with` block.
+
+        Raises ValidationError; NoSuchNamespaceError and TableAlreadyExistsError at the commit.
+        """
+        return self.transaction(message=message, author=author).create_alone(identifier, schema, **options)
+
     # Namespaces
     create_namespace = catalog_namespaces.create_namespace
+    create_namespace_if_not_exists = catalog_namespaces.create_namespace_if_not_exists
+    namespace_exists = catalog_namespaces.namespace_exists
     list_namespaces = catalog_namespaces.list_namespaces
     all_namespaces = catalog_namespaces.all_namespaces
     load_namespace_properties = catalog_namespaces.load_namespace_properties
@@ -117,6 +138,7 @@ class Catalog:
 
     # Tables
     create_table = catalog_tables.create_table
+    create_table_if_not_exists = catalog_tables.create_table_if_not_exists
     replace_table = catalog_tables.replace_table
     create_or_replace_table = catalog_tables.create_or_replace_table
     register_table = catalog_tables.register_table
@@ -128,7 +150,7 @@ class Catalog:
     drop_table = catalog_tables.drop_table
     undrop_table = catalog_tables.undrop_table
     purge_table = catalog_tables.purge_table
-    new_location = catalog_tables.new_location
+    new_location = catalog_handle.new_location
 
     # Views
     create_view = catalog_views.create_view

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from icecore.engine.catalog.warehouse import Warehouse
-from icecore.engine.common.identifiers import Identifier, IdentifierLike
+from icecore.engine.common.identifiers import Identifier, IdentifierLike, folder_name
+from icecore.engine.common.location import to_uri
 from icecore.engine.events.provenance import provenance
 from icecore.engine.table.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from icecore.engine.catalog.catalog_transaction import CatalogTransaction
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.joint_commit.joint_commit import Part
     from icecore.engine.view.view import View
@@ -30,6 +32,10 @@ class CatalogHandle(Protocol):
     def table_exists(self, identifier: IdentifierLike) -> bool: ...
 
     def load_table(self, identifier: IdentifierLike) -> Table: ...
+
+    def transaction(
+        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+    ) -> CatalogTransaction: ...
 
     def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str: ...
 
@@ -70,3 +76,14 @@ def view_of(catalog: CatalogHandle, stream: str) -> View:
     from icecore.engine.view.view import View
 
     return View(catalog._warehouse.views, catalog, catalog._warehouse.views.state(stream), catalog.actor)
+
+
+def new_location(catalog: CatalogHandle, identifier: Identifier, table_uuid: str, location: str | None) -> str:
+    """The location of a new table or view: the one given, else a folder of its own."""
+    if location is not None:
+        return to_uri(location).rstrip("/")
+    folder = catalog._warehouse.path.joinpath(*map(folder_name, identifier))
+    uri = to_uri(folder)
+    if folder.exists() or catalog._warehouse.models.location_in_use(uri):
+        uri += f"-{table_uuid[:8]}"
+    return uri

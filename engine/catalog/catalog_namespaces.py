@@ -6,10 +6,14 @@ With `dry_run` nothing is stored, and the result says what the commit would be.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Unpack
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
+from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.errors import NamespaceAlreadyExistsError, NoSuchNamespaceError
+from icecore.engine.table.commit_options import MetadataOptions
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
@@ -28,6 +32,28 @@ def create_namespace(
     from icecore.engine.joint_commit.joint_names import new_namespace
 
     return commit(catalog, new_namespace(namespace, properties), message, author, dry_run)
+
+
+@takes_options(MetadataOptions)
+def create_namespace_if_not_exists(
+    catalog: CatalogHandle,
+    namespace: IdentifierLike,
+    properties: Mapping[str, str] | None = None,
+    **options: Unpack[MetadataOptions],
+) -> CatalogDryRun | None:
+    """Creates a namespace, unless it is there; its properties stay as they are then."""
+    with suppress(NamespaceAlreadyExistsError):
+        return create_namespace(catalog, namespace, properties, **options)
+    return None
+
+
+def namespace_exists(catalog: CatalogHandle, namespace: IdentifierLike) -> bool:
+    """Whether there is a namespace of that name."""
+    try:
+        load_namespace_properties(catalog, namespace)
+    except NoSuchNamespaceError:
+        return False
+    return True
 
 
 def list_namespaces(catalog: CatalogHandle, namespace: IdentifierLike = ()) -> list[Identifier]:

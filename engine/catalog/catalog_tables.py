@@ -5,21 +5,20 @@ With `dry_run` nothing is stored, and the result says what the commit would be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, table_of, table_streams
-from icecore.engine.common.identifiers import Identifier, IdentifierLike, folder_name, identifier_tuple, namespace_tuple
-from icecore.engine.common.location import to_uri
+from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.errors import NoSuchTableError
 from icecore.engine.events.provenance import provenance
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
-from icecore.engine.spec.partition import PartitionSpec
-from icecore.engine.spec.sort import SortOrder
 from icecore.engine.table.table import Table
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
-    from icecore.engine.data.given_schema import SchemaLike
+    from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
     from icecore.engine.deletion.purge_table import Purged
     from icecore.engine.table.commit_options import Commit, CreateTable, RegisterTable, ReplaceTable, Undrop
 
@@ -51,8 +50,8 @@ def create_table(
     identifier: IdentifierLike,
     schema: SchemaLike,
     *,
-    partition_spec: PartitionSpec | Sequence[str] | None = None,
-    sort_order: SortOrder | Sequence[str] | None = None,
+    partition_spec: PartitionSpecLike | None = None,
+    sort_order: SortOrderLike | None = None,
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
     format_version: int = DEFAULT_FORMAT_VERSION,
@@ -110,8 +109,8 @@ def replace_table(
     identifier: IdentifierLike,
     schema: SchemaLike,
     *,
-    partition_spec: PartitionSpec | Sequence[str] | None = None,
-    sort_order: SortOrder | Sequence[str] | None = None,
+    partition_spec: PartitionSpecLike | None = None,
+    sort_order: SortOrderLike | None = None,
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
     format_version: int | None = None,
@@ -178,15 +177,16 @@ def create_or_replace_table(
     return create_table(catalog, identifier, schema, dry_run=dry_run, **options)
 
 
-def new_location(catalog: CatalogHandle, identifier: Identifier, table_uuid: str, location: str | None) -> str:
-    """The location of a new table or view: the one given, else a folder of its own."""
-    if location is not None:
-        return to_uri(location).rstrip("/")
-    folder = catalog._warehouse.path.joinpath(*map(folder_name, identifier))
-    uri = to_uri(folder)
-    if folder.exists() or catalog._warehouse.models.location_in_use(uri):
-        uri += f"-{table_uuid[:8]}"
-    return uri
+def create_table_if_not_exists(
+    catalog: CatalogHandle, identifier: IdentifierLike, schema: SchemaLike, **options: Unpack[CreateTable]
+) -> Table:
+    """The table of that name, created where there is none; one that is there stays as it is.
+
+    Raises NoSuchNamespaceError, ValidationError, TableAlreadyExistsError where a view has the name.
+    """
+    with suppress(NoSuchTableError):
+        return load_table(catalog, identifier)
+    return create_table(catalog, identifier, schema, **options)
 
 
 def load_table(catalog: CatalogHandle, identifier: IdentifierLike) -> Table:
@@ -307,6 +307,7 @@ def register_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
     metadata_location: str,
+    overwrite: bool = False,
     *,
     location_mapping: Mapping[str, str] | None = None,
     message: str | None = None,
@@ -315,11 +316,17 @@ def register_table(
 ) -> Table | CatalogDryRun:
     """Registers a table by its metadata file, written by any engine; nothing of it is copied or changed.
 
-    `location_mapping` maps location prefixes in its metadata to where the files lie now. Raises
-    TableAlreadyExistsError, MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
+    `location_mapping` maps location prefixes in its metadata to where the files lie now. With `overwrite` a table that
+    has the name is dropped in the same commit. Raises TableAlreadyExistsError, MissingFileError, CorruptFileError,
+    UnsupportedFormatVersionError.
     """
     from icecore.engine.catalog.table_parts import registered_table
 
+    if overwrite and table_exists(catalog, identifier):
+        with catalog.transaction(message=message, author=author, dry_run=dry_run) as changes:
+            changes.drop_table(identifier)
+            changes.register_table(identifier, metadata_location, location_mapping=location_mapping)
+        return changes.outcome or load_table(catalog, identifier)
     catalog._warehouse.repository.foreign.adopt_all_if_changed()
     name = identifier_tuple(identifier)
     catalog._warehouse.models.check_new_name(name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import Unpack
 
 from attrs import evolve
 
@@ -16,7 +17,7 @@ from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.commit.single_use import OnceInBlock
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple
 from icecore.engine.common.ids import now_ms
-from icecore.engine.data.given_schema import SchemaLike
+from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
 from icecore.engine.errors import CommitConflictError, IcecoreError, NotFoundError
 from icecore.engine.events.event import Provenance
 from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
@@ -27,9 +28,8 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import CommitResult, TablePart
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
-from icecore.engine.spec.partition import PartitionSpec
-from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.view import DUCKDB
+from icecore.engine.table.commit_options import NewTable as NewTableOptions
 from icecore.engine.table.pending_commit import REFUSED
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
@@ -85,8 +85,8 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         identifier: IdentifierLike,
         schema: SchemaLike,
         *,
-        partition_spec: PartitionSpec | Sequence[str] | None = None,
-        sort_order: SortOrder | Sequence[str] | None = None,
+        partition_spec: PartitionSpecLike | None = None,
+        sort_order: SortOrderLike | None = None,
         location: str | None = None,
         properties: Mapping[str, str] | None = None,
         format_version: int = DEFAULT_FORMAT_VERSION,
@@ -108,13 +108,22 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
             )
         )
 
+    def create_alone(
+        self, identifier: IdentifierLike, schema: SchemaLike, **options: Unpack[NewTableOptions]
+    ) -> Transaction:
+        """Creates a table as `create_table`; the commit of the returned object is that of all."""
+        part = self.create_table(identifier, schema, **options)
+        assert isinstance(part, _Part), "all tables of a transaction are parts of it"
+        part.whole = self
+        return part
+
     def replace_table(
         self,
         identifier: IdentifierLike,
         schema: SchemaLike,
         *,
-        partition_spec: PartitionSpec | Sequence[str] | None = None,
-        sort_order: SortOrder | Sequence[str] | None = None,
+        partition_spec: PartitionSpecLike | None = None,
+        sort_order: SortOrderLike | None = None,
         location: str | None = None,
         properties: Mapping[str, str] | None = None,
         format_version: int | None = None,
@@ -299,8 +308,13 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
 class _Part(Transaction):
     """The transaction of one table, which the whole commits."""
 
+    # The transaction that is committed with this part; None where the part waits for it.
+    whole: CatalogTransaction | None = None
+
     def commit(self) -> None:
-        """Does nothing yet: the changes are made with those of the other tables."""
+        """Does nothing yet, unless the part is all: the changes are made with those of the other tables."""
+        if self.whole is not None:
+            self.whole.commit()
 
     def end_with_all(self) -> None:
         """Ends the part once all was committed, or never will be."""
@@ -308,6 +322,8 @@ class _Part(Transaction):
 
     def _abandon(self) -> None:
         """Does nothing where its block raised: the changes so far go with the rest, or with none of it."""
+        if self.whole is not None:
+            self.whole._abandon()
 
     def changes(self) -> TablePart | None:
         """The table's part of the commit; None for no changes."""
@@ -317,6 +333,9 @@ class _Part(Transaction):
         """Ends the part after the commit."""
         self._pending.end(result)
         self._committed(result.state)
+        if self.whole is not None:
+            actor = self.whole._catalog.actor
+            self._table = Table(self._pending.repository, self._pending.planning, result.state, actor)
 
     def end_new(self, state: TableState) -> None:
         """Ends the part after its table was created."""

@@ -18,6 +18,8 @@ from icecore.engine.view.view import View
 class CatalogNames(Protocol):
     """The part of a catalog that its transactions need: the look-up of names, and locations for new tables."""
 
+    actor: str | None
+
     @property
     def name(self) -> str: ...
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.location import to_uri
-from icecore.engine.data.given_schema import SchemaLike
+from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
 from icecore.engine.events import event as ev
 from icecore.engine.evolution.create_table import creation_payload, creation_updates
 from icecore.engine.evolution.replace_table import replaced_table
@@ -17,8 +17,6 @@ from icecore.engine.foreign.register import registration_payload
 from icecore.engine.joint_commit.joint_tables import NewTable
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.partition import PartitionSpec
-from icecore.engine.spec.sort import SortOrder
 from icecore.engine.storage.file_io import Storage
 
 
@@ -33,8 +31,8 @@ def new_table(
     name: Identifier,
     schema: SchemaLike,
     *,
-    partition_spec: PartitionSpec | Sequence[str] | None,
-    sort_order: SortOrder | Sequence[str] | None,
+    partition_spec: PartitionSpecLike | None,
+    sort_order: SortOrderLike | None,
     location: str | None,
     properties: Mapping[str, str] | None,
     format_version: int,
@@ -49,8 +47,8 @@ def new_table(
 def replacement(
     schema: SchemaLike,
     *,
-    partition_spec: PartitionSpec | Sequence[str] | None,
-    sort_order: SortOrder | Sequence[str] | None,
+    partition_spec: PartitionSpecLike | None,
+    sort_order: SortOrderLike | None,
     location: str | None,
     properties: Mapping[str, str] | None,
     format_version: int | None,

@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ForwardRef, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=Mapping[str, Any])
 
 
-def takes_options(declared: type) -> Callable[[F], F]:
+def takes_options(declared: type, renamed: Mapping[str, str] = MappingProxyType({})) -> Callable[[F], F]:
     """Makes a function with `**options: Unpack[declared]` refuse other keywords before it does anything.
 
     The TypeError is the one that Python raises for a function whose keywords are written out, and so is the signature
-    that `help` and `inspect` show; `...` stands for the default that the function itself has.
+    that `help` and `inspect` show; `...` stands for the default that the function itself has. `renamed` has parameters
+    that went by another name before, which is understood still.
     """
     keys = declared.__annotations__
 
@@ -26,6 +28,8 @@ def takes_options(declared: type) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
+            for old in renamed.keys() & kwargs.keys():
+                kwargs.setdefault(renamed[old], kwargs.pop(old))
             if not kwargs.keys() <= accepted:
                 unknown = next(k for k in kwargs if k not in accepted)
                 raise TypeError(f"{checked.__qualname__}() got an unexpected keyword argument {unknown!r}")

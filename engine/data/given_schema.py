@@ -1,17 +1,29 @@
-"""Schemas as users give them: icecore's own, Arrow's or Spark's."""
+"""Schemas, partition specs and sort orders as users give them: icecore's own, Arrow's, Spark's or PyIceberg's."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
+from icecore.engine.data.pyiceberg_values import (
+    PyIcebergValue,
+    is_pyiceberg_value,
+    order_of_pyiceberg,
+    schema_of_pyiceberg,
+    spec_of_pyiceberg,
+)
 from icecore.engine.data.spark_schema import SparkSchema, is_spark_type, spark_to_schema
 from icecore.engine.errors import ValidationError
+from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import SortOrder
 
-SchemaLike: TypeAlias = Schema | pa.Schema | SparkSchema
+SchemaLike: TypeAlias = Schema | pa.Schema | SparkSchema | PyIcebergValue
+PartitionSpecLike: TypeAlias = PartitionSpec | Sequence[str] | PyIcebergValue
+SortOrderLike: TypeAlias = SortOrder | Sequence[str] | PyIcebergValue
 
 
 def given_schema(given: SchemaLike, *, format_version: int) -> Schema:
@@ -24,7 +36,21 @@ def given_schema(given: SchemaLike, *, format_version: int) -> Schema:
         return given
     if isinstance(given, pa.Schema):
         return arrow_to_schema(given, format_version=format_version)
+    if is_pyiceberg_value(given):
+        return schema_of_pyiceberg(given)
     if is_spark_type(given) and hasattr(given, "fieldNames"):
         return spark_to_schema(given, format_version=format_version)
     hint = ": give its schema" if isinstance(getattr(type(given), "schema", None), property) else ""
-    raise ValidationError(f"a schema must be an icecore, pyarrow or Spark schema, found {type(given).__name__}{hint}")
+    raise ValidationError(
+        f"a schema must be an icecore, pyarrow, Spark or PyIceberg schema, found {type(given).__name__}{hint}"
+    )
+
+
+def given_spec(given: PartitionSpecLike | None) -> PartitionSpec | Sequence[str] | None:
+    """The partition spec, or its terms. Raises ValidationError for PyIceberg's where it is none."""
+    return spec_of_pyiceberg(given) if is_pyiceberg_value(given) else given  # type: ignore[return-value]  # it is not PyIceberg's
+
+
+def given_order(given: SortOrderLike | None) -> SortOrder | Sequence[str] | None:
+    """The sort order, or its terms. Raises ValidationError for PyIceberg's where it is none."""
+    return order_of_pyiceberg(given) if is_pyiceberg_value(given) else given  # type: ignore[return-value]  # it is not PyIceberg's

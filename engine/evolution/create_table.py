@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import evolve
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.data.arrow.arrow_schema import assign_fresh_ids
-from icecore.engine.data.given_schema import SchemaLike, given_schema
+from icecore.engine.data.given_schema import (
+    PartitionSpecLike,
+    SchemaLike,
+    SortOrderLike,
+    given_order,
+    given_schema,
+    given_spec,
+)
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
 from icecore.engine.evolution.terms import parse_partition_terms, parse_sort_terms
 from icecore.engine.metadata.fold import check_properties
@@ -41,8 +48,8 @@ def creation_updates(
     table_uuid: str,
     location: str,
     schema: SchemaLike,
-    partition_spec: PartitionSpec | Sequence[str] | None,
-    sort_order: SortOrder | Sequence[str] | None,
+    partition_spec: PartitionSpecLike | None,
+    sort_order: SortOrderLike | None,
     properties: Mapping[str, str],
     format_version: int,
 ) -> list[TableUpdate]:
@@ -88,8 +95,8 @@ def creation_payload(identifier: Identifier, updates: Iterable[TableUpdate]) -> 
 
 def fresh_parts(
     schema: SchemaLike,
-    partition_spec: PartitionSpec | Sequence[str] | None,
-    sort_order: SortOrder | Sequence[str] | None,
+    partition_spec: PartitionSpecLike | None,
+    sort_order: SortOrderLike | None,
     format_version: int,
 ) -> tuple[Schema, PartitionSpec, SortOrder]:
     """Schema, spec and order with new field ids; a spec or order that names ids follows its columns by name.
@@ -97,6 +104,7 @@ def fresh_parts(
     Raises ValidationError where they don't fit.
     """
     given = given_schema(schema, format_version=format_version)
+    partition_spec, sort_order = given_spec(partition_spec), given_order(sort_order)
     fresh = evolve(assign_fresh_ids(given), schema_id=0)
     if not fresh.fields:
         raise ValidationError("a table needs at least one column")

@@ -93,18 +93,18 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
 
         return self._add(updates_for)
 
-    def rollback_to_timestamp(self, timestamp: TimestampLike) -> ManageSnapshots:
+    def rollback_to_timestamp(self, timestamp_ms: TimestampLike) -> ManageSnapshots:
         """Points main at its newest ancestor before a time (see `timestamps`).
 
         Raises ValidationError, and NoSuchSnapshotError at commit.
         """
-        timestamp_ms = to_epoch_ms(timestamp, "timestamp")
+        before = to_epoch_ms(timestamp_ms, "timestamp")
 
         def updates_for(metadata: TableMetadata) -> Updates:
             for snapshot in metadata.ancestors(metadata.current_snapshot_id):
-                if snapshot.timestamp_ms < timestamp_ms:
+                if snapshot.timestamp_ms < before:
                     return move_main(metadata, snapshot.snapshot_id)
-            raise NoSuchSnapshotError(f"no ancestor of the current snapshot is older than {timestamp_ms} ms")
+            raise NoSuchSnapshotError(f"no ancestor of the current snapshot is older than {before} ms")
 
         return self._add(updates_for)
 

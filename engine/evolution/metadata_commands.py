@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import evolve
 
 from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.common.location import to_uri
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.terms import SortTerm
 from icecore.engine.evolution.update_schema import SchemaOp, evolve_schema
@@ -18,7 +19,13 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
 from icecore.engine.spec.name_mapping import updated_mapping
 from icecore.engine.spec.schema import Schema, check_format_version
-from icecore.engine.spec.updates.metadata_update import AddSchema, RemoveProperties, SetProperties, UpgradeFormatVersion
+from icecore.engine.spec.updates.metadata_update import (
+    AddSchema,
+    RemoveProperties,
+    SetLocation,
+    SetProperties,
+    UpgradeFormatVersion,
+)
 from icecore.engine.spec.updates.table_update import (
     AddPartitionSpec,
     AddSortOrder,
@@ -55,6 +62,12 @@ def changed_properties(updates: Mapping[str, str], removals: Iterable[str], *, i
     return ChangeMetadata(updates_for)
 
 
+def relocated(location: str) -> ChangeMetadata:
+    """Changes the location, where new files go. Raises ValidationError for what is no location."""
+    where = to_uri(location).rstrip("/")
+    return ChangeMetadata(lambda metadata: [] if metadata.location == where else [SetLocation(where)])
+
+
 def upgraded(format_version: int) -> ChangeMetadata:
     """Raises the format version; changes nothing where it is that one.
 
@@ -73,7 +86,9 @@ def upgraded(format_version: int) -> ChangeMetadata:
     return ChangeMetadata(updates_for)
 
 
-def evolved_schema(ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool = False) -> ChangeMetadata:
+def evolved_schema(
+    ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool = False, case_sensitive: bool = True
+) -> ChangeMetadata:
     """Applies schema operations to the current schema; a schema that was there before is made current again (T8)."""
 
     def updates_for(metadata: TableMetadata) -> Updates:
@@ -86,6 +101,7 @@ def evolved_schema(ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool 
             default_spec_id=metadata.default_spec_id,
             sort_order=metadata.sort_order(),
             allow_incompatible_changes=allow_incompatible_changes,
+            case_sensitive=case_sensitive,
         )
         check_format_version(schema, metadata.format_version)
         if schema.same_fields(metadata.schema()):
@@ -132,7 +148,7 @@ def _add_schema(metadata: TableMetadata, schema: Schema) -> Updates:
     ]
 
 
-def evolved_spec(ops: Sequence[SpecOp]) -> ChangeMetadata:
+def evolved_spec(ops: Sequence[SpecOp], *, case_sensitive: bool = True) -> ChangeMetadata:
     """Applies spec operations to the default spec; an equivalent spec is used again (PT2). Raises ValidationError."""
 
     def updates_for(metadata: TableMetadata) -> Updates:
@@ -143,6 +159,7 @@ def evolved_spec(ops: Sequence[SpecOp]) -> ChangeMetadata:
             all_specs=metadata.partition_specs,
             last_partition_id=metadata.last_partition_id,
             format_version=metadata.format_version,
+            case_sensitive=case_sensitive,
         )
         if spec.spec_id == metadata.default_spec_id:
             return []
@@ -158,11 +175,11 @@ def evolved_spec(ops: Sequence[SpecOp]) -> ChangeMetadata:
     return ChangeMetadata(updates_for)
 
 
-def evolved_sort_order(terms: Sequence[SortTerm | str]) -> ChangeMetadata:
+def evolved_sort_order(terms: Sequence[SortTerm | str], *, case_sensitive: bool = True) -> ChangeMetadata:
     """Makes the terms the default sort order; an equal order is used again."""
 
     def updates_for(metadata: TableMetadata) -> Updates:
-        order = evolve_sort_order(metadata.sort_orders, terms, metadata.schema())
+        order = evolve_sort_order(metadata.sort_orders, terms, metadata.schema(), case_sensitive=case_sensitive)
         if order.order_id == metadata.default_sort_order_id:
             return []
         out: Updates = []

@@ -7,13 +7,13 @@ a new id, because an id has one type at a time, or one that it can be promoted t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from attrs import evolve
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.data.arrow.arrow_schema import assign_fresh_ids
-from icecore.engine.data.given_schema import SchemaLike
+from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.create_table import fresh_parts
 from icecore.engine.evolution.metadata_commands import changed_properties, properties_for_schema
@@ -41,8 +41,8 @@ Updates = list[TableUpdate]
 
 def replaced_table(
     schema: SchemaLike,
-    partition_spec: PartitionSpec | Sequence[str] | None,
-    sort_order: SortOrder | Sequence[str] | None,
+    partition_spec: PartitionSpecLike | None,
+    sort_order: SortOrderLike | None,
     location: str | None,
     properties: Mapping[str, str],
     format_version: int | None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
 from icecore.engine.data.given_schema import SchemaLike, given_schema
+from icecore.engine.data.pyiceberg_values import PyIcebergValue, is_pyiceberg_value, type_of_pyiceberg
 from icecore.engine.data.spark_schema import is_spark_type, spark_to_type
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.recorded_update import RecordedUpdate
@@ -41,6 +42,8 @@ __all__ = [
     "evolve_schema",
 ]
 
+TypeLike: TypeAlias = Type | pa.DataType | str | PyIcebergValue
+
 # Arrow types are read with every type that Iceberg has; evolve_schema refuses those that the table's version lacks.
 _NEWEST_FORMAT_VERSION = 3
 
@@ -54,7 +57,7 @@ class UpdateSchema(RecordedUpdate[SchemaOp]):
     def add_column(
         self,
         path: str | tuple[str, ...],
-        field_type: Type | pa.DataType | str,
+        field_type: TypeLike,
         doc: str | None = None,
         required: bool = False,
         default_value: Any = None,
@@ -82,7 +85,7 @@ class UpdateSchema(RecordedUpdate[SchemaOp]):
     def update_column(
         self,
         path: str | tuple[str, ...],
-        field_type: Type | pa.DataType | str | None = None,
+        field_type: TypeLike | None = None,
         required: bool | None = None,
         doc: str | None = None,
     ) -> UpdateSchema:
@@ -126,14 +129,18 @@ def _dotted(path: str | tuple[str, ...]) -> str:
     return path if isinstance(path, str) else ".".join(path)
 
 
-def _type(given: Type | pa.DataType | str) -> Type:
+def _type(given: TypeLike) -> Type:
     if isinstance(given, str):
         return parse_primitive(given)
     if isinstance(given, pa.DataType):
         arrow = pa.schema([pa.field("column", given)])
         return arrow_to_schema(arrow, format_version=_NEWEST_FORMAT_VERSION).fields[0].field_type
+    if is_pyiceberg_value(given):
+        return type_of_pyiceberg(given)
     if is_spark_type(given):
         return spark_to_type(given)
     if not isinstance(given, Type):
-        raise ValidationError(f"a column's type must be an Iceberg, Arrow or Spark type, or a text, found {given!r}")
+        raise ValidationError(
+            f"a column's type must be an Iceberg, Arrow, Spark or PyIceberg type, or a text, found {given!r}"
+        )
     return given

@@ -43,19 +43,29 @@ class UpdateSortOrder(RecordedUpdate[SortTerm | str]):
     """The update of the sort order that people build; its terms replace the table's order."""
 
     def asc(
-        self, term: str, transform: Transform | str | None = None, null_order: NullOrder | str | None = None
+        self,
+        source_column_name: str,
+        transform: Transform | str | None = None,
+        null_order: NullOrder | str | None = None,
     ) -> UpdateSortOrder:
         """Sorts by a term, or by a column and a transform, smallest first; nulls first unless said otherwise.
 
         Raises ValidationError where transform or null order are not known.
         """
-        return self._record(SortTerm(term, SortDirection.ASC, _null_order(null_order), _transform(transform)))
+        return self._record(
+            SortTerm(source_column_name, SortDirection.ASC, _null_order(null_order), _transform(transform))
+        )
 
     def desc(
-        self, term: str, transform: Transform | str | None = None, null_order: NullOrder | str | None = None
+        self,
+        source_column_name: str,
+        transform: Transform | str | None = None,
+        null_order: NullOrder | str | None = None,
     ) -> UpdateSortOrder:
         """As `asc`, largest first; nulls last unless said otherwise."""
-        return self._record(SortTerm(term, SortDirection.DESC, _null_order(null_order), _transform(transform)))
+        return self._record(
+            SortTerm(source_column_name, SortDirection.DESC, _null_order(null_order), _transform(transform))
+        )
 
     def set(self, *terms: str) -> UpdateSortOrder:
         """Replaces the terms recorded so far by terms such as `ts DESC NULLS LAST`."""

@@ -103,9 +103,9 @@ class UpdateSpec(RecordedUpdate[SpecOp]):
         """Adds a field of the column's values as they are."""
         return self._record(AddField(source_column_name, IdentityTransform()))
 
-    def remove_field(self, name_or_term: str) -> UpdateSpec:
+    def remove_field(self, name: str) -> UpdateSpec:
         """Removes the field of that name, or of that term such as `day(ts)`."""
-        return self._record(RemoveField(name_or_term))
+        return self._record(RemoveField(name))
 
     def rename_field(self, name: str, new_name: str) -> UpdateSpec:
         """Gives a field another name."""

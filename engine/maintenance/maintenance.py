@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from attrs import evolve, frozen
 
-from icecore.engine.commit.single_use import UsedOnce
+from icecore.engine.commit.single_use import OnceInBlock
 from icecore.engine.deletion.expire_snapshots import Expired, expire, would_expire
 from icecore.engine.deletion.orphan_files import OrphanFiles, OrphanSearch, remove_orphan_files
 from icecore.engine.errors import ValidationError
@@ -90,7 +90,7 @@ class Maintenance:
         return remove_orphan_files(self.repository, self.stream, search, who, dry_run=dry_run, lister=self.lister)
 
 
-class ExpireSnapshots(UsedOnce):
+class ExpireSnapshots(OnceInBlock):
     """The expiry that people build. Without any call the table's own retention settings hold (R1, R2)."""
 
     def __init__(self, maintenance: Maintenance, provenance: Provenance) -> None:

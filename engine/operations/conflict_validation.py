@@ -19,7 +19,7 @@ from icecore.engine.errors import ConflictingCommitsError, MissingArchiveError, 
 from icecore.engine.events.event import Event
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
-from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.log.read_models import dotted
 from icecore.engine.operations.action import PlanContext
 from icecore.engine.properties.table_properties import KnownProperty
@@ -52,7 +52,7 @@ class CommitBase:
 
     base_snapshot_id: int | None
     level: IsolationLevel
-    conflict_filter: str | Expression | None = None
+    conflict_filter: FilterLike = None
 
 
 def isolation_level(properties: Mapping[str, str], known: KnownProperty[str], wanted: str | None) -> IsolationLevel:
@@ -84,7 +84,7 @@ class Check:
         """Whether anything was committed since the base."""
         return bool(self.changes.snapshots)
 
-    def read(self, row_filter: str | Expression | None, concerns: Concerns = lambda _: True) -> None:
+    def read(self, row_filter: FilterLike, concerns: Concerns = lambda _: True) -> None:
         """Checks, as far as the level asks for it, that the rows read are the same; the base's filter goes first.
 
         `concerns` may leave out files that the filter lets in and that are of no concern.
@@ -93,7 +93,7 @@ class Check:
             return
         self.unchanged(self.base.conflict_filter or row_filter, concerns, added=True)
 
-    def unchanged(self, row_filter: str | Expression | None, concerns: Concerns, *, added: bool) -> None:
+    def unchanged(self, row_filter: FilterLike, concerns: Concerns, *, added: bool) -> None:
         """Checks that no file with rows of the filter was removed, none added if `added`, and that no delete came or
         went.
         """

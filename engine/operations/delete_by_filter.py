@@ -9,7 +9,8 @@ from attrs import field, frozen
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.scan_task import FileScanTask
-from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.expression.nodes import TRUE
+from icecore.engine.expression.sql.parse import FilterLike
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
 from icecore.engine.operations.copy_on_write import survivors, write_again
@@ -25,7 +26,7 @@ class DeleteByFilter:
     """A delete or overwrite by filter on a branch, with the files that replace the rows."""
 
     target: SnapshotTarget
-    row_filter: str | Expression
+    row_filter: FilterLike
     added: tuple[ContentFile, ...] = ()
     base: CommitBase | None = None
     before: ReusableFiles = field(factory=ReusableFiles)

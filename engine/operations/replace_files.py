@@ -17,7 +17,8 @@ from icecore.engine.commit.added_files import check_data_files
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.common.location import path_fault
 from icecore.engine.errors import ConflictingCommitsError, ValidationError
-from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.expression.nodes import TRUE
+from icecore.engine.expression.sql.parse import FilterLike
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
@@ -113,7 +114,7 @@ class DecidedRows:
     gone: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
     added: tuple[ContentFile, ...] = field(default=(), repr=False)
-    row_filter: str | Expression | None = None
+    row_filter: FilterLike = None
     summary: Mapping[str, str] = field(factory=dict)
 
 

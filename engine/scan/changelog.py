@@ -34,7 +34,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
-from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.metadata.snapshot_range import SnapshotRange
@@ -84,7 +84,7 @@ class IncrementalChangelogScan:
         planner: Planner,
         state: TableState,
         snapshots: SnapshotRange,
-        row_filter: str | Expression | None,
+        row_filter: FilterLike,
         *,
         selected_fields: tuple[str, ...],
         case_sensitive: bool,

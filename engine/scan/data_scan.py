@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-from attrs import define
+from attrs import define, field
 
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.optional_packages import to_pandas
@@ -18,10 +19,12 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
-from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.metadata.fold import TableState
+from icecore.engine.scan import refine_scan, scan_frames
+from icecore.engine.scan.refine_scan import remaking
 from icecore.engine.spec.reserved import DELETED, select
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRefType
@@ -50,13 +53,15 @@ class DataScan:
     selected_fields: tuple[str, ...]
     case_sensitive: bool
     limit: int | None
+    # What the scan was made by, and the call that makes it again with other options.
+    _again: Callable[..., Any] = field(kw_only=True, repr=False, eq=False)
 
     @classmethod
     def of(
         cls,
         planner: Planner,
         state: TableState,
-        row_filter: str | Expression | None,
+        row_filter: FilterLike,
         *,
         selected_fields: tuple[str, ...],
         snapshot_id: int | None,
@@ -77,8 +82,19 @@ class DataScan:
         if limit is not None and limit < 0:
             raise ValidationError(f"limit must not be negative, found {limit}")
         snapshot, schema = _snapshot_and_schema(state, snapshot_id, ref, as_of)
-        bound = bind(parse_filter(row_filter, parameters), schema, case_sensitive)
-        scan = cls(planner, state, snapshot, schema, bound, selected_fields, case_sensitive, limit)
+        unbound = parse_filter(row_filter, parameters)
+        bound = bind(unbound, schema, case_sensitive)
+        again = remaking(
+            partial(cls.of, planner, state),
+            row_filter=unbound,
+            selected_fields=selected_fields,
+            snapshot_id=snapshot_id,
+            ref=ref,
+            as_of=as_of,
+            case_sensitive=case_sensitive,
+            limit=limit,
+        )
+        scan = cls(planner, state, snapshot, schema, bound, selected_fields, case_sensitive, limit, again=again)
         scan.projection  # noqa: B018 - an unknown column is an error now, not when rows are read
         return scan
 
@@ -122,6 +138,13 @@ class DataScan:
         listed, entries = self._manifests()
         return explain(self._planner, self._state, listed, self.row_filter, self.schema, entries)
 
+    # The same scan with other options
+    update = refine_scan.update
+    filter = refine_scan.filter
+    select = refine_scan.select
+    use_ref = refine_scan.use_ref
+    with_case_sensitive = refine_scan.with_case_sensitive
+
     # Reading
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
@@ -143,6 +166,9 @@ class DataScan:
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame. Raises MissingDependencyError where pandas is not installed."""
         return to_pandas(self.to_arrow())
+
+    to_ray = scan_frames.to_ray
+    to_daft = scan_frames.to_daft
 
     def to_duckdb(
         self, table_name: str = "scan", connection: duckdb.DuckDBPyConnection | None = None

@@ -7,6 +7,7 @@ their new files are read whole, and what other snapshots did before or after, de
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import define
@@ -14,12 +15,12 @@ from attrs import define
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.nodes import Expression
-from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.snapshot_range import SnapshotRange
 from icecore.engine.repository.repository import Repository
 from icecore.engine.scan.data_scan import DataScan
+from icecore.engine.scan.refine_scan import remaking
 from icecore.engine.spec.content_file import ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.projections.plan.planner import Planner
@@ -42,7 +43,7 @@ class IncrementalAppendScan(DataScan):
         planner: Planner,
         state: TableState,
         snapshots: SnapshotRange,
-        row_filter: str | Expression | None,
+        row_filter: FilterLike,
         *,
         selected_fields: tuple[str, ...],
         case_sensitive: bool,
@@ -53,10 +54,18 @@ class IncrementalAppendScan(DataScan):
         if limit is not None and limit < 0:
             raise ValidationError(f"limit must not be negative, found {limit}")
         schema = state.metadata.schema()
-        bound = bind(parse_filter(row_filter, parameters), schema, case_sensitive)
+        unbound = parse_filter(row_filter, parameters)
+        bound = bind(unbound, schema, case_sensitive)
+        again = remaking(
+            partial(cls.between, planner, state, snapshots),
+            row_filter=unbound,
+            selected_fields=selected_fields,
+            case_sensitive=case_sensitive,
+            limit=limit,
+        )
         appends = tuple(s for s in snapshots.snapshots if s.operation == Operation.APPEND)
         last = snapshots.snapshots[-1] if snapshots.snapshots else None
-        scan = cls(planner, state, last, schema, bound, selected_fields, case_sensitive, limit, appends)
+        scan = cls(planner, state, last, schema, bound, selected_fields, case_sensitive, limit, appends, again=again)
         scan.projection  # noqa: B018 - an unknown column is an error now, not when rows are read
         return scan
 

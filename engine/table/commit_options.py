@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 from icecore.engine.events.event import Provenance
@@ -24,9 +24,11 @@ from icecore.engine.events.provenance import provenance
 
 if TYPE_CHECKING:
     from icecore.engine.common.identifiers import IdentifierLike
-    from icecore.engine.data.given_schema import SchemaLike
-    from icecore.engine.spec.partition import PartitionSpec
-    from icecore.engine.spec.sort import SortOrder
+    from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
+
+
+# The rows of a change were called `data` before they were `df`, as in PyIceberg.
+RENAMED = {"data": "df"}
 
 
 class Commit(TypedDict, total=False):
@@ -70,20 +72,24 @@ class PinnedOptions(RowOptions, PinnedChangeOptions, total=False):
     """The options of a change of rows as one commit, which may be decided on a base."""
 
 
-class _TableParts(Commit, total=False):
-    partition_spec: PartitionSpec | Sequence[str] | None
-    sort_order: SortOrder | Sequence[str] | None
+class _TableParts(TypedDict, total=False):
+    partition_spec: PartitionSpecLike | None
+    sort_order: SortOrderLike | None
     location: str | None
     properties: Mapping[str, str] | None
 
 
-class CreateTable(_TableParts, total=False):
-    """The options of `Catalog.create_table`."""
+class NewTable(_TableParts, total=False):
+    """The options of a new table inside of a transaction, which has the options of the commit."""
 
     format_version: int
 
 
-class ReplaceTable(_TableParts, total=False):
+class CreateTable(Commit, NewTable, total=False):
+    """The options of `Catalog.create_table`."""
+
+
+class ReplaceTable(Commit, _TableParts, total=False):
     """The options of `Catalog.replace_table`."""
 
     format_version: int | None

@@ -27,7 +27,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.events.event import Provenance
 from icecore.engine.evolution.manage_snapshots import CherryPick
-from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.sql.parse import FilterLike
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.metadata.requirements import requirements_for
@@ -186,7 +186,7 @@ class PendingCommit:
         branch: str,
         options: PinnedChangeOptions,
         default_level: KnownProperty[str],
-        conflict_filter: str | Expression | None = None,
+        conflict_filter: FilterLike = None,
     ) -> CommitBase:
         """The base of a decision: the snapshot that is named, else the one that the caller's table showed.
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
-from icecore.engine.errors import CommitConflictError
+from icecore.engine.errors import CommitConflictError, NoSuchSnapshotError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import Identifier, TableState
+from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
@@ -98,6 +100,19 @@ class Table:
         """All sort orders by id."""
         return {o.order_id: o for o in self.metadata.sort_orders}
 
+    def last_partition_id(self) -> int:
+        """The highest partition field id that was given out."""
+        return self.metadata.last_partition_id
+
+    @property
+    def last_sequence_number(self) -> int:
+        """The sequence number of the last snapshot; 0 in a v1 table."""
+        return self.metadata.last_sequence_number
+
+    def name_mapping(self) -> NameMapping | None:
+        """The mapping by which columns of files without field ids are found; None for none."""
+        return table_name_mapping(self.metadata)
+
     def snapshots(self) -> list[Snapshot]:
         """The snapshots, in the order of the metadata."""
         return list(self.metadata.snapshots)
@@ -109,6 +124,17 @@ class Table:
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot of that id; None where the table doesn't have it."""
         return self.metadata.snapshot_by_id(snapshot_id)
+
+    def snapshot_by_name(self, name: str) -> Snapshot | None:
+        """The snapshot of a branch or tag; None where there is none of that name."""
+        return self.metadata.snapshot_by_ref(name) if name in self.metadata.refs else None
+
+    def snapshot_as_of_timestamp(self, timestamp_ms: int, inclusive: bool = True) -> Snapshot | None:
+        """The snapshot that was current at a time, in milliseconds since 1970, or just before it; None for none."""
+        try:
+            return self.metadata.snapshot_as_of(timestamp_ms if inclusive else timestamp_ms - 1)
+        except NoSuchSnapshotError:
+            return None
 
     def refs(self) -> dict[str, SnapshotRef]:
         """The branches and tags by name."""
@@ -134,6 +160,7 @@ class Table:
 
     # Reads
     scan = table_reads.scan
+    to_daft = table_reads.to_daft
     incremental_append_scan = table_reads.incremental_append_scan
     incremental_changelog_scan = table_reads.incremental_changelog_scan
     manifests = table_reads.manifests

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from icecore.engine.common.keyword_options import takes_options
@@ -12,7 +12,7 @@ from icecore.engine.table.table_handle import TableHandle
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.evolution.manage_snapshots import ManageSnapshots
-    from icecore.engine.evolution.update_schema import UpdateSchema
+    from icecore.engine.evolution.update_schema import SchemaOp, UpdateSchema
     from icecore.engine.evolution.update_sort_order import UpdateSortOrder
     from icecore.engine.evolution.update_spec import UpdateSpec
     from icecore.engine.table.transaction import Transaction
@@ -30,7 +30,7 @@ def transaction(table: TableHandle, **options: Unpack[CommitOptions]) -> Transac
     table._repository.check_writable()
     who = provenance_of(table._actor, options)
     dry_run = options.get("dry_run", False)
-    return Transaction(table._repository, table._planning, table._state, who, table._committed, dry_run)
+    return Transaction(table._repository, table._planning, table._state, who, table._committed, dry_run, table)
 
 
 def commit_with(
@@ -44,32 +44,41 @@ def commit_with(
 
 @takes_options(MetadataOptions)
 def update_schema(
-    table: TableHandle, *, allow_incompatible_changes: bool = False, **options: Unpack[MetadataOptions]
+    table: TableHandle,
+    allow_incompatible_changes: bool = False,
+    case_sensitive: bool = True,
+    **options: Unpack[MetadataOptions],
 ) -> UpdateSchema:
     """An update of the schema, committed by its `commit()` or the end of a `with` block."""
     from icecore.engine.evolution.update_schema import UpdateSchema
 
-    return UpdateSchema(
-        lambda ops: commit_with(
-            table, lambda t: t.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes), **options
-        )
+    def change(ops: Sequence[SchemaOp]) -> DryRun | None:
+        how = {"allow_incompatible_changes": allow_incompatible_changes, "case_sensitive": case_sensitive}
+        return commit_with(table, lambda t: t.change_schema(ops, **how), **options)
+
+    return UpdateSchema(change)
+
+
+@takes_options(MetadataOptions)
+def update_spec(table: TableHandle, case_sensitive: bool = True, **options: Unpack[MetadataOptions]) -> UpdateSpec:
+    """An update of the partition spec, committed by its `commit()` or the end of a `with` block."""
+    from icecore.engine.evolution.update_spec import UpdateSpec
+
+    return UpdateSpec(
+        lambda ops: commit_with(table, lambda t: t.change_spec(ops, case_sensitive=case_sensitive), **options)
     )
 
 
 @takes_options(MetadataOptions)
-def update_spec(table: TableHandle, **options: Unpack[MetadataOptions]) -> UpdateSpec:
-    """An update of the partition spec, committed by its `commit()` or the end of a `with` block."""
-    from icecore.engine.evolution.update_spec import UpdateSpec
-
-    return UpdateSpec(lambda ops: commit_with(table, lambda t: t.change_spec(ops), **options))
-
-
-@takes_options(MetadataOptions)
-def update_sort_order(table: TableHandle, **options: Unpack[MetadataOptions]) -> UpdateSortOrder:
+def update_sort_order(
+    table: TableHandle, case_sensitive: bool = True, **options: Unpack[MetadataOptions]
+) -> UpdateSortOrder:
     """An update of the sort order, committed by its `commit()` or the end of a `with` block."""
     from icecore.engine.evolution.update_sort_order import UpdateSortOrder
 
-    return UpdateSortOrder(lambda terms: commit_with(table, lambda t: t.change_sort_order(terms), **options))
+    return UpdateSortOrder(
+        lambda terms: commit_with(table, lambda t: t.change_sort_order(terms, case_sensitive=case_sensitive), **options)
+    )
 
 
 @takes_options(MetadataOptions)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from icecore.engine.common.keyword_options import takes_options
-from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.sql.parse import FilterLike
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table import table_commits
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @takes_options(MetadataOptions)
 def rewrite_data_files(
     table: TableHandle,
-    row_filter: str | Expression | None = None,
+    row_filter: FilterLike = None,
     *,
     strategy: str = BINPACK,
     sort_order: SortTerms | None = None,
@@ -57,7 +57,7 @@ def rewrite_data_files(
 
 def compact(
     table: TableHandle,
-    row_filter: str | Expression | None,
+    row_filter: FilterLike,
     *,
     options: Mapping[str, Any] | None,
     branch: str,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from icecore.engine.common.identifiers import names_of
 from icecore.engine.events.manifest_changes import ListedManifest
-from icecore.engine.expression.nodes import Expression
-from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.expression.timestamps import TimestampLike
 from icecore.engine.table.table_handle import TableHandle
 
@@ -20,12 +19,10 @@ if TYPE_CHECKING:
     from icecore.engine.scan.incremental_append import IncrementalAppendScan
     from icecore.engine.scan.named_plan import NamedPlan
 
-Filter = str | Expression | None
-
 
 def scan(
     table: TableHandle,
-    row_filter: Filter = None,
+    row_filter: FilterLike = None,
     *,
     selected_fields: Sequence[str] = ("*",),
     snapshot_id: int | None = None,
@@ -55,9 +52,14 @@ def scan(
     )
 
 
+def to_daft(table: TableHandle) -> Any:
+    """The rows as a Daft DataFrame. Raises MissingDependencyError where Daft is not installed."""
+    return scan(table).to_daft()
+
+
 def incremental_append_scan(
     table: TableHandle,
-    row_filter: Filter = None,
+    row_filter: FilterLike = None,
     *,
     from_snapshot_id_exclusive: int | None = None,
     from_snapshot_id_inclusive: int | None = None,
@@ -98,7 +100,7 @@ def incremental_append_scan(
 
 def incremental_changelog_scan(
     table: TableHandle,
-    row_filter: Filter = None,
+    row_filter: FilterLike = None,
     *,
     from_snapshot_id_exclusive: int | None = None,
     from_snapshot_id_inclusive: int | None = None,
@@ -141,7 +143,7 @@ def incremental_changelog_scan(
     )
 
 
-def partitions(table: TableHandle, row_filter: Filter = None, *, snapshot_id: int | None = None) -> pa.Table:
+def partitions(table: TableHandle, row_filter: FilterLike = None, *, snapshot_id: int | None = None) -> pa.Table:
     """The partitions of a snapshot, by default the current one, with their files, rows and deletes, from metadata.
 
     The columns are those of PyIceberg's `inspect.partitions`. With a filter only partitions of which a scan by it
@@ -157,7 +159,7 @@ def partitions(table: TableHandle, row_filter: Filter = None, *, snapshot_id: in
 
 def prefetch(
     table: TableHandle,
-    row_filter: Filter = None,
+    row_filter: FilterLike = None,
     *,
     name: str,
     selected_fields: Sequence[str] = ("*",),

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 from attrs import evolve
 
 from icecore.engine.common.keyword_options import options_of, takes_options
-from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.sql.parse import FilterLike
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.table import table_commits
 from icecore.engine.table.commit_options import (
+    RENAMED,
     CommitOptions,
     PinnedChangeOptions,
     PinnedOptions,
@@ -31,12 +32,11 @@ if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.operations.upsert import UpsertResult
 
-Filter = str | Expression | None
 
 
-@takes_options(RowOptions)
+@takes_options(RowOptions, RENAMED)
 def append(
-    table: TableHandle, data: Any, *, merge_schema: bool = False, **options: Unpack[RowOptions]
+    table: TableHandle, df: Any, *, merge_schema: bool = False, **options: Unpack[RowOptions]
 ) -> DryRun | None:
     """Appends Arrow, pandas, polars or Spark data as one commit. Columns are matched by name.
 
@@ -48,40 +48,48 @@ def append(
         if merge_schema:
             from icecore.engine.table.merged_schema import taken_in
 
-            data = taken_in(transaction, data)
-        transaction.append(data, **options_of(RowChangeOptions, options))
+            df = taken_in(transaction, df)
+        transaction.append(df, **options_of(RowChangeOptions, options))
     return transaction.outcome
 
 
-@takes_options(PinnedOptions)
+@takes_options(PinnedOptions, RENAMED)
 def overwrite(
-    table: TableHandle, data: Any, overwrite_filter: Filter = None, **options: Unpack[PinnedOptions]
+    table: TableHandle,
+    df: Any,
+    overwrite_filter: FilterLike = None,
+    *,
+    case_sensitive: bool = True,
+    **options: Unpack[PinnedOptions],
 ) -> DryRun | None:
     """Replaces the rows that match the filter, all rows without one, by the data, in one commit."""
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
-        transaction.overwrite(data, overwrite_filter, **options_of(PinnedChangeOptions, options))
+        transaction.overwrite(
+            df, overwrite_filter, case_sensitive=case_sensitive, **options_of(PinnedChangeOptions, options)
+        )
     return transaction.outcome
 
 
-@takes_options(PinnedOptions)
-def dynamic_partition_overwrite(table: TableHandle, data: Any, **options: Unpack[PinnedOptions]) -> DryRun | None:
+@takes_options(PinnedOptions, RENAMED)
+def dynamic_partition_overwrite(table: TableHandle, df: Any, **options: Unpack[PinnedOptions]) -> DryRun | None:
     """Replaces the partitions that the data has, and leaves all others as they are, in one commit.
 
     Raises ValidationError for an unpartitioned table.
     """
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
-        transaction.dynamic_partition_overwrite(data, **options_of(PinnedChangeOptions, options))
+        transaction.dynamic_partition_overwrite(df, **options_of(PinnedChangeOptions, options))
     return transaction.outcome
 
 
-@takes_options(PinnedOptions)
+@takes_options(PinnedOptions, RENAMED)
 def upsert(
     table: TableHandle,
-    data: Any,
+    df: Any,
     join_cols: Sequence[str] | None = None,
     *,
     when_matched_update_all: bool = True,
     when_not_matched_insert_all: bool = True,
+    case_sensitive: bool = True,
     **options: Unpack[PinnedOptions],
 ) -> UpsertResult:
     """Updates the rows whose keys the data has and inserts the others, in one commit.
@@ -92,20 +100,23 @@ def upsert(
     """
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
         upsert = transaction.upsert(
-            data,
+            df,
             join_cols,
             when_matched_update_all=when_matched_update_all,
             when_not_matched_insert_all=when_not_matched_insert_all,
+            case_sensitive=case_sensitive,
             **options_of(PinnedChangeOptions, options),
         )
     return evolve(upsert.result, outcome=transaction.outcome)
 
 
 @takes_options(PinnedOptions)
-def delete(table: TableHandle, delete_filter: str | Expression, **options: Unpack[PinnedOptions]) -> DryRun | None:
+def delete(
+    table: TableHandle, delete_filter: FilterLike, *, case_sensitive: bool = True, **options: Unpack[PinnedOptions]
+) -> DryRun | None:
     """Deletes the rows that match the filter: whole files where all their rows do, else the file is rewritten."""
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
-        transaction.delete(delete_filter, **options_of(PinnedChangeOptions, options))
+        transaction.delete(delete_filter, case_sensitive=case_sensitive, **options_of(PinnedChangeOptions, options))
     return transaction.outcome
 
 
@@ -153,7 +164,7 @@ def row_delta(
     data_files: Iterable[ContentFile] = (),
     delete_files: Iterable[ContentFile] = (),
     *,
-    conflict_filter: Filter = None,
+    conflict_filter: FilterLike = None,
     **options: Unpack[PinnedOptions],
 ) -> DryRun | None:
     """Adds data files and delete files that were written already; see `Transaction.row_delta`.
@@ -173,7 +184,7 @@ def overwrite_files(
     delete: Iterable[str | ContentFile] = (),
     add: Iterable[ContentFile] = (),
     *,
-    conflict_filter: Filter = None,
+    conflict_filter: FilterLike = None,
     **options: Unpack[PinnedOptions],
 ) -> DryRun | None:
     """Removes data files and adds others that were written already; see `Transaction.overwrite_files`.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Unpack
+from functools import partial
+from typing import Any, Self, Unpack
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.commit.dry_run import DryRun
@@ -20,19 +21,14 @@ from icecore.engine.evolution.terms import SortTerm
 from icecore.engine.evolution.update_schema import SchemaOp, UpdateSchema
 from icecore.engine.evolution.update_sort_order import UpdateSortOrder
 from icecore.engine.evolution.update_spec import SpecOp, UpdateSpec
-from icecore.engine.expression.bind import bind
-from icecore.engine.expression.nodes import TRUE, Expression
-from icecore.engine.expression.sql.parse import parse_filter
-from icecore.engine.maintenance.compaction_groups import CompactionOptions, FileGroup, groups_of
-from icecore.engine.maintenance.rewrite_data_files import Compaction
-from icecore.engine.maintenance.rewrite_delete_files import DanglingDeletes, DeleteRewrite
-from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms, order_for
+from icecore.engine.expression.given.exact_names import exact_name, with_exact_names
+from icecore.engine.expression.nodes import TRUE
+from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.operations.add_files import AppendFiles, describe_existing_files
 from icecore.engine.operations.delete_by_filter import DeleteByFilter
 from icecore.engine.operations.replace_files import FileChange
 from icecore.engine.operations.replace_partitions import ReplacePartitions, check_partitioned
-from icecore.engine.operations.rewrite_manifests import RewriteManifests
 from icecore.engine.operations.row_delta import DeltaFiles, RowDelta
 from icecore.engine.operations.upsert import Upsert, result_of
 from icecore.engine.properties.table_properties import DELETE_ISOLATION, MERGE_ISOLATION, NAME_MAPPING, UPDATE_ISOLATION
@@ -40,15 +36,16 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
-from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.statistics.update_statistics import UpdateStatistics
-from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
+from icecore.engine.table import transaction_rewrites
+from icecore.engine.table.commit_options import RENAMED, PinnedChangeOptions, RowChangeOptions, is_pinned
+from icecore.engine.table.method_names import methods_named
 from icecore.engine.table.pending_commit import PendingCommit
+from icecore.engine.table.table_handle import TableHandle
 from icecore.projections.plan.planning import Planning
 
-Filter = str | Expression | None
 
-
+@methods_named
 class Transaction(OnceInBlock):
     """The changes of one commit so far; `commit()`, or the end of a `with` block, makes them one event: all or nothing.
 
@@ -66,12 +63,14 @@ class Transaction(OnceInBlock):
         provenance: Provenance,
         committed: Callable[[TableState], None],
         dry_run: bool = False,
+        table: TableHandle | None = None,
     ) -> None:
         self._pending = PendingCommit(repository, planning, state, provenance, self._check_open)
         self._describe: Describer = describe_files
         self._committed = committed
         self._is_dry = dry_run
         self._outcome: DryRun | None = None
+        self._table = table
 
     @property
     def outcome(self) -> DryRun | None:
@@ -83,26 +82,35 @@ class Transaction(OnceInBlock):
         """The metadata as the changes so far leave it; snapshots of this transaction are not in it yet."""
         return self._pending.metadata
 
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The same, under PyIceberg's name."""
+        return self.metadata
+
     # Metadata
 
     def add(self, command: ChangeMetadata) -> None:
         """Adds a change of metadata. Raises ValidationError at once where it does not fit what is there."""
         self._pending.add(command)
 
-    def update_schema(self, *, allow_incompatible_changes: bool = False) -> UpdateSchema:
+    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
         """An update of the schema, as part of this transaction."""
         self._check_open()
-        return UpdateSchema(lambda ops: self.change_schema(ops, allow_incompatible_changes=allow_incompatible_changes))
+        return UpdateSchema(
+            partial(
+                self.change_schema, allow_incompatible_changes=allow_incompatible_changes, case_sensitive=case_sensitive
+            )
+        )
 
-    def update_spec(self) -> UpdateSpec:
+    def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
         """An update of the partition spec, as part of this transaction."""
         self._check_open()
-        return UpdateSpec(self.change_spec)
+        return UpdateSpec(partial(self.change_spec, case_sensitive=case_sensitive))
 
-    def update_sort_order(self) -> UpdateSortOrder:
+    def update_sort_order(self, case_sensitive: bool = True) -> UpdateSortOrder:
         """An update of the sort order, as part of this transaction."""
         self._check_open()
-        return UpdateSortOrder(self.change_sort_order)
+        return UpdateSortOrder(partial(self.change_sort_order, case_sensitive=case_sensitive))
 
     def update_statistics(self) -> UpdateStatistics:
         """An update of statistics files, as part of this transaction."""
@@ -114,25 +122,43 @@ class Transaction(OnceInBlock):
         self._check_open()
         return ManageSnapshots(self.change_refs)
 
-    def set_properties(self, updates: Mapping[str, str]) -> None:
-        """Sets properties. Raises ValidationError."""
-        self.add(metadata_commands.changed_properties(updates, ()))
+    def set_properties(self, properties: Mapping[str, str] | None = None, **named: str) -> Self:
+        """Sets properties, of a mapping or as keywords. Raises ValidationError."""
+        self.add(metadata_commands.changed_properties({**(properties or {}), **named}, ()))
+        return self
 
-    def remove_properties(self, *keys: str) -> None:
+    def remove_properties(self, *removals: str) -> Self:
         """Removes properties; missing ones are ignored."""
-        self.add(metadata_commands.changed_properties({}, keys))
+        self.add(metadata_commands.changed_properties({}, removals))
+        return self
 
-    def change_schema(self, ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool = False) -> None:
+    def update_location(self, location: str) -> Self:
+        """Changes where new files of the table go; those that are there stay. Raises ValidationError."""
+        self.add(metadata_commands.relocated(location))
+        return self
+
+    def upgrade_table_version(self, format_version: int) -> Self:
+        """Raises the format version. Raises ValidationError for a lower one, or one above 3."""
+        self.add(metadata_commands.upgraded(format_version))
+        return self
+
+    def change_schema(
+        self, ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool = False, case_sensitive: bool = True
+    ) -> None:
         """Adds operations on the schema. Raises ValidationError."""
-        self.add(metadata_commands.evolved_schema(ops, allow_incompatible_changes=allow_incompatible_changes))
+        self.add(
+            metadata_commands.evolved_schema(
+                ops, allow_incompatible_changes=allow_incompatible_changes, case_sensitive=case_sensitive
+            )
+        )
 
-    def change_spec(self, ops: Sequence[SpecOp]) -> None:
+    def change_spec(self, ops: Sequence[SpecOp], *, case_sensitive: bool = True) -> None:
         """Adds operations on the partition spec. Raises ValidationError."""
-        self.add(metadata_commands.evolved_spec(ops))
+        self.add(metadata_commands.evolved_spec(ops, case_sensitive=case_sensitive))
 
-    def change_sort_order(self, terms: Sequence[SortTerm | str]) -> None:
+    def change_sort_order(self, terms: Sequence[SortTerm | str], *, case_sensitive: bool = True) -> None:
         """Replaces the sort order by terms. Raises ValidationError."""
-        self.add(metadata_commands.evolved_sort_order(terms))
+        self.add(metadata_commands.evolved_sort_order(terms, case_sensitive=case_sensitive))
 
     def change_refs(self, ops: Sequence[RefChange]) -> None:
         """Adds changes of refs. Raises ValidationError, NoSuchSnapshotError."""
@@ -152,11 +178,11 @@ class Transaction(OnceInBlock):
 
     # Rows
 
-    @takes_options(RowChangeOptions)
-    def append(self, data: Any, **options: Unpack[RowChangeOptions]) -> None:
+    @takes_options(RowChangeOptions, RENAMED)
+    def append(self, df: Any, **options: Unpack[RowChangeOptions]) -> None:
         """Writes the data into new files, to be appended. Raises ValidationError where it does not fit the schema."""
         branch = self._pending.branch(options)
-        self._append(branch, self._pending.write(data), options)
+        self._append(branch, self._pending.write(df), options)
 
     @takes_options(RowChangeOptions)
     def append_files(self, files: Iterable[ContentFile], **options: Unpack[RowChangeOptions]) -> None:
@@ -191,7 +217,7 @@ class Transaction(OnceInBlock):
         data_files: Iterable[ContentFile] = (),
         delete_files: Iterable[ContentFile] = (),
         *,
-        conflict_filter: Filter = None,
+        conflict_filter: FilterLike = None,
         **options: Unpack[PinnedChangeOptions],
     ) -> None:
         """Adds data files and delete files that were written already, in one snapshot.
@@ -220,7 +246,7 @@ class Transaction(OnceInBlock):
         delete: Iterable[str | ContentFile] = (),
         add: Iterable[ContentFile] = (),
         *,
-        conflict_filter: Filter = None,
+        conflict_filter: FilterLike = None,
         **options: Unpack[PinnedChangeOptions],
     ) -> None:
         """Removes data files, by path or as they are described, and adds others that were written already.
@@ -265,22 +291,34 @@ class Transaction(OnceInBlock):
         self.row_delta((), self._pending.write_keys(keys, key_columns), **options)
 
     @takes_options(PinnedChangeOptions)
-    def delete(self, delete_filter: str | Expression, **options: Unpack[PinnedChangeOptions]) -> None:
+    def delete(
+        self, delete_filter: FilterLike, *, case_sensitive: bool = True, **options: Unpack[PinnedChangeOptions]
+    ) -> None:
         """Deletes the rows that match: whole files where all rows do, else the file is rewritten without them."""
         pending, branch = self._pending, self._pending.first_branch(options)
         base, target = pending.base_if_named(branch, options, DELETE_ISOLATION), pending.target(branch, options)
-        pending.add_writing(DeleteByFilter(target, delete_filter, (), base, pending.reusable))
+        pending.add_writing(
+            DeleteByFilter(target, self._condition(delete_filter, case_sensitive), (), base, pending.reusable)
+        )
 
-    @takes_options(PinnedChangeOptions)
-    def overwrite(self, data: Any, overwrite_filter: Filter = None, **options: Unpack[PinnedChangeOptions]) -> None:
+    @takes_options(PinnedChangeOptions, RENAMED)
+    def overwrite(
+        self,
+        df: Any,
+        overwrite_filter: FilterLike = None,
+        *,
+        case_sensitive: bool = True,
+        **options: Unpack[PinnedChangeOptions],
+    ) -> None:
         """Replaces the rows that match, all rows without a filter, by the data."""
         pending, branch = self._pending, self._pending.first_branch(options)
         base = pending.base_if_named(branch, options, UPDATE_ISOLATION)
-        added, target = tuple(pending.write(data)), pending.target(branch, options)
-        pending.add_writing(DeleteByFilter(target, overwrite_filter or TRUE, added, base, pending.reusable))
+        condition = self._condition(overwrite_filter, case_sensitive)
+        added, target = tuple(pending.write(df)), pending.target(branch, options)
+        pending.add_writing(DeleteByFilter(target, condition, added, base, pending.reusable))
 
-    @takes_options(PinnedChangeOptions)
-    def dynamic_partition_overwrite(self, data: Any, **options: Unpack[PinnedChangeOptions]) -> None:
+    @takes_options(PinnedChangeOptions, RENAMED)
+    def dynamic_partition_overwrite(self, df: Any, **options: Unpack[PinnedChangeOptions]) -> None:
         """Replaces the partitions that the data has, by the default spec, and leaves all others as they are.
 
         With a base or an isolation level a change of these partitions since may be a conflict. Raises ValidationError
@@ -290,17 +328,18 @@ class Transaction(OnceInBlock):
         check_partitioned(self.metadata)
         pending.check_first_change()
         base = pending.base_if_named(branch, options, UPDATE_ISOLATION)
-        added = tuple(pending.write(data))
+        added = tuple(pending.write(df))
         pending.add_writing(ReplacePartitions(pending.target(branch, options), added, base))
 
-    @takes_options(PinnedChangeOptions)
+    @takes_options(PinnedChangeOptions, RENAMED)
     def upsert(
         self,
-        data: Any,
+        df: Any,
         join_cols: Sequence[str] | None = None,
         *,
         when_matched_update_all: bool = True,
         when_not_matched_insert_all: bool = True,
+        case_sensitive: bool = True,
         **options: Unpack[PinnedChangeOptions],
     ) -> Upsert:
         """Updates the rows whose keys the data has and inserts the others, as `Table.upsert` does, which says how.
@@ -310,7 +349,9 @@ class Transaction(OnceInBlock):
         pending, branch = self._pending, self._pending.first_branch(options)
         target, schema = pending.target(branch, options), self.metadata.schema()
         base = pending.base_if_named(branch, options, MERGE_ISOLATION)
-        upsert = Upsert.of(data, join_cols, schema, target, when_matched_update_all, when_not_matched_insert_all, base)
+        if join_cols is not None and not case_sensitive:
+            join_cols = [exact_name(n, schema) for n in names_of(join_cols, "join_cols")]
+        upsert = Upsert.of(df, join_cols, schema, target, when_matched_update_all, when_not_matched_insert_all, base)
         if pending.answered is not None:
             upsert.result = result_of(pending.answered)
         pending.add_writing(upsert)
@@ -318,57 +359,11 @@ class Transaction(OnceInBlock):
 
     # Rewrites, which change no row; each must be the first change of rows in its transaction
 
-    def rewrite_manifests(self, *, branch: str = MAIN_BRANCH) -> None:
-        """Rewrites a branch's manifests sorted by partition, of the target size. Raises ValidationError."""
-        self._pending.check_branch(branch)
-        if self._pending.has_snapshots:
-            raise ValidationError("manifests can't be rewritten in a transaction that has changed rows before")
-        self._pending.add_action(RewriteManifests(branch, self._pending.new_snapshot_id()))
-
-    def file_groups(self, row_filter: Filter, options: CompactionOptions, branch: str = MAIN_BRANCH) -> list[FileGroup]:
-        """The groups of data files that are worth rewriting, of those that may have rows of the filter."""
-        snapshot, schema = self.metadata.snapshot_by_ref(branch), self.metadata.schema()
-        bound = bind(parse_filter(row_filter), schema)
-        return groups_of(self._pending.planning.planner.plan(self._pending.state, snapshot, bound, schema), options)
-
-    @takes_options(RowChangeOptions)
-    def rewrite_data_files(
-        self,
-        row_filter: Filter = None,
-        *,
-        strategy: str = BINPACK,
-        sort_order: SortTerms | None = None,
-        options: Mapping[str, Any] | None = None,
-        groups: Sequence[FileGroup] | None = None,
-        **change: Unpack[RowChangeOptions],
-    ) -> Compaction:
-        """Rewrites data files as larger ones, or sorted; the answer's `result` is set at commit.
-
-        `groups` says which, else the options do: see `Table.rewrite_data_files`.
-        """
-        self._pending.check_first_change()
-        branch = self._pending.branch(change)
-        parsed = CompactionOptions.of(options or {}, self.metadata)
-        order = order_for(strategy, sort_order, self.metadata)
-        chosen = self.file_groups(row_filter, parsed, branch) if groups is None else groups
-        compaction = Compaction.of(self._pending.target(branch, change), parsed, order, chosen)
-        if chosen:
-            self._pending.add_writing(compaction)
-        return compaction
-
-    @takes_options(RowChangeOptions)
-    def rewrite_position_delete_files(self, **options: Unpack[RowChangeOptions]) -> DeleteRewrite:
-        """Merges the position delete files of each data file: see `Table.rewrite_position_delete_files`."""
-        rewrite = DeleteRewrite(self._pending.target(self._pending.first_branch(options), options))
-        self._pending.add_writing(rewrite)
-        return rewrite
-
-    @takes_options(RowChangeOptions)
-    def remove_dangling_deletes(self, **options: Unpack[RowChangeOptions]) -> DanglingDeletes:
-        """Removes delete files that apply to no live data file."""
-        removal = DanglingDeletes(self._pending.target(self._pending.first_branch(options), options))
-        self._pending.add_writing(removal)
-        return removal
+    rewrite_manifests = transaction_rewrites.rewrite_manifests
+    file_groups = transaction_rewrites.file_groups
+    rewrite_data_files = transaction_rewrites.rewrite_data_files
+    rewrite_position_delete_files = transaction_rewrites.rewrite_position_delete_files
+    remove_dangling_deletes = transaction_rewrites.remove_dangling_deletes
 
     # The end
 
@@ -383,14 +378,22 @@ class Transaction(OnceInBlock):
         elif (state := self._pending.make_commit()) is not None:
             self._committed(state)
 
-    def commit_transaction(self) -> None:
-        """Commits as `commit`; PyIceberg's name for it."""
+    def commit_transaction(self) -> Any:
+        """Commits as `commit`, and gives the table. Raises ValidationError where it is committed with others."""
         self.commit()
+        if self._table is None:
+            raise ValidationError("the table is committed with others: commit the catalog's transaction instead")
+        return self._table
 
     @property
     def has_changes(self) -> bool:
         """Whether there is anything to commit."""
         return self._pending.has_changes
+
+    def _condition(self, row_filter: FilterLike, case_sensitive: bool) -> FilterLike:
+        if case_sensitive:
+            return TRUE if row_filter is None else row_filter
+        return with_exact_names(parse_filter(row_filter), self.metadata.schema())
 
     def _abandon(self) -> None:
         super()._abandon()

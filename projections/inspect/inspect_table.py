@@ -13,8 +13,7 @@ from attrs import frozen
 
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.nodes import Expression
-from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.metadata.fold import TableState
 from icecore.projections.inspect import manifest_rows, partitions, position_delete_rows, snapshot_rows
 from icecore.projections.inspect.entry_batches import (
@@ -106,7 +105,7 @@ class InspectTable:
     def partitions(
         self,
         snapshot_id: int | None = None,
-        row_filter: str | Expression | None = None,
+        row_filter: FilterLike = None,
         case_sensitive: bool = True,
     ) -> pa.Table:
         """The partitions of a snapshot, by default the current one, with their counts: see `partitions.partitions`.

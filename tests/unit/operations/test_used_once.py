@@ -17,7 +17,7 @@ import icecore.engine
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_transaction import CatalogTransaction
 from icecore.engine.commit.single_use import OnceInBlock, UsedOnce
-from icecore.engine.errors import CommitConflictError, ValidationError
+from icecore.engine.errors import CommitConflictError, TableAlreadyExistsError, ValidationError
 from icecore.engine.maintenance.maintenance import Maintenance
 from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
 from icecore.engine.table.table import Table
@@ -60,6 +60,8 @@ BUILDERS: dict[tuple[type, str], Make] = {
 }
 # Their `commit` only ends with that of the catalog's transaction, which is tried itself.
 PARTS = {(CatalogTransaction, n) for n in ("table", "view", "create_table", "replace_table", "register_table")}
+# They make a table even where nothing more is asked for.
+NEW_TABLES = {(Catalog, "create_table_transaction"), (CatalogTransaction, "create_alone")}
 MAKERS = (Catalog, Table, View, Maintenance, Transaction, CatalogTransaction)
 # What only looks, or is no call.
 READS = {"outcome", "ops", "metadata", "has_changes", "file_groups", "part", "end", "discard", "keep_planned"}
@@ -95,7 +97,7 @@ def test_every_builder_of_the_api_is_tried_here() -> None:
         for name, method in inspect.getmembers(maker, inspect.isfunction)
         if not name.startswith("_") and method.__annotations__.get("return") in names
     }
-    assert given == BUILDERS.keys() | PARTS
+    assert given == BUILDERS.keys() | PARTS | NEW_TABLES
 
 
 @pytest.fixture
@@ -116,17 +118,18 @@ def arguments(lake: Catalog, method: Callable[..., Any]) -> dict[str, Any]:
         **dict.fromkeys(("branch", "branch_name", "ref_name", "to"), "main"),
         **dict.fromkeys(("tag_name", "new_name", "new_branch", "column_name", "new_column_name", "sql"), "new"),
         **dict.fromkeys(
-            ("path", "path_from", "term", "name_or_term", "source_column_name", "name", "before_path"),
+            ("path", "path_from", "term", "source_column_name", "name", "before_path"),
             "id",
         ),
         **dict.fromkeys(("after_path", "after_name", "field_name"), "name"),
-        **dict.fromkeys(("count", "version_id", "when", "timestamp", "position"), 1),
+        **dict.fromkeys(("count", "version_id", "when", "timestamp_ms", "position"), 1),
         **dict.fromkeys(("min_snapshots_to_keep", "max_snapshot_age_ms", "max_ref_age_ms"), 1),
         "clean": True,
         "wap_id": "w",
         "field_type": "int",
         "default_value": 1,
-        "data": rows(1),
+        "df": rows(1),
+        "format_version": 3,
         "keys": pa.table({"id": [1]}),
         "key_columns": ["id"],
         **{n: [] for n in ("files", "file_paths", "delete_files", "ops", "terms", "add", "delete")},
@@ -208,6 +211,36 @@ def test_parts_of_a_transaction_end_with_it(lake: Catalog) -> None:
             part.set_properties({"c": "d"})
     with pytest.raises(ValidationError, match=ENDED):
         inner.add_column("x", "int").commit()
+
+
+def test_a_new_table_with_its_changes_is_one_commit(catalog: Catalog) -> None:
+    """Made by its own end; a block that raises leaves nothing."""
+    catalog.create_namespace("ns")
+    position = catalog.position
+    with pytest.raises(ZeroDivisionError), catalog.create_table_transaction("ns.t", SCHEMA) as broken:
+        broken.append(rows(1))
+        raise ZeroDivisionError
+    assert (catalog.position, catalog.table_exists("ns.t")) == (position, False)
+    with catalog.create_table_transaction("ns.t", SCHEMA, message="new", author="bob") as changes:
+        changes.append(rows(1, 2))
+        changes.update_schema().add_column("x", "int").commit()
+    table = catalog.load_table("ns.t")
+    assert (table.scan().count(), table.schema().has_name("x")) == (2, True)
+    told = catalog.log().slice(position).to_pylist()
+    assert {(e["actor"], e["message"]) for e in told} == {("bob", "new")}
+    assert len({e["transaction_id"] for e in told}) == 1
+    for ended in (broken, changes):
+        with pytest.raises(ValidationError, match=ENDED):
+            ended.append(rows(3))
+    made = catalog.create_table_transaction("ns.u", SCHEMA).set_properties(a="b").commit_transaction()
+    assert (made.name(), made.properties["a"]) == (("ns", "u"), "b")
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.create_table_transaction("ns.u", SCHEMA).commit()
+
+
+def test_a_table_of_a_larger_commit_can_t_be_handed_out(lake: Catalog) -> None:
+    with lake.transaction() as transaction, pytest.raises(ValidationError, match="is committed with others"):
+        transaction.table("ns.t").commit_transaction()
 
 
 def data_files(table: Table) -> list[str]:

@@ -1,0 +1,31 @@
+"""Filters whose names are meant in any case, with the names that the schema has."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from icecore.engine.errors import ExpressionError, ValidationError
+from icecore.engine.expression.nodes import BoundTerm, Expression, Predicate
+from icecore.engine.expression.walk import rewrite
+from icecore.engine.spec.schema import Schema
+
+
+def with_exact_names(expression: Expression, schema: Schema) -> Expression:
+    """The filter with each column called as in the schema. Raises ExpressionError where one is missing."""
+
+    def exact(predicate: Predicate) -> Predicate:
+        term = predicate.term
+        if isinstance(term, BoundTerm):
+            return predicate
+        try:
+            name = exact_name(term.name, schema)
+        except ValidationError as e:
+            raise ExpressionError(str(e)) from e
+        return evolve(predicate, term=evolve(term, name=name))
+
+    return rewrite(expression, exact)
+
+
+def exact_name(name: str, schema: Schema) -> str:
+    """The name of a column as the schema has it, that of the exact case first. Raises ValidationError for no column."""
+    return name if schema.has_name(name) else schema.name_of(schema.find_field(name, case_sensitive=False).field_id)

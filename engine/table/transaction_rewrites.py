@@ -1,0 +1,94 @@
+"""The rewrites of a transaction: of manifests, data files and delete files. They change no row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Unpack
+
+from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.errors import ValidationError
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.sql.parse import FilterLike, parse_filter
+from icecore.engine.maintenance.compaction_groups import CompactionOptions, FileGroup, groups_of
+from icecore.engine.maintenance.rewrite_data_files import Compaction
+from icecore.engine.maintenance.rewrite_delete_files import DanglingDeletes, DeleteRewrite
+from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms, order_for
+from icecore.engine.operations.rewrite_manifests import RewriteManifests
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.table.commit_options import RowChangeOptions
+from icecore.engine.table.pending_commit import PendingCommit
+
+
+class TransactionHandle(Protocol):
+    """A transaction as its rewrites take it."""
+
+    _pending: PendingCommit
+
+    @property
+    def metadata(self) -> TableMetadata: ...
+
+    def file_groups(
+        self, row_filter: FilterLike, options: CompactionOptions, branch: str = MAIN_BRANCH
+    ) -> list[FileGroup]: ...
+
+
+def rewrite_manifests(transaction: TransactionHandle, *, branch: str = MAIN_BRANCH) -> None:
+    """Rewrites a branch's manifests sorted by partition, of the target size. Raises ValidationError."""
+    transaction._pending.check_branch(branch)
+    if transaction._pending.has_snapshots:
+        raise ValidationError("manifests can't be rewritten in a transaction that has changed rows before")
+    transaction._pending.add_action(RewriteManifests(branch, transaction._pending.new_snapshot_id()))
+
+
+def file_groups(
+    transaction: TransactionHandle, row_filter: FilterLike, options: CompactionOptions, branch: str = MAIN_BRANCH
+) -> list[FileGroup]:
+    """The groups of data files that are worth rewriting, of those that may have rows of the filter."""
+    snapshot, schema = transaction.metadata.snapshot_by_ref(branch), transaction.metadata.schema()
+    bound = bind(parse_filter(row_filter), schema)
+    return groups_of(
+        transaction._pending.planning.planner.plan(transaction._pending.state, snapshot, bound, schema), options
+    )
+
+
+@takes_options(RowChangeOptions)
+def rewrite_data_files(
+    transaction: TransactionHandle,
+    row_filter: FilterLike = None,
+    *,
+    strategy: str = BINPACK,
+    sort_order: SortTerms | None = None,
+    options: Mapping[str, Any] | None = None,
+    groups: Sequence[FileGroup] | None = None,
+    **change: Unpack[RowChangeOptions],
+) -> Compaction:
+    """Rewrites data files as larger ones, or sorted; the answer's `result` is set at commit.
+
+    `groups` says which, else the options do: see `Table.rewrite_data_files`.
+    """
+    transaction._pending.check_first_change()
+    branch = transaction._pending.branch(change)
+    parsed = CompactionOptions.of(options or {}, transaction.metadata)
+    order = order_for(strategy, sort_order, transaction.metadata)
+    chosen = transaction.file_groups(row_filter, parsed, branch) if groups is None else groups
+    compaction = Compaction.of(transaction._pending.target(branch, change), parsed, order, chosen)
+    if chosen:
+        transaction._pending.add_writing(compaction)
+    return compaction
+
+
+@takes_options(RowChangeOptions)
+def rewrite_position_delete_files(transaction: TransactionHandle, **options: Unpack[RowChangeOptions]) -> DeleteRewrite:
+    """Merges the position delete files of each data file: see `Table.rewrite_position_delete_files`."""
+    rewrite = DeleteRewrite(transaction._pending.target(transaction._pending.first_branch(options), options))
+    transaction._pending.add_writing(rewrite)
+    return rewrite
+
+
+@takes_options(RowChangeOptions)
+def remove_dangling_deletes(transaction: TransactionHandle, **options: Unpack[RowChangeOptions]) -> DanglingDeletes:
+    """Removes delete files that apply to no live data file."""
+    removal = DanglingDeletes(transaction._pending.target(transaction._pending.first_branch(options), options))
+    transaction._pending.add_writing(removal)
+    return removal

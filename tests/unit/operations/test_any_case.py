@@ -1,0 +1,60 @@
+"""Changes whose names are meant in any case, and the names that parameters had before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from core_tables import make_table, rows
+
+import icecore
+from icecore.engine.errors import ExpressionError, ValidationError
+
+
+def ids(table: Any) -> list[int]:
+    return sorted(table.scan().to_arrow()["id"].to_pylist())
+
+
+def test_filters_and_keys_in_any_case(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    table.append(rows(1, 2, 3))
+    table.delete("ID = 1", case_sensitive=False)
+    table.overwrite(rows(4), "Id = 2 AND NOT NAME IS NULL", case_sensitive=False)
+    assert ids(table) == [3, 4]
+    told = table.upsert(rows(4, 5), ["ID"], case_sensitive=False)
+    assert (told.rows_inserted, ids(table)) == (1, [3, 4, 5])
+
+
+def test_case_counts_unless_told(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    with pytest.raises(ExpressionError, match="no column 'ID'"):
+        table.delete("ID = 1")
+    with pytest.raises(ExpressionError, match="no column 'ID'"):
+        table.overwrite(rows(2), "ID = 1")
+    with pytest.raises(ExpressionError, match="no column 'none'"):
+        table.delete("none = 1", case_sensitive=False)
+    with pytest.raises(ValidationError, match="'ID'"):
+        table.upsert(rows(1), ["ID"])
+    assert ids(table) == [1]
+
+
+def test_of_two_columns_that_differ_in_case_the_named_one_is_meant(catalog: icecore.Catalog) -> None:
+    import pyarrow as pa
+
+    catalog.create_namespace("two")
+    table = catalog.create_table("two.t", pa.schema([("a", pa.int64()), ("A", pa.int64())]))
+    table.append([{"a": 1, "A": 2}, {"a": 2, "A": 1}])
+    table.delete("A = 1", case_sensitive=False)
+    assert table.scan().to_arrow().to_pylist() == [{"a": 1, "A": 2}]
+
+
+def test_rows_by_the_name_that_the_parameter_had_before(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    table.append(data=rows(1))  # type: ignore[call-arg]  # as it was
+    with table.transaction() as changes:
+        changes.append(data=rows(2))  # type: ignore[call-arg]  # as it was
+    table.overwrite(data=rows(3), overwrite_filter="id = 1")  # type: ignore[call-arg]  # as it was
+    assert ids(table) == [2, 3]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'datum'"):
+        table.append(datum=rows(1))  # type: ignore[call-arg]  # no name at all
