@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, table_of, table_streams
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.errors import NoSuchTableError
 from icecore.engine.events.provenance import provenance
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
+from icecore.engine.table.commit_options import CreateTable
 from icecore.engine.table.table import Table
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
     from icecore.engine.deletion.purge_table import Purged
-    from icecore.engine.table.commit_options import Commit, CreateTable, RegisterTable, ReplaceTable, Undrop
+    from icecore.engine.table.commit_options import Commit, RegisterTable, ReplaceTable, Undrop
 
 
 @overload
@@ -177,16 +179,19 @@ def create_or_replace_table(
     return create_table(catalog, identifier, schema, dry_run=dry_run, **options)
 
 
+@takes_options(CreateTable)
 def create_table_if_not_exists(
-    catalog: CatalogHandle, identifier: IdentifierLike, schema: SchemaLike, **options: Unpack[CreateTable]
-) -> Table:
-    """The table of that name, created where there is none; one that is there stays as it is.
-
-    Raises NoSuchNamespaceError, ValidationError, TableAlreadyExistsError where a view has the name.
-    """
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    schema: SchemaLike,
+    *,
+    dry_run: bool = False,
+    **options: Unpack[CreateTable],
+) -> Table | CatalogDryRun:
+    """The table of that name, created as by `create_table` where there is none; one that is there stays as it is."""
     with suppress(NoSuchTableError):
         return load_table(catalog, identifier)
-    return create_table(catalog, identifier, schema, **options)
+    return create_table(catalog, identifier, schema, dry_run=dry_run, **options)
 
 
 def load_table(catalog: CatalogHandle, identifier: IdentifierLike) -> Table:
@@ -323,10 +328,10 @@ def register_table(
     from icecore.engine.catalog.table_parts import registered_table
 
     if overwrite and table_exists(catalog, identifier):
-        with catalog.transaction(message=message, author=author, dry_run=dry_run) as changes:
-            changes.drop_table(identifier)
-            changes.register_table(identifier, metadata_location, location_mapping=location_mapping)
-        return changes.outcome or load_table(catalog, identifier)
+        with catalog.transaction(message=message, author=author, dry_run=dry_run) as both:
+            both.drop_table(identifier)
+            both.register_table(identifier, metadata_location, location_mapping=location_mapping)
+        return both.outcome or load_table(catalog, identifier)
     catalog._warehouse.repository.foreign.adopt_all_if_changed()
     name = identifier_tuple(identifier)
     catalog._warehouse.models.check_new_name(name)

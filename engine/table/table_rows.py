@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from icecore.engine.operations.upsert import UpsertResult
 
 
-
 @takes_options(RowOptions, RENAMED)
-def append(
-    table: TableHandle, df: Any, *, merge_schema: bool = False, **options: Unpack[RowOptions]
-) -> DryRun | None:
+def append(table: TableHandle, df: Any, *, merge_schema: bool = False, **options: Unpack[RowOptions]) -> DryRun | None:
     """Appends Arrow, pandas, polars or Spark data as one commit. Columns are matched by name.
 
     With `merge_schema` the commit adds the columns that only the data has, as optional ones, and promotes types that

@@ -82,10 +82,7 @@ class Transaction(OnceInBlock):
         """The metadata as the changes so far leave it; snapshots of this transaction are not in it yet."""
         return self._pending.metadata
 
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The same, under PyIceberg's name."""
-        return self.metadata
+    table_metadata = metadata  # PyIceberg's name
 
     # Metadata
 

@@ -49,14 +49,14 @@ def words(text: str) -> frozenset[str]:
 READS: Mapping[type, frozenset[str]] = {
     Catalog: words(
         "all_namespaces archives at close diff export_log list_namespaces list_tables list_views "
-        "load_namespace_properties load_table load_view log namespace_exists new_location sql table_exists tables verify view_exists "
-        "views"
+        "load_namespace_properties load_table load_view log namespace_exists new_location sql table_exists "
+        "tables verify view_exists views"
     ),
     Table: words(
         "current_snapshot drop_named_plan files history incremental_append_scan incremental_changelog_scan "
-        "last_partition_id live_entries location manifests name name_mapping named_plan named_plans partition_statistics partitions prefetch refresh "
-        "refs scan schema schemas snapshot_as_of_timestamp snapshot_by_id snapshot_by_name snapshots sort_order sort_orders spec specs statistics "
-        "to_daft"
+        "last_partition_id live_entries location manifests name name_mapping named_plan named_plans "
+        "partition_statistics partitions prefetch refresh refs scan schema schemas snapshot_as_of_timestamp "
+        "snapshot_by_id snapshot_by_name snapshots sort_order sort_orders spec specs statistics to_daft"
     ),
     View: words(
         "current_version current_version_updates definition_of history location name query refresh schema schemas "
@@ -71,6 +71,7 @@ EXCEPTIONS: Mapping[tuple[type, str], str] = {
     (Catalog, "rebuild"): "makes again what follows from the log, and commits nothing",
     (Catalog, "checkpoint"): "notes what follows from the log, and commits nothing",
     (Catalog, "archive"): "moves events to another file, and commits nothing",
+    (Catalog, "create_table_transaction"): "is a part of `transaction`, which has one",
     (Maintenance, "expire_snapshots"): "begins what its `commit()` ends",
     (ExpireSnapshots, "commit"): "has `dry_run()` beside it",
     (ExpireSnapshots, "dry_run"): "is the dry run",
@@ -79,6 +80,9 @@ EXCEPTIONS: Mapping[tuple[type, str], str] = {
 ALONE: Mapping[tuple[type, str], str] = {
     (Catalog, "transaction"): "is the larger commit",
     (Catalog, "create_or_replace_table"): "is create_table or replace_table, as the caller finds",
+    (Catalog, "create_table_if_not_exists"): "is create_table, or nothing, as the caller finds",
+    (Catalog, "create_namespace_if_not_exists"): "is create_namespace, or nothing, as the caller finds",
+    (Catalog, "create_table_transaction"): "is the larger commit",
     (Catalog, "revert"): "is about one commit that was made",
     (Catalog, "forget"): "changes the log, and nothing of the table",
     (Catalog, "forget_text"): "changes the log, and nothing that it is about",
@@ -253,6 +257,12 @@ CASES: dict[tuple[type, str], list[Call]] = {
     (Catalog, "create_or_replace_table"): [
         lambda c, d: c.create_or_replace_table("free.t", SCHEMA, dry_run=d),
         lambda c, d: c.create_or_replace_table("ns.t", SCHEMA, sort_order=["id"], dry_run=d),
+    ],
+    (Catalog, "create_table_if_not_exists"): [
+        lambda c, d: c.create_table_if_not_exists("free.t", SCHEMA, dry_run=d),
+    ],
+    (Catalog, "create_namespace_if_not_exists"): [
+        lambda c, d: c.create_namespace_if_not_exists("new", {"a": "b"}, dry_run=d),
     ],
     (Catalog, "rename_table"): [
         lambda c, d: c.rename_table("ns.t", "free.u", dry_run=d),
