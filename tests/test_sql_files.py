@@ -16,7 +16,9 @@ from icecore.engine.queries.named_queries import queries, query
 
 ROOT = Path(__file__).parents[1]
 SQL = ROOT / "sql"
-FILES = sorted(str(p.relative_to(SQL)) for p in SQL.rglob("*.sql"))
+RULES = SQL / "audit"
+"""Rules of audits, one a file, which are found by their folder."""
+FILES = sorted(str(p.relative_to(SQL)) for p in SQL.rglob("*.sql") if p.parent != RULES)
 
 STATEMENT = re.compile(
     r"""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from icecore.engine.catalog import catalog_handle, catalog_namespaces, catalog_tables, catalog_views, log_tools
+from icecore.engine.catalog.audits import audit_tools
 from icecore.engine.catalog.warehouse import open_warehouse
 from icecore.engine.events.provenance import provenance
 from icecore.engine.table.method_names import methods_named
@@ -177,6 +178,8 @@ class Catalog:
 
     # Checked, and what follows from the log made again
     verify = log_tools.verify
+    audit = audit_tools.audit
+    audit_rules = audit_tools.audit_rules
     rebuild = log_tools.rebuild
     materialize = log_tools.materialize
 

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "plans": ("plan_commands", "plans", "Print the names of the plans that are kept of a table."),
     "sql": ("reading", "sql", "Run SQL over the log and all metadata."),
     "verify": ("warehouse.warehouse_commands", "verify", "Check the log and every file that a table needs."),
+    "audit": ("auditing", "audit", "Check the tables and the log by rules."),
     "rebuild": ("warehouse.warehouse_commands", "rebuild", "Make metadata again from the log."),
     "export": ("warehouse.log_commands", "export", "Write the whole log to FILE."),
     "archive": ("warehouse.log_commands", "archive", "Move the oldest events into an archive file."),

@@ -30,6 +30,7 @@ from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold, folders_of
 from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.required_message import check_message
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import LocationIndex, modified_ms
 
@@ -64,8 +65,9 @@ class Deletion:
     ) -> tuple[Event, TableState]:
         """Appends the event, and records that the files are still to be deleted; the event and the state after it.
 
-        `told` are further fields of the payload.
+        `told` are further fields of the payload. Raises ValidationError where the table asks for a reason.
         """
+        check_message(repository.models, state.identifier, state.metadata.properties, provenance)
         event = transaction.append(
             state.stream,
             ev.TABLE_PURGED if self.operation is DeletedBy.PURGE else ev.TABLE_FILES_DELETED,

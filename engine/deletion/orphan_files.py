@@ -112,10 +112,7 @@ def remove_orphan_files(
     state = repository.live_state(stream)
     check_gc(state.metadata)
     storage = repository.storage_of(state)
-    found = _list(repository, state, storage, search, lister)
-    candidates = Candidates(found, LocationIndex(storage, search.equal_schemes, search.equal_authorities))
-    marking = Marking(repository, stream, candidates, [f for f in found if f.endswith(METADATA_ENDINGS)])
-    marking.mark_all()
+    found, candidates, marking = _marked(repository, state, search, lister)
     old = [f for f in map(found.__getitem__, candidates.rest(search.prefix_mismatch_mode)) if _is_old(f, search)]
     passed_over = tuple(f.location for f in old if not is_table_file(f.location))
     planned = _deletion([f for f in old if is_table_file(f.location) and storage.may_delete(f.location)])
@@ -133,6 +130,28 @@ def remove_orphan_files(
         repository.files.follow(repository.state(stream))
     deleted = () if event is None else delete_files.finish(repository, event)
     return _result(planned.files, deleted, passed_over)
+
+
+def unreferenced_files(repository: Repository, stream: str) -> list[FoundFile]:
+    """The files in a table's folders that nothing references and that have names of a table's files, of whatever age.
+
+    Nothing is deleted. Raises StorageError and CorruptFileError where references can't be read, NoSuchTableError.
+    """
+    search = OrphanSearch(now_ms(), equal_schemes=EQUAL_SCHEMES, prefix_mismatch_mode=PrefixMismatchMode.IGNORE)
+    found, candidates, _ = _marked(repository, repository.live_state(stream), search, list_folders)
+    return [found[f] for f in candidates.rest(search.prefix_mismatch_mode) if is_table_file(f)]
+
+
+def _marked(
+    repository: Repository, state: TableState, search: OrphanSearch, lister: Lister
+) -> tuple[dict[str, FoundFile], Candidates, Marking]:
+    """The files that are there, those of them that nothing is known to need, and what marked the others."""
+    storage = repository.storage_of(state)
+    found = _list(repository, state, storage, search, lister)
+    candidates = Candidates(found, LocationIndex(storage, search.equal_schemes, search.equal_authorities))
+    marking = Marking(repository, state.stream, candidates, [f for f in found if f.endswith(METADATA_ENDINGS)])
+    marking.mark_all()
+    return found, candidates, marking
 
 
 def _deletion(found: Sequence[FoundFile]) -> Deletion:

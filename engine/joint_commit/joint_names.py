@@ -19,6 +19,7 @@ from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.required_message import check_message
 from icecore.engine.revert.undrop import dropped_at, undrop_inside
 
 
@@ -84,7 +85,9 @@ class NameChange:
         self.stream = self.find(desk.repository)
         if self._base is not None and self._base.stream == self.stream:
             # Past the cache: an event that is not committed yet must not be in it.
-            desk.repository.foreign.check(desk.repository.states.forward(self._base))
+            state = desk.repository.states.forward(self._base)
+            desk.repository.foreign.check(state)
+            check_message(desk.repository.models, self.name, state.metadata.properties, provenance)
         else:
             desk.repository.foreign.check_row(self.stream)
         if isinstance(self.change, Renamed):

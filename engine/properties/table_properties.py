@@ -104,6 +104,22 @@ MATERIALIZE = _table(
     "icecore.materialize", Choice(("commit", MANUAL)), "commit", "When files for other engines are written."
 )
 
+REQUIRE_MESSAGE = _table(
+    "icecore.require-message",
+    Flag(),
+    "false",
+    "Whether each commit must say why; as a property of a namespace, to all tables in it.",
+)
+for _name, _default, _doc in (
+    ("small-file-bytes", 16 * MIB, "Below which size `icecore audit` calls a data file small."),
+    ("small-files", 20, "How many small files `icecore audit` lets a partition have."),
+    ("skew", 10, "By how many times `icecore audit` lets a partition exceed the middle one."),
+    ("skewed-bytes", 128 * MIB, "Up to which size `icecore audit` calls no partition skewed."),
+    ("delete-percent", 20, "Up to which part `icecore audit` lets rows be deleted by delete files, in percent."),
+    ("orphan-days", 3, "After how many days `icecore audit` calls a file that nothing needs an orphan."),
+):
+    _table(f"icecore.audit.{_name}", Whole(0), str(_default), _doc)
+
 # A race is lost inside of this engine's own lock, so that another try costs little: where the table does not say how
 # often, it is more often than Java's 4, after shorter waits than its 100 ms to 60 s.
 NUM_RETRIES = _table("commit.retry.num-retries", Whole(), "19", "How often a commit that lost a race is made again.")

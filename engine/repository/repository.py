@@ -23,6 +23,7 @@ from icecore.engine.replay.states import States
 from icecore.engine.replay.table_states import TABLES, TableStates
 from icecore.engine.repository.failed_requirements import failure, last_commit
 from icecore.engine.repository.manifest_lists import ManifestLists
+from icecore.engine.repository.required_message import check_message
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
@@ -116,8 +117,12 @@ class Repository:
         identifier: tuple[str, ...],
         provenance: Provenance,
     ) -> tuple[Event, TableState]:
-        """Appends the first event of a table. Raises TableAlreadyExistsError, NoSuchNamespaceError."""
+        """Appends the first event of a table.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError where the namespace asks for a reason.
+        """
         self.models.check_new_name(identifier)
+        check_message(self.models, identifier, {}, provenance)
         event = self._append(transaction, stream, kind, payload, provenance)
         first = fold(None, [event])
         assert first is not None, "a fold of one event has a state"
@@ -244,6 +249,7 @@ class Repository:
         decision = decide(state.metadata, commands, context)
         if decision.is_empty:
             return CommitResult(state, None)
+        check_message(self.models, state.identifier, state.metadata.properties, provenance)
         if not state.pending and (lost := self.files.unwritable_snapshots(state)):
             # No engine could ever read them: what leads out of it takes them along.
             decision = decide(state.metadata, (*commands, leaving_out(lost)), context)

@@ -11,6 +11,13 @@
     files         one row for each live data and delete file of each table's current snapshot
     views         one row for each view that has a name now, with the SQL of its current version by dialect
     problems      one row for each table that can't be read, with the kind of error and its message
+    warehouse     one row: where the log says that the warehouse lies, and the folder that was opened
+
+What the rules of `icecore audit` compare, made only where a query names it:
+
+    manifest_contents one row for each manifest of any snapshot: what its list says beside what its entries come to
+    file_faults       one row for each fault that files of a table share: gone, of another size, and so on
+    orphan_files      one row for each file in a table's folders that nothing references
 
 Iceberg's metadata tables, of each table: see `iceberg_rows`; and what only a log can give, of dropped tables too:
 
@@ -35,6 +42,7 @@ import pyarrow as pa
 
 from icecore.projections.audit import catalog_rows, file_rows, iceberg_rows, metadata_rows
 from icecore.projections.audit.audited_rows import AuditedRows
+from icecore.projections.audit.checks import disk_rows, manifest_contents
 from icecore.projections.audit.history import commit_rows, dropped_rows, shape_rows
 from icecore.projections.audit.history.logged_tables import AuditedLog, LoggedTable
 from icecore.projections.inspect.log_table import LOG_SCHEMA
@@ -82,6 +90,10 @@ AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "files": file_rows.files,
     "views": catalog_rows.views,
     "problems": file_rows.problems,
+    "warehouse": disk_rows.warehouse,
+    "manifest_contents": manifest_contents.manifest_contents,
+    "file_faults": disk_rows.file_faults,
+    "orphan_files": disk_rows.orphan_files,
     "events": catalog_rows.events,
     "log_health": lambda of: dropped_rows.log_health(of.log),
     **{name: rows for name, (_, rows) in ICEBERG_TABLES.items()},
@@ -100,6 +112,10 @@ AUDIT_SCHEMAS: dict[str, pa.Schema] = {
     "manifests": file_rows.MANIFESTS,
     "files": file_rows.FILES,
     "problems": file_rows.PROBLEMS,
+    "warehouse": disk_rows.WAREHOUSE,
+    "manifest_contents": manifest_contents.MANIFEST_CONTENTS,
+    "file_faults": disk_rows.FILE_FAULTS,
+    "orphan_files": disk_rows.ORPHAN_FILES,
     "events": catalog_rows.EVENTS,
     "log_health": dropped_rows.LOG_HEALTH,
     **{name: schema for name, (schema, _) in (ICEBERG_TABLES | HISTORIES).items()},

@@ -66,6 +66,7 @@ TABLES = pa.schema(
         ("data_files", pa.int64()),
         ("records", pa.int64()),
         ("position", pa.int64()),
+        ("next_row_id", pa.int64()),
     ]
 )
 
@@ -92,6 +93,7 @@ def _table_row(table: Table) -> Iterator[dict[str, Any]]:
         "data_files": _number(summary.get("total-data-files")),
         "records": _number(summary.get("total-records")),
         "position": table.state.position,
+        "next_row_id": m.next_row_id,
     }
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import NAMED, TEXT_MAP, signed
@@ -70,6 +72,7 @@ SNAPSHOTS = pa.schema(
         ("manifest_list", pa.string()),
         ("summary", TEXT_MAP),
         ("is_current_ancestor", pa.bool_()),
+        ("is_kept_by_ref", pa.bool_()),
     ]
 )
 
@@ -80,6 +83,7 @@ def snapshots(of: AuditedRows) -> pa.Table:
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         m = table.metadata
         current = {s.snapshot_id for s in m.ancestors(m.current_snapshot_id)}
+        kept = _kept(m, current)
         for s in m.snapshots:
             yield {
                 "snapshot_id": signed(s.snapshot_id),
@@ -92,9 +96,19 @@ def snapshots(of: AuditedRows) -> pa.Table:
                 "manifest_list": s.manifest_list,
                 "summary": list((s.summary or {}).items()),
                 "is_current_ancestor": s.snapshot_id in current,
+                "is_kept_by_ref": s.snapshot_id in kept,
             }
 
     return of.of(SNAPSHOTS, rows)
+
+
+def _kept(metadata: TableMetadata, known: set[int]) -> set[int]:
+    """The snapshots that a branch or tag leads to, each looked at once."""
+    found = set(known)
+    for ref in metadata.refs.values():
+        for s in takewhile(lambda s: s.snapshot_id not in found, metadata.ancestors(ref.snapshot_id)):
+            found.add(s.snapshot_id)
+    return found
 
 
 REFS = pa.schema(

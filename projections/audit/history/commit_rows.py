@@ -50,7 +50,13 @@ _OF_FILE = [
     for name in ("content", "file_path", "file_format", "spec_id", "partition", "partition_values", "record_count")
 ]
 FILE_HISTORY = pa.schema(
-    [*OF_EVENT, *_OF_SNAPSHOT, ("change", pa.string()), *_OF_FILE, UNIFORM_FILES.field("file_size_in_bytes")]
+    [
+        *OF_EVENT,
+        *_OF_SNAPSHOT,
+        ("change", pa.string()),
+        *_OF_FILE,
+        *(UNIFORM_FILES.field(name) for name in ("file_size_in_bytes", "readable_metrics")),
+    ]
 )
 _SUMMARY = {
     "added_data_files": "added-data-files",

@@ -135,9 +135,13 @@ def test_dropped_tables_are_those_without_a_name(lake: icecore.Catalog) -> None:
 
 @pytest.mark.parametrize("name", OF_EVENTS)
 def test_the_past_is_the_rows_up_to_a_position(lake: icecore.Catalog, name: str) -> None:
-    """A history as of a position is that of now without what came later; one of no table is empty."""
+    """A history as of a position is that of now without what came later; one of no table is empty.
+
+    But for metrics, which go by the names of the columns then.
+    """
+    columns = "* EXCLUDE (readable_metrics)" if name == "file_history" else "*"
     for position in (0, 3, 6, lake.position):
-        query = f"SELECT * FROM {name} WHERE position <= {position} ORDER BY ALL"
+        query = f"SELECT {columns} FROM {name} WHERE position <= {position} ORDER BY ALL"
         assert lake.at(position).sql(query).to_pylist() == ask(lake, query), position
     assert ask(lake, f"SELECT * FROM {name} WHERE name = 'other'") == []
     assert AUDIT_SCHEMAS[name].names[:5] == ["namespace", "name", "table_uuid", "name_now", "position"]

@@ -1,0 +1,74 @@
+"""The audits of a catalog by rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from icecore.engine.catalog.catalog_handle import CatalogHandle, table_of, table_streams
+from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
+from icecore.engine.errors import NoSuchTableError, ValidationError
+
+if TYPE_CHECKING:
+    from icecore.projections.audit.audited_tables import AuditedTable
+    from icecore.projections.audit.rules.audit_findings import Accepted, Audit
+    from icecore.projections.audit.rules.rule import Option, Rule
+
+
+def audit(
+    catalog: CatalogHandle,
+    *,
+    rules: Sequence[str] | None = None,
+    tables: Sequence[IdentifierLike] | None = None,
+    baseline: str | os.PathLike[str] | Sequence[Accepted] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    options: Mapping[str, Option] | None = None,
+) -> Audit:
+    """The findings of the rules, those of `icecore audit`: of all, or of those whose ids are named.
+
+    With `tables` only what is about these is told, and rules about the whole warehouse don't run. The rules of a
+    `folder` join ours. `options` set the limits of rules, properties of a table (`icecore.audit.*`) those for it.
+    `baseline`, a file or its entries, names findings that are accepted. Nothing is changed. Raises ValidationError,
+    NoSuchTableError.
+    """
+    from icecore.projections.audit.audited_tables import AuditedTables
+    from icecore.projections.audit.history.logged_tables import AuditedLog
+    from icecore.projections.audit.rules.audit_findings import accepting, read_baseline
+    from icecore.projections.audit.rules.run_rules import Audited, run_rules
+
+    chosen = _rules(rules, folder)
+    accepted = read_baseline(baseline) if isinstance(baseline, (str, os.PathLike)) else baseline or ()
+    warehouse = catalog._warehouse
+    listed = _listed(catalog)
+    only = None if tables is None else frozenset(map(identifier_tuple, _several(tables)))
+    for name in sorted((only or frozenset()) - {t.identifier for t in listed}):
+        raise NoSuchTableError(f"there is no table {'.'.join(name)!r}")
+    repository = warehouse.repository
+    log = AuditedLog(warehouse.store, repository, partial(table_of, catalog), repository.foreign.adopt_all_if_changed)
+    audited = Audited(catalog, AuditedTables(lambda: listed), log, only)
+    return accepting(run_rules(audited, chosen, options or {}), accepted, chosen)
+
+
+def audit_rules(catalog: CatalogHandle, folder: str | os.PathLike[str] | None = None) -> tuple[Rule, ...]:
+    """The rules that there are, those of a folder too. Raises ValidationError."""
+    return tuple(_rules(None, folder))
+
+
+def _rules(ids: Sequence[str] | None, folder: str | os.PathLike[str] | None) -> list[Rule]:
+    from icecore.projections.audit.rules.rule_files import chosen_rules, rules_of
+
+    return chosen_rules(rules_of(folder), ids)
+
+
+def _several(tables: Sequence[IdentifierLike]) -> Sequence[IdentifierLike]:
+    if isinstance(tables, str):
+        raise ValidationError(f"tables are given as a list of names, found {tables!r}")
+    return tables
+
+
+def _listed(catalog: CatalogHandle) -> list[AuditedTable]:
+    from icecore.projections.audit.audited_tables import AuditedTable
+
+    return [AuditedTable(n, stream, partial(table_of, catalog, stream), n) for n, stream in table_streams(catalog)]

@@ -1,0 +1,41 @@
+"""The reason that commits must give where a table, or a namespace around it, says so: `icecore.require-message`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+from icecore.engine.errors import NoSuchNamespaceError, ValidationError
+from icecore.engine.events.event import Provenance
+from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.properties.table_properties import REQUIRE_MESSAGE
+
+
+def check_message(
+    models: ReadModels, identifier: tuple[str, ...], properties: Mapping[str, str], provenance: Provenance
+) -> None:
+    """Raises ValidationError where a commit to a table of these properties must say why, and does not.
+
+    What other engines committed is not asked: it was done already.
+    """
+    if (provenance.message or "").strip():
+        return
+    for what, given in _givers(models, identifier, properties):
+        if REQUIRE_MESSAGE.or_default(given):
+            raise ValidationError(
+                f"{dotted(identifier)}: a commit must say why, as {REQUIRE_MESSAGE.name} is true of the {what}: "
+                "give it a message"
+            )
+
+
+def _givers(
+    models: ReadModels, identifier: tuple[str, ...], properties: Mapping[str, str]
+) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The table and the namespaces around it, with their properties."""
+    yield "table", properties
+    for levels in range(len(identifier) - 1, 0, -1):
+        namespace = identifier[:levels]
+        found: Mapping[str, str] = {}
+        with contextlib.suppress(NoSuchNamespaceError):
+            found = models.namespace_properties(namespace)
+        yield f"namespace {dotted(namespace)}", found

@@ -1,0 +1,58 @@
+"""An audit as SARIF 2.1.0 (OASIS Static Analysis Results Interchange Format), for CI and code hosts."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import orjson
+
+from icecore.engine.common.version import engine_version
+from icecore.projections.audit.rules.audit_findings import Accepted, Audit, AuditFinding
+from icecore.projections.audit.rules.rule import Rule
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif(audit: Audit) -> dict[str, Any]:
+    """The log of one run as a JSON object. Accepted findings are suppressed results, with the reason where it is told.
+
+    A result's place is a logical location: the table, or the warehouse.
+    """
+    places = {rule.id: place for place, rule in enumerate(audit.rules)}
+    results = [_result(f, places[f.rule]) for f in audit.findings]
+    results += [_result(f, places[f.rule]) | {"suppressions": [_suppression(a)]} for f, a in audit.accepted]
+    driver = {
+        "name": "icecore",
+        "version": engine_version().removeprefix("icecore "),
+        "rules": [_rule(r) for r in audit.rules],
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "shortDescription": {"text": rule.finds},
+        "help": {"text": rule.mend},
+        "defaultConfiguration": {"level": str(rule.severity)},
+    }
+
+
+def _result(finding: AuditFinding, place: int) -> dict[str, Any]:
+    name = finding.table or "warehouse"
+    kind = {"kind": "module"} if finding.table is None else {"kind": "type"}
+    key = orjson.dumps([finding.rule, finding.table_uuid, finding.subject])
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": place,
+        "level": str(finding.severity),
+        "message": {"text": f"{name}: {finding.message}"},
+        "locations": [{"logicalLocations": [{"name": name.rpartition(".")[2], "fullyQualifiedName": name, **kind}]}],
+        "partialFingerprints": {"finding/v1": hashlib.sha256(key).hexdigest()},
+    }
+
+
+def _suppression(accepted: Accepted) -> dict[str, str]:
+    said = {} if accepted.reason is None else {"justification": accepted.reason}
+    return {"kind": "external", **said}

@@ -1,0 +1,23 @@
+-- rule: manifest-counts
+-- severity: error
+-- finds: A manifest whose list counts other files or rows than it has: readers that go by the counts leave it out.
+-- mend: table.rewrite_manifests() writes manifests and their counts anew.
+WITH counted AS (
+    SELECT
+        namespace, name, table_uuid, manifest_path,
+        unnest([
+            {'counted': 'added_files', 'said': added_files_count, 'found': added_files_found},
+            {'counted': 'existing_files', 'said': existing_files_count, 'found': existing_files_found},
+            {'counted': 'deleted_files', 'said': deleted_files_count, 'found': deleted_files_found},
+            {'counted': 'added_rows', 'said': added_rows_count, 'found': added_rows_found},
+            {'counted': 'existing_rows', 'said': existing_rows_count, 'found': existing_rows_found},
+            {'counted': 'deleted_rows', 'said': deleted_rows_count, 'found': deleted_rows_found}
+        ], recursive := true)
+    FROM manifest_contents
+)
+SELECT
+    namespace, name, table_uuid, manifest_path, counted, said, found,
+    concat_ws(' ', manifest_path, counted) AS subject,
+    format('{}: its list says {} {}, it has {}', manifest_path, said, replace(counted, '_', ' '), found) AS message
+FROM counted
+WHERE said <> found

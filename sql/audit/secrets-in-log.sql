@@ -1,0 +1,23 @@
+-- rule: secrets-in-log
+-- severity: warning
+-- finds: A property of a table that once looked like a secret, and does so no more: the log still has it.
+-- mend: Change the secret, and take it out of the log with catalog.forget_text().
+WITH given AS (
+    SELECT namespace, name, table_uuid, key, value, position, actor
+    FROM property_history
+    WHERE change <> 'removed'
+)
+SELECT
+    g.namespace, g.name, g.table_uuid, g.key,
+    max(g.position) AS last_position,
+    g.key AS subject,
+    format('the property {} looked like a secret at position {}, set by {}', g.key, max(g.position), arg_max(g.actor, g.position))
+        AS message
+FROM given AS g
+ANTI JOIN properties AS p ON p.table_uuid = g.table_uuid AND p.key = g.key AND p.value = g.value
+WHERE g.value <> '' AND (
+    regexp_matches(g.key, '(?i)(passw|secret|credential|token|private[._-]?key|access[._-]?key|api[._-]?key|sas[._-])')
+    OR regexp_matches(g.value, '(AKIA|ASIA)[0-9A-Z]{16}|-----BEGIN [A-Z ]*PRIVATE KEY|gh[pousr]_[A-Za-z0-9]{36}')
+    OR regexp_matches(g.value, '(?i)(password|secret|token|accountkey|sig)=[^&; ]{4,}|://[^/@: ]+:[^/@ ]+@')
+)
+GROUP BY g.namespace, g.name, g.table_uuid, g.key

@@ -1,0 +1,239 @@
+"""Rules of one's own, baselines, and the forms that findings are printed in."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from broken_tables import healthy
+from click.testing import CliRunner, Result
+from core_tables import SCHEMA
+
+import icecore
+from icecore.engine.cli.main import cli
+from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.projections.audit.rules.audit_findings import Accepted, baseline_text, read_baseline
+from icecore.projections.audit.rules.rule import Scope, Severity, parse_rule
+from icecore.projections.audit.rules.rule_files import own_rules
+
+MANY_COLUMNS = """\
+-- rule: many-columns
+-- severity: warning
+-- finds: A table of more columns
+--   than a reader takes in.
+-- mend: Split it.
+-- option: most_columns = 3
+SELECT t.namespace, t.name, t.table_uuid, t.columns, 'columns' AS subject, format('{} columns', t.columns) AS message
+FROM tables AS t JOIN limits AS l ON l.namespace = t.namespace AND l.name = t.name
+WHERE t.columns > l.most_columns;
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one rule of a user."""
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "many-columns.sql").write_text(MANY_COLUMNS)
+    return folder
+
+
+@pytest.fixture
+def bad(catalog: icecore.Catalog) -> icecore.Catalog:
+    """A warehouse with a secret, an error, and a commit without a reason, a note."""
+    healthy(catalog, "t", properties={"db.password": "hunter2"})
+    healthy(catalog, "silent").append([{"id": 1, "name": "n"}])
+    return catalog
+
+
+def audited(catalog: icecore.Catalog, *arguments: str, code: int) -> Result:
+    result = CliRunner().invoke(cli, ["--warehouse", str(catalog.path), "audit", *arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+# Rules
+
+
+def test_a_header_tells_what_a_rule_is() -> None:
+    rule = parse_rule(MANY_COLUMNS, "many-columns.sql")
+    assert (rule.id, rule.severity, rule.scope) == ("many-columns", Severity.WARNING, Scope.TABLE)
+    assert rule.finds == "A table of more columns than a reader takes in." and rule.mend == "Split it."
+    assert rule.options == {"most_columns": 3} and rule.sql.startswith("SELECT")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("-- severity: warning\n", "", "a rule begins with a line `-- severity: ...`"),
+        ("severity: warning", "severity: bad", "severity is one of error, warning, note, found 'bad'"),
+        ("rule: many-columns", "rule: Many", "small letters and hyphens, found 'Many'"),
+        ("-- mend: Split it.", "-- mend: Split it.\n-- mend: No.", "says mend twice"),
+        ("-- rule", "-- remark", "is no line of a rule's header"),
+        ("most_columns = 3", "most_columns 3", "an option is written as"),
+        ("SELECT", "DELETE FROM log; SELECT", "expected one SQL statement"),
+        ("-- mend: Split it.", "-- mend: Split it.\n-- scope: all", "scope is one of table, tables, warehouse"),
+    ],
+)
+def test_a_file_that_is_no_rule_is_told_what_it_lacks(old: str, new: str, said: str) -> None:
+    with pytest.raises(ValidationError, match=r"^x\.sql: ") as refused:
+        parse_rule(MANY_COLUMNS.replace(old, new, 1), "x.sql")
+    assert said in str(refused.value)
+
+
+def test_each_file_is_named_by_its_rule() -> None:
+    folder = Path(__file__).parents[3] / "sql" / "audit"
+    assert {p.stem for p in folder.glob("*.sql")} == own_rules().keys()
+    assert all(r.finds.endswith(".") and r.mend.endswith(".") for r in own_rules().values())
+
+
+def test_limits_are_known_properties() -> None:
+    """With the same defaults, so that docs/properties.md tells them."""
+    from icecore.engine.properties.table_properties import known_property
+
+    limits = {name: value for r in own_rules().values() for name, value in r.options.items()}
+    for name, value in limits.items():
+        known = known_property(f"icecore.audit.{name.replace('_', '-')}")
+        assert known is not None and known.default == str(value), name
+
+
+def test_a_folder_s_rules_join_and_win(catalog: icecore.Catalog, folder: Path) -> None:
+    """Options and properties set their limits: the property of a table is nearer than an option of the call."""
+    healthy(catalog, "two")
+    schema = SCHEMA.append(SCHEMA.field("name").with_name("a")).append(SCHEMA.field("name").with_name("b"))
+    catalog.create_table("ns.four", schema)
+    catalog.create_table("ns.wide", schema, properties={"icecore.audit.most-columns": "10"})
+
+    def tables(**options: Any) -> list[str | None]:
+        return [f.table for f in catalog.audit(rules=["many-columns"], folder=folder, **options).findings]
+
+    assert tables() == ["ns.four"]
+    assert tables(options={"most_columns": 1}) == ["ns.four", "ns.two"]
+    assert tables(options={"most_columns": 1}, tables=["ns.two"]) == ["ns.two"]
+    (finding,) = catalog.audit(rules=["many-columns"], folder=folder).findings
+    assert finding.row == {"columns": 4} and finding.message == "4 columns"
+    (folder / "other.sql").write_text(MANY_COLUMNS.replace("rule: many-columns", "rule: secrets"))
+    assert [f.rule for f in catalog.audit(folder=folder).findings] == ["many-columns", "secrets"]
+
+
+def test_what_is_asked_wrongly_is_refused(catalog: icecore.Catalog, folder: Path) -> None:
+    with pytest.raises(ValidationError, match="there is no rule 'nothing'; there are: commits-without-reason, "):
+        catalog.audit(rules=["nothing"])
+    with pytest.raises(ValidationError, match="no rule has an option 'nothing'"):
+        catalog.audit(options={"nothing": 1})
+    with pytest.raises(ValidationError, match="the option skew is like 10, found 'much'"):
+        catalog.audit(options={"skew": "much"})
+    with pytest.raises(NoSuchTableError, match=r"ns\.nothing"):
+        catalog.audit(tables=["ns.nothing"])
+    with pytest.raises(ValidationError, match="a list of"):
+        catalog.audit(tables="ns.nothing")
+    with pytest.raises(ValidationError, match="there is no folder of rules"):
+        catalog.audit(folder=folder / "nothing")
+    (folder / "wrong.sql").write_text(MANY_COLUMNS.replace("many-columns", "wrong").replace("t.columns >", "t.size >"))
+    with pytest.raises(ValidationError, match="the rule wrong can't be run"):
+        catalog.audit(folder=folder)
+    (folder / "wrong.sql").write_text(MANY_COLUMNS.replace("many-columns", "wrong").replace("AS subject", "AS about"))
+    with pytest.raises(ValidationError, match="the rule wrong gives no column subject"):
+        catalog.audit(folder=folder)
+
+
+# Baselines
+
+
+def test_a_baseline_accepts_what_was_found(bad: icecore.Catalog, tmp_path: Path) -> None:
+    """Also after a rename, as tables are known by their UUIDs; what is found no more is told."""
+    found = bad.audit()
+    assert [(f.rule, f.severity) for f in found.findings] == [("secrets", "error"), ("commits-without-reason", "note")]
+    path = tmp_path / "baseline.json"
+    path.write_text(baseline_text(found, "known since long"))
+    bad.rename_table("ns.t", "ns.other")
+    again = bad.audit(baseline=path)
+    assert again.findings == () and again.stale == ()
+    assert [(f.table, a.reason) for f, a in again.accepted] == [
+        ("ns.other", "known since long"),
+        ("ns.silent", "known since long"),
+    ]
+    bad.load_table("ns.other").remove_properties("db.password", message="why")
+    assert [a.rule for a in bad.audit(baseline=path).stale] == ["secrets"]
+    assert bad.audit(baseline=path, rules=["secrets-in-log"]).stale == ()
+    assert {a.rule for a in read_baseline(path)} == {"secrets", "commits-without-reason"}
+
+
+def test_an_entry_accepts_all_that_it_does_not_name(bad: icecore.Catalog) -> None:
+    rules = [f.rule for f in bad.audit(baseline=[Accepted(rule="secrets")]).findings]
+    assert rules == ["commits-without-reason"]
+    assert bad.audit(baseline=[Accepted(table="ns.t"), Accepted(table="ns.silent", subject="commits")]).findings == ()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"accepted": [{"ruel": "secrets"}]}', '{"accepted": 1}'])
+def test_a_file_that_is_no_baseline_is_refused(catalog: icecore.Catalog, tmp_path: Path, text: str) -> None:
+    (tmp_path / "baseline.json").write_text(text)
+    with pytest.raises(ValidationError, match=r"baseline\.json is no baseline"):
+        catalog.audit(baseline=tmp_path / "baseline.json")
+    with pytest.raises(ValidationError, match="there is no baseline"):
+        catalog.audit(baseline=tmp_path / "nothing.json")
+
+
+# The shell
+
+
+def test_the_exit_code_tells_whether_there_are_findings(bad: icecore.Catalog, tmp_path: Path) -> None:
+    """0 where none is as bad as asked for, 1 where one is, 2 where the audit can't be made."""
+    said = audited(bad, code=1).output
+    assert "error: secrets\n  ns.t: the property db.password looks like a secret\n  -> " in said
+    assert said.endswith("28 rules: 1 error, 0 warnings, 1 note\n")
+    audited(bad, "--fail-on", "never", code=0)
+    audited(bad, "ns.silent", code=0)
+    audited(bad, "ns.silent", "--fail-on", "note", code=1)
+    for arguments in (["ns.nothing"], ["--rule", "nothing"], ["--fail-on", "much"], ["--baseline", "nothing"]):
+        audited(bad, *arguments, code=2)
+    baseline = str(tmp_path / "baseline.json")
+    assert audited(bad, "--write-baseline", baseline, code=0).output.endswith("2 findings accepted\n")
+    assert audited(bad, "--baseline", baseline, "--fail-on", "note", code=0).output.endswith("0 notes, 2 accepted\n")
+
+
+def test_findings_as_json_and_csv(bad: icecore.Catalog) -> None:
+    value = orjson.loads(audited(bad, "--output", "json", code=1).output)
+    assert [f["rule"] for f in value["findings"]] == ["secrets", "commits-without-reason"]
+    assert value["findings"][1]["row"]["commits"] == 1 and len(value["rules"]) == len(own_rules())
+    rows = list(csv.DictReader(io.StringIO(audited(bad, "-o", "csv", code=1).output)))
+    assert [(r["severity"], r["table"]) for r in rows] == [("error", "ns.t"), ("note", "ns.silent")]
+
+
+def test_findings_as_sarif(bad: icecore.Catalog) -> None:
+    """What SARIF 2.1.0 requires is there; accepted findings are suppressed."""
+    found = bad.audit(baseline=[Accepted(rule="commits-without-reason", reason="it is cron")])
+    from icecore.projections.audit.rules.sarif import sarif
+
+    log = orjson.loads(orjson.dumps(sarif(found)))
+    (run,) = log["runs"]
+    assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-2.1.0.json")
+    driver = run["tool"]["driver"]
+    assert driver["name"] == "icecore" and [r["id"] for r in driver["rules"]] == list(own_rules())
+    assert {r["defaultConfiguration"]["level"] for r in driver["rules"]} == {"error", "warning", "note"}
+    for result in run["results"]:
+        assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["message"]["text"] and result["level"] in ("error", "warning", "note")
+        assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] in ("ns.t", "ns.silent")
+    assert [r.get("suppressions") for r in run["results"]] == [
+        None,
+        [{"kind": "external", "justification": "it is cron"}],
+    ]
+    assert orjson.loads(audited(bad, "--output", "sarif", code=1).output)["version"] == "2.1.0"
+
+
+def test_rules_are_listed(catalog: icecore.Catalog) -> None:
+    said = audited(catalog, "--list", code=0).output
+    assert all(rule in said for rule in own_rules())
+    listed = orjson.loads(audited(catalog, "--list", "--output", "json", code=0).output)
+    assert listed[0].keys() == {"rule", "severity", "finds", "mend", "scope", "options"}
+
+
+def test_the_page_tells_each_rule() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
+    for rule in own_rules().values():
+        assert f"| `{rule.id}` | {rule.severity} | {rule.finds} |\n" in page, rule.id

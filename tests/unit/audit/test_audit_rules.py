@@ -1,0 +1,101 @@
+"""Each rule finds the table that is broken its way, and passes the healthy ones; nothing that it finds stops others."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from broken_tables import BROKEN, healthy, make_all, named, unreadable
+from core_tables import store_of
+
+import icecore
+from icecore.engine.errors import MovedWarehouseWarning
+from icecore.projections.audit.rules.audit_findings import Audit, AuditFinding
+from icecore.projections.audit.rules.rule import Scope, Severity
+from icecore.projections.audit.rules.rule_files import own_rules
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
+    folder = tmp_path_factory.mktemp("rules")
+    with icecore.open(folder / "theirs") as theirs, icecore.open(folder / "ours") as ours:
+        make_all(ours, theirs)
+        yield ours
+
+
+@pytest.fixture(scope="module")
+def found(ours: icecore.Catalog) -> Audit:
+    return ours.audit()
+
+
+def of(found: Audit, rule: str) -> list[AuditFinding]:
+    return [f for f in found.findings if f.rule == rule]
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_rule_finds_the_table_that_is_broken_its_way(found: Audit, rule: str) -> None:
+    """And no healthy one, nor one that is broken another way."""
+    findings = of(found, rule)
+    assert {f.table for f in findings} == {f"ns.{named(rule)}"}, found
+    for f in findings:
+        assert f.severity is own_rules()[rule].severity and f.mend == own_rules()[rule].mend
+        assert f.subject and f.message and f.table_uuid
+
+
+def test_each_rule_is_broken_somewhere(found: Audit) -> None:
+    """Here, or in one of the tests below."""
+    below = {"damaged-files", "unreadable-tables"}
+    assert {r.id for r in own_rules().values() if r.scope is not Scope.WAREHOUSE} == BROKEN.keys() | below
+    assert {f.rule for f in found.findings} == BROKEN.keys()
+
+
+def test_a_table_that_cant_be_read_keeps_no_other_from_being_told_of(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        unreadable(catalog, theirs, "unreadable")
+        BROKEN["missing-files"](catalog, theirs, "other")
+    found = catalog.audit()
+    assert {(f.rule, f.table) for f in found.findings} == {
+        ("damaged-files", "ns.unreadable"),
+        ("unreadable-tables", "ns.unreadable"),
+        ("missing-files", "ns.other"),
+    }
+
+
+def test_secrets_and_personal_data_are_not_told_again(found: Audit) -> None:
+    said = "".join(f"{f.message} {f.subject} {dict(f.row)}" for f in found.findings)
+    assert "hunter2" not in said and "zoe@" not in said
+    assert "example.org" not in said
+
+
+def test_the_findings_of_some_rules_of_some_tables(ours: icecore.Catalog, found: Audit) -> None:
+    """Are the same as those of all, and nothing is told of other tables."""
+    chosen = ours.audit(
+        rules=["secrets", "shared-folders", "log-health"], tables=["ns.secrets", ("ns", "shared_folders")]
+    )
+    assert {(f.rule, f.table) for f in chosen.findings} == {
+        ("secrets", "ns.secrets"),
+        ("shared-folders", "ns.shared_folders"),
+    }
+    assert set(chosen.findings) <= set(found.findings)
+
+
+def test_a_warehouse_that_was_copied_is_found(tmp_path: Path) -> None:
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("ns")
+        healthy(catalog, "t")
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    with pytest.warns(MovedWarehouseWarning), icecore.open(tmp_path / "copy") as copy:
+        assert [(f.rule, f.table) for f in copy.audit().findings] == [("warehouse-elsewhere", None)]
+
+
+def test_a_log_that_was_changed_is_found(catalog: icecore.Catalog) -> None:
+    healthy(catalog, "t")
+    connection = store_of(catalog).connection()
+    connection.execute("DROP TRIGGER event_is_append_only_update")
+    connection.execute("UPDATE event SET actor = 'nobody' WHERE position = 2")
+    (finding,) = catalog.audit(rules=["log-health"]).findings
+    assert finding.severity is Severity.ERROR and finding.table is None
+    assert finding.message.startswith("hash chain: position 2")
