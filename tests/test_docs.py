@@ -39,7 +39,13 @@ def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
         yield match[1], match[2], text[: match.start()].count("\n")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def page_and_need(page: Path) -> str:
+    """A test's id, by which one worker gets all that needs Spark."""
+    return f"{page.stem}-{NEEDS[page.stem]}" if page.stem in NEEDS else page.stem
+
+
+@pytest.mark.usefixtures("no_hint_to_come")
+@pytest.mark.parametrize("page", PAGES, ids=page_and_need)
 def test_what_it_shows_is_what_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer is the one given here; `...` stands for ids, times and paths. Each page has a folder of its own."""
     if page.stem in NEEDS:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,12 +18,6 @@ from icecore.engine.errors import IcecoreError, MissingDependencyError, Validati
 pytest.importorskip("pyiceberg")
 TABLES = {f"demo.{name}" for name in ("flights", *flights.SMALL_TABLES)}
 ALL_FLIGHTS = 336_776
-TOLD_WITH_SPARK = """
-import sys
-from pathlib import Path
-from icecore.engine.demo import story
-story.tell(Path(sys.argv[1]), rows=int(sys.argv[2]))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -118,18 +110,24 @@ def test_every_flight_is_in_a_quarter(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_sample_with_spark(tmp_path: Path) -> None:
-    """Loaded, rewritten, planned and counted with Spark."""
+def test_a_sample_with_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Loaded, rewritten, planned and counted with Spark, which is stopped at the end."""
     from icecore.engine.spark.java import java_available
 
     pytest.importorskip("pyspark")
     if not java_available():
         pytest.skip("no Java 17 or later")
-    # A process of its own, since the session of other tests must go on.
-    command = [sys.executable, "-c", TOLD_WITH_SPARK, str(tmp_path / "w"), "3000"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    counts = re.search(r"Spark, the planned files +(\d+)\nDuckDB, the whole CSV +(\d+)\n", run.stdout)
+    from pyspark.sql import SparkSession
+
+    # The session of other tests must go on.
+    stopped: list[SparkSession] = []
+    monkeypatch.setattr(SparkSession, "stop", lambda session: stopped.append(session))
+    story.tell(tmp_path / "w", rows=3000)
+    assert len(stopped) == 1
+    said = capsys.readouterr().out
+    counts = re.search(r"Spark, the planned files +(\d+)\nDuckDB, the whole CSV +(\d+)\n", said)
     assert counts and counts[1] == counts[2] != "0"
     with icecore.open(tmp_path / "w", read_only=True) as catalog:
         assert catalog.load_table(story.FLIGHTS).scan().count() == 3000
