@@ -60,6 +60,7 @@ bench: $(TOOLS) $(TABLES)
 	$(BIN)/python bench/plans.py $(TABLES)
 	$(BIN)/python bench/planning.py bench/data/t100k $(lastword $(TABLES))
 	$(BIN)/python bench/metadata_tables.py $(TABLES)
+	$(BIN)/python bench/questions.py
 	$(MAKE) bench-spark
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/plot.py

@@ -48,6 +48,22 @@ UNIFORM_FILES = pa.schema(
         ("readable_metrics", METRICS),
     ]
 )
+# A file without its metrics.
+PLAIN_FILES = pa.schema(
+    [
+        UNIFORM_FILES.field(name)
+        for name in (
+            "content",
+            "file_path",
+            "file_format",
+            "spec_id",
+            "partition",
+            "partition_values",
+            "record_count",
+            "file_size_in_bytes",
+        )
+    ]
+)
 _SEQUENCE = ("snapshot_id", "sequence_number", "file_sequence_number")
 _TRACKING = [("status", pa.int8()), *((name, pa.int64()) for name in _SEQUENCE)]
 _NOT_OF_FILE = ("snapshot_id", "sequence_number", "readable_metrics")
@@ -82,6 +98,18 @@ class UniformColumns:
         }
         columns = [made[n] if n in made else rows[n] for n in UNIFORM_FILES.names]
         return pa.table(columns, schema=UNIFORM_FILES)
+
+    def plain_rows(self, entries: pa.Table) -> pa.Table:
+        """The rows of PLAIN_FILES for canonical entries in one piece."""
+        paths, values = self.partition_texts(entries)
+        made = {
+            "content": _CONTENTS.take(entries["content"]),
+            "file_format": pc.utf8_lower(entries["file_format"].cast(pa.string())),
+            "partition": paths,
+            "partition_values": values,
+        }
+        columns = [made[f.name] if f.name in made else entries[f.name].cast(f.type) for f in PLAIN_FILES]
+        return pa.table(columns, schema=PLAIN_FILES)
 
     def entry_rows(self, entries: pa.Table) -> pa.Table:
         """The rows of UNIFORM_ENTRIES for canonical entries in one piece."""

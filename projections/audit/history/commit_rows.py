@@ -199,7 +199,7 @@ def _from_manifests(table: Table, outside: Mapping[int, Brought]) -> Iterator[tu
 def _of_files(columns: UniformColumns, entries: pa.Table, values: Mapping[str, Any]) -> pa.Table:
     """The rows of a snapshot's files."""
     entries = entries.combine_chunks()
-    files = columns.file_rows(entries)
+    files = columns.plain_rows(entries)
     told = pa.array(["", "added", "removed"])
     kinds = {name: FILE_HISTORY.field(name).type for name in values}
     made = {name: pa.repeat(pa.scalar(value, kinds[name]), len(entries)) for name, value in values.items()}
