@@ -46,6 +46,10 @@ _UNORDERED = (GeometryType, GeographyType, VariantType, UnknownType)
 Read = Callable[[FileScanTask, Schema], Iterator[pa.RecordBatch]]
 
 
+class RowsNeededError(Exception):
+    """Metadata alone does not tell an answer."""
+
+
 @frozen
 class Aggregate:
     """One function of a column; `count` of no column counts rows."""
@@ -153,11 +157,12 @@ def aggregate(
     planned: PlannedFiles,
     columns: pa.Table,
     schema: Schema,
-    read: Read,
+    read: Read | None,
 ) -> Aggregates:
     """Computes the aggregates. `columns` are the metrics and partition values of the planned files, in their order.
 
-    `read` gives the rows of a task that the scan selects, with the columns of a projection at least.
+    `read` gives the rows of a task that the scan selects, with the columns of a projection at least; without it raises
+    RowsNeededError where any file would have to be read.
     """
     exact = _exact(planned)
     metrics = FileMetrics(planned, columns, exact)
@@ -225,7 +230,7 @@ class _OpenFiles:
 
 
 def _read_open(
-    states: Sequence[_State], planned: PlannedFiles, metrics: FileMetrics, schema: Schema, read: Read
+    states: Sequence[_State], planned: PlannedFiles, metrics: FileMetrics, schema: Schema, read: Read | None
 ) -> int:
     """Reads the files that some aggregate needs, of each only the columns that it is needed for; returns how many."""
     if not any(any(s.open) for s in states):
@@ -233,6 +238,10 @@ def _read_open(
     extremes = {k: s for k, s in enumerate(states) if s.aggregate.function not in _COUNTS}
     files = _OpenFiles(states, {k: metrics.bounds(s.aggregate.column) for k, s in extremes.items()})
     waiting = iter(files.in_order())
+    if read is None:
+        if any(files.needed_by(i) for i in waiting):
+            raise RowsNeededError
+        return 0
     tasks = planned.tasks()
 
     def rows_of(chosen: tuple[int, list[_State]]) -> list[pa.RecordBatch]:

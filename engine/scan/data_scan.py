@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icecore.engine.data.read.read_tasks import DeleteCache
-    from icecore.engine.scan.aggregates import Aggregates
+    from icecore.engine.scan.aggregates import Aggregate, Aggregates, Read
     from icecore.engine.spec.types import StructType
     from icecore.projections.explain.explain import Explanation
 
@@ -198,24 +198,36 @@ class DataScan:
         """
 
         from icecore.engine.data.read.read_tasks import DeleteCache
-        from icecore.engine.scan.aggregates import Aggregate, aggregate
-        from icecore.engine.scan.file_metrics import metric_columns
+        from icecore.engine.scan.aggregates import Aggregate
 
         if self.limit is not None:
             raise ValidationError("aggregates are of all rows of a scan: it can't have a limit")
         if not aggregates:
             raise ValidationError("no aggregate was asked for")
         asked = [Aggregate.parse(a, self.schema, self.case_sensitive) for a in aggregates]
+        deletes = DeleteCache()
+        return self._aggregated(asked, lambda task, columns: self._read_one(task, columns, deletes))
+
+    def aggregate_of_metadata(self, asked: Sequence[Aggregate]) -> Aggregates | None:
+        """The answers where metadata alone tells all of them, of a scan without a limit; else None."""
+        from icecore.engine.scan.aggregates import RowsNeededError
+
+        try:
+            return self._aggregated(asked, None)
+        except RowsNeededError:
+            return None
+
+    def _aggregated(self, asked: Sequence[Aggregate], read: Read | None) -> Aggregates:
+        from icecore.engine.scan.aggregates import aggregate
+        from icecore.engine.scan.file_metrics import metric_columns
+
         fields = [a.column for a in asked if a.column is not None]
         names = metric_columns(fields, self._state.metadata.specs)
         listed, entries = self._manifests()
         planned, columns = self._planner.plan_with_columns(
             self._state, listed, self.row_filter, self.schema, names, entries
         )
-        deletes = DeleteCache()
-        return aggregate(
-            asked, planned, columns, self.schema, lambda task, columns: self._read_one(task, columns, deletes)
-        )
+        return aggregate(asked, planned, columns, self.schema, read)
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""

@@ -18,6 +18,7 @@ from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression, Predica
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.spark.spark_types import stored_type
 from icecore.engine.spec.types import (
+    FLOATING_TYPES,
     BinaryType,
     BooleanType,
     DateType,
@@ -62,14 +63,22 @@ def filter_of(text: str, columns: Columns) -> Expression:
     return _Reader(columns).expression(json.loads(text), negate=False)
 
 
+def exact_filter_of(text: str, columns: Columns) -> Expression | None:
+    """The same where it selects the very rows that Spark's filter does, None where that is not sure."""
+    told = {names: term for names, term in columns.items() if not isinstance(term.field.field_type, FLOATING_TYPES)}
+    try:
+        return _Reader(told, is_exact=True).expression(json.loads(text), negate=False)
+    except _UnsaidError:
+        return None
+
+
 @frozen
 class _Reader:
     columns: Columns
+    is_exact: bool = False
 
     def expression(self, node: Any, *, negate: bool) -> Expression:
         match node:
-            case None:
-                return TRUE
             case ["and" | "or" as word, *parts]:
                 made = [self.expression(p, negate=negate) for p in parts]
                 # De Morgan holds for three values as well.
@@ -80,9 +89,15 @@ class _Reader:
                 try:
                     return self.leaf(word, names, value, negate=negate)
                 except (_UnsaidError, IcecoreError, ValueError):
-                    return TRUE
+                    return self.unsaid()
             case _:
-                return TRUE
+                return self.unsaid()
+
+    def unsaid(self) -> Expression:
+        """The expression that stands for a part which can't be said; there is none in an exact filter."""
+        if self.is_exact:
+            raise _UnsaidError
+        return TRUE
 
     def leaf(self, word: str, names: Sequence[str], value: Any, *, negate: bool) -> Expression:
         term = self.columns.get(tuple(_text(n) for n in names))

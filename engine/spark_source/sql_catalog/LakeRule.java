@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -50,6 +51,8 @@ public class LakeRule extends Rule {
     if (plan instanceof MergeIntoTable) target = ((MergeIntoTable) plan).targetTable();
     if (target != null) table = changed(target);
     if (table != null) return change(plan, target, table);
+    // With the query that it is of, which may be a change that takes none: it must not have become a constant by then.
+    if (plan instanceof Subquery) return plan;
     return (TreeNode) plan.transformDownWithSubqueries(new Swap(session));
   }
 
@@ -88,11 +91,15 @@ public class LakeRule extends Rule {
     }
 
     public boolean isDefinedAt(Object node) {
-      return scan((LogicalPlan) node) != null;
+      return node instanceof Aggregate || scan((LogicalPlan) node) != null;
     }
 
     public Object applyOrElse(Object node, Function1 otherwise) {
       LogicalPlan plan = (LogicalPlan) node;
+      if (plan instanceof Aggregate) {
+        LogicalPlan answered = LakeAggregates.answered((Aggregate) plan);
+        return answered == null ? otherwise.apply(node) : answered;
+      }
       if (scan(plan) == null) return otherwise.apply(node);
       // As a correlated subquery its attributes stay what they are.
       LogicalPlan whole = new Subquery(replaced(plan, new ArrayList()), true);

@@ -142,6 +142,11 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     return rows.queryExecution().analyzed();
   }
 
+  /** The answers to aggregates of all rows that a filter keeps, as text; null where rows have to be read. */
+  public List aggregates(String filter, List asked) {
+    return (List) calls.ask(Arrays.asList(new Object[] {"aggregates", filter, asked}));
+  }
+
   // Changes
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
@@ -210,6 +215,15 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
 
     public LogicalPlan plan(String filter) {
       return table.plan(fields.fieldNames(), filter);
+    }
+
+    /** Those of the table; null for metadata columns, with which deleted rows may come. */
+    public List aggregates(String filter, List asked) {
+      String[] names = fields.fieldNames();
+      for (int i = 0; i < names.length; i++) {
+        if (!Arrays.asList(table.schema().fieldNames()).contains(names[i])) return null;
+      }
+      return table.aggregates(filter, asked);
     }
 
     public Batch toBatch() {

@@ -25,7 +25,8 @@ from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
 from icecore.engine.spark_source.shown_arrow import shown_table
-from icecore.engine.spark_source.sql_catalog.table_changes import change_table, filter_within
+from icecore.engine.spark_source.sql_catalog.known_aggregates import known_aggregates
+from icecore.engine.spark_source.sql_catalog.table_changes import change_table, exact_filter, filter_within
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import METADATA_COLUMNS, PARTITION
 from icecore.engine.spec.schema import Schema
@@ -107,6 +108,8 @@ class TableRows(Answers):
         """The rows, or what changes them."""
         if question[0] == "rows":
             return self._rows(*question[1:])
+        if question[0] == "aggregates":
+            return json.dumps(self._aggregates(*question[1:]))
         if self.find is None:
             raise ValidationError("a catalog of the past can't be changed")
         now = self.find()
@@ -125,6 +128,11 @@ class TableRows(Answers):
         scan = self.table.scan(selected_fields=names, **self.chosen)
         return scan.to_spark_filtered_there(self.session, filter_within(filter_text, schema))
 
+    def _aggregates(self, filter_text: str, asked: Sequence[tuple[str, str | None]]) -> Sequence[str | None] | None:
+        scan = self.table.scan(**self.chosen)
+        condition = exact_filter(filter_text, scan.schema)
+        return None if condition is None else known_aggregates(scan, condition, asked)
+
 
 @frozen(slots=False, eq=False)
 class GivenRows(Answers):
@@ -135,6 +143,8 @@ class GivenRows(Answers):
 
     def answer(self, question: Sequence[Any]) -> Any:
         """The rows; there is nothing to change."""
+        if question[0] == "aggregates":
+            return json.dumps(None)
         if question[0] != "rows":
             raise ValidationError(f"{self.name} is no table: its rows can't be changed")
         return self.rows

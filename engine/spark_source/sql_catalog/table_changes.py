@@ -13,7 +13,7 @@ from typing import Any
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
 from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
-from icecore.engine.spark.relation.catalyst_filter import filter_of
+from icecore.engine.spark.relation.catalyst_filter import exact_filter_of, filter_of
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField, StructType
@@ -58,6 +58,11 @@ def filter_within(text: str | None, schema: Schema) -> Expression:
     except Exception as e:  # whatever it is: all files are right as well
         _log.info("all files are read, since a filter could not be understood: %s", e)
         return TRUE
+
+
+def exact_filter(text: str, schema: Schema) -> Expression | None:
+    """A filter, as `FilterText` has it, in the engine's words; None where they don't say the same."""
+    return exact_filter_of(text, dict(_terms(schema, schema.fields, ())))
 
 
 def _options(text: str) -> dict[str, Any]:

@@ -1,0 +1,161 @@
+"""Counts, minima and maxima of Spark SQL that metadata tells: the same answers as by reading, without a row read."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.spark
+
+import icecore  # noqa: E402
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("city", pa.string()),
+        ("n", pa.int32()),
+        ("x", pa.float64()),
+        ("d", pa.decimal128(9, 2)),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("ts", pa.timestamp("us")),
+        ("st", pa.struct([("a", pa.int64())])),
+        ("none", pa.int64()),
+    ]
+)
+
+
+def row(i: int) -> dict[str, Any]:
+    day = dt.date(2024, 1, 1) + dt.timedelta(i)
+    at = dt.datetime(2024, 1, 1, 23, 30, tzinfo=dt.UTC) + dt.timedelta(hours=i)
+    return {
+        "id": i,
+        "city": "abc"[i // 10 % 3] if i < 30 else None,
+        "n": i if i % 4 else None,
+        "x": float("nan") if i == 7 else -0.0 if i == 0 else float(i),
+        "d": Decimal(i) / 4 - 5,
+        "day": day,
+        "at": at,
+        "ts": at.replace(tzinfo=None),
+        "st": {"a": i} if i % 3 else None,
+    }
+
+
+@pytest.fixture(scope="module")
+def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
+    """A table of a file for each city, the same with deletes, an empty one; and plain views of their rows."""
+    with icecore.open(tmp_path_factory.mktemp("aggregates") / "lake", actor="test") as catalog:
+        catalog.create_namespace("ns")
+        properties = {"write.delete.mode": "merge-on-read"}
+        for name, version in (("whole", 2), ("v2", 2), ("v3", 3), ("empty", 2)):
+            table = catalog.create_table(
+                f"ns.{name}", SCHEMA, partition_spec=["city"], format_version=version, properties=properties
+            )
+            if name != "empty":
+                for start in (0, 10, 20, 30):
+                    table.append([row(i) for i in range(start, start + 10)])
+            if name in ("v2", "v3"):
+                table.delete("id IN (0, 9, 15)")
+        catalog.load_table("ns.v2").delete_keys([{"id": 29, "city": "c"}], ["id", "city"])
+        icecore.spark.catalog(spark, catalog, name="known")
+        for name in ("whole", "v2", "v3", "empty"):
+            rows = catalog.load_table(f"ns.{name}").scan().to_spark(spark)
+            rows.cache().createOrReplaceTempView(f"plain_{name}")
+        yield catalog
+        spark.catalog.clearCache()
+
+
+TOLD = [
+    "SELECT count(*) FROM {}",
+    "SELECT count(*), count(id), count(n), count(none), count(1), max(none) FROM {}",
+    "SELECT min(id), max(id), min(n), max(n), min(d), max(d) FROM {}",
+    "SELECT min(day), max(day), min(at), max(at), min(ts), max(ts), min(city), max(city) FROM {}",
+    "SELECT max(ID) - min(id) + count(*) AS spread, CAST(max(d) AS INT) AS d FROM {}",
+    "SELECT count(*), max(id) FROM {} WHERE city = 'b'",
+    "SELECT count(n), max(d) FROM {} WHERE city IS NULL",
+    "SELECT count(*), min(id) FROM {} WHERE NOT city = 'b'",
+    "SELECT count(*) FROM {} WHERE city IN ('a', 'c') AND id BETWEEN -5 AND 9",
+    "SELECT count(*) FROM {} WHERE id > 9 AND n IS NOT NULL AND city = 'z'",
+    "SELECT count(*) FROM {} WHERE day >= DATE '2024-01-11'",
+    "SELECT count(*) FROM {} WHERE at < TIMESTAMP '2024-01-02 09:30:00Z'",
+    "SELECT count(*) FROM (SELECT id, city FROM {} WHERE city = 'a') WHERE id >= 0",
+    "SELECT a.m, (SELECT count(*) FROM {} WHERE city = 'c') FROM (SELECT max(id) AS m FROM {}) a",
+]
+READ = [
+    "SELECT count(*) FROM {} WHERE id > 3",
+    "SELECT count(*) FROM {} WHERE NOT n = 1",
+    "SELECT count(*) FROM {} WHERE id % 2 = 0",
+    "SELECT count(*) FROM {} WHERE city = 'a' AND id % 2 = 0",
+    "SELECT count(*) FROM {} WHERE NOT (city <=> 'a')",
+    "SELECT count(*) FROM {} WHERE x > 1",
+    "SELECT count(*) FROM {} WHERE x >= -1 AND city = 'b'",
+    "SELECT min(x), max(x) FROM {}",
+    "SELECT min(st.a), count(st.a), count(st) FROM {}",
+    "SELECT count(DISTINCT city), sum(id) FROM {}",
+    "SELECT count(*) FILTER (WHERE id > 3), max(id) FROM {}",
+    "SELECT max(id + 1) FROM {}",
+    "SELECT count(n, id) FROM {}",
+    "SELECT city, count(*) FROM {} GROUP BY city",
+    "SELECT count(*) FROM (SELECT * FROM {} LIMIT 3)",
+    "SELECT max(id), rand(1) >= 0 FROM {} HAVING count(*) > 100",
+]
+
+
+def compared(spark: Any, query: str, name: str) -> bool:
+    """Compares a query with that of the plain rows; gives whether no file was read for it."""
+    told = spark.sql(query.replace("{}", f"known.ns.{name}"))
+    plain = spark.sql(query.replace("{}", f"plain_{name}"))
+    assert [f.dataType for f in told.schema] == [f.dataType for f in plain.schema], query
+    assert sorted(map(repr, told.collect())) == sorted(map(repr, plain.collect())), query
+    return "Scan" not in told._jdf.queryExecution().optimizedPlan().toString() and not told.inputFiles()
+
+
+@pytest.mark.usefixtures("lake")
+def test_what_metadata_tells_is_not_read(spark: Any) -> None:
+    for query in TOLD:
+        assert compared(spark, query, "whole"), query
+
+
+@pytest.mark.usefixtures("lake")
+def test_what_it_does_not_tell_is_read(spark: Any) -> None:
+    """Parts of files, floats, fields of structs, groups, and whatever else."""
+    for query in READ:
+        compared(spark, query, "whole")
+    for query in READ[:8]:
+        assert not compared(spark, query, "whole"), query
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize("name", ["v2", "v3", "empty"])
+def test_deleted_rows_count_for_nothing(spark: Any, name: str) -> None:
+    told = [compared(spark, query, name) for query in TOLD[:6]]
+    assert all(told) if name == "empty" else not any(told[:5])
+    # Files without deletes are told of still.
+    assert compared(spark, TOLD[6], name)
+
+
+def test_with_deleted_rows_all_count(spark: Any, lake: icecore.Catalog) -> None:
+    deleted = "SELECT count(*), count(_deleted), max(id) FROM known.ns.v3"
+    assert [tuple(r) for r in spark.sql(deleted).collect()] == [(40, 40, 39)]
+    assert spark.sql("SELECT count(_pos), min(id) FROM known.ns.whole").first() == (40, 0)
+
+
+def test_the_snapshot_is_that_of_the_analysis(spark: Any, lake: icecore.Catalog) -> None:
+    table = lake.create_table("ns.later", SCHEMA)
+    table.append([row(1)])
+    first = table.current_snapshot()
+    assert first is not None
+    before = spark.sql("SELECT count(*) FROM known.ns.later")
+    table.append([row(2)])
+    assert before.first()[0] == 1
+    assert spark.table("known.ns.later").count() == 2
+    assert spark.sql(f"SELECT max(id) FROM known.ns.later VERSION AS OF {first.snapshot_id}").first()[0] == 1
+    Path(table.scan("id = 1").plan_files()[0].file.file_path.removeprefix("file://")).unlink()
+    assert spark.sql("SELECT count(*), max(id) FROM known.ns.later").first() == (2, 2)
