@@ -37,6 +37,7 @@ A table that can't be read has no rows in those that need what can't be read of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -78,6 +79,11 @@ def _of_log(schema: pa.Schema, rows: _History) -> Callable[[AuditedRows], pa.Tab
     return lambda of: of.of_log(schema, rows)
 
 
+def _file_history(of: AuditedRows) -> pa.Table:
+    metrics = of.asks_for(["readable_metrics"])
+    return of.of_log(commit_rows.FILE_HISTORY, partial(commit_rows.file_history, metrics=metrics))
+
+
 AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "log": catalog_rows.log,
     "namespaces": catalog_rows.namespaces,
@@ -98,6 +104,7 @@ AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "log_health": lambda of: dropped_rows.log_health(of.log),
     **{name: rows for name, (_, rows) in ICEBERG_TABLES.items()},
     **{name: _of_log(schema, rows) for name, (schema, rows) in HISTORIES.items()},
+    "file_history": _file_history,
 }
 
 AUDIT_SCHEMAS: dict[str, pa.Schema] = {

@@ -25,7 +25,7 @@ from icecore.engine.table.table import Table
 from icecore.projections.audit.history.logged_tables import OF_EVENT, AuditedLog, LoggedTable, of_event
 from icecore.projections.inspect.entry_batches import TableEntries, faults_told
 from icecore.projections.inspect.snapshot_rows import signed
-from icecore.projections.inspect.uniform_rows import UNIFORM_FILES, UniformColumns
+from icecore.projections.inspect.uniform_rows import METRICS, UNIFORM_FILES, UniformColumns
 
 _OF_SNAPSHOT = (
     pa.field("snapshot_id", pa.int64()),
@@ -167,8 +167,8 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
-def file_history(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
-    """The rows of `file_history`."""
+def file_history(log: AuditedLog, table: LoggedTable, metrics: bool = True) -> list[pa.Table]:
+    """The rows of `file_history`; without `metrics` these are null."""
     loaded = log.load(table.stream)
     columns, found = UniformColumns.of(loaded.metadata), list[pa.Table]()
     outside: dict[int, Brought] = {}
@@ -177,9 +177,9 @@ def file_history(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
             if each.entries is None:
                 outside[each.snapshot.snapshot_id] = each
             elif each.entries.num_rows:
-                found.append(_of_files(columns, each.entries, each.values(table)))
+                found.append(_of_files(columns, each.entries, each.values(table), metrics))
         for snapshot_id, entries in _from_manifests(loaded, outside):
-            found.append(_of_files(columns, entries, outside[snapshot_id].values(table)))
+            found.append(_of_files(columns, entries, outside[snapshot_id].values(table), metrics))
     return found
 
 
@@ -196,12 +196,14 @@ def _from_manifests(table: Table, outside: Mapping[int, Brought]) -> Iterator[tu
                 yield snapshot_id, changed.filter(pc.equal(changed["snapshot_id"], snapshot_id))
 
 
-def _of_files(columns: UniformColumns, entries: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+def _of_files(columns: UniformColumns, entries: pa.Table, values: Mapping[str, Any], metrics: bool) -> pa.Table:
     """The rows of a snapshot's files."""
     entries = entries.combine_chunks()
-    files = columns.plain_rows(entries)
+    files = columns.file_rows(entries) if metrics else columns.plain_rows(entries)
     told = pa.array(["", "added", "removed"])
     kinds = {name: FILE_HISTORY.field(name).type for name in values}
     made = {name: pa.repeat(pa.scalar(value, kinds[name]), len(entries)) for name, value in values.items()}
     made["change"] = told.take(entries["status"])
+    if not metrics:
+        made["readable_metrics"] = pa.nulls(len(entries), METRICS)
     return pa.table([made[n] if n in made else files[n] for n in FILE_HISTORY.names], schema=FILE_HISTORY)
