@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from icecore.engine.catalog import catalog_handle, catalog_namespaces, catalog_tables, catalog_views, log_tools
 from icecore.engine.catalog.audits import audit_tools
+from icecore.engine.catalog.past import undoing
 from icecore.engine.catalog.warehouse import open_warehouse
 from icecore.engine.events.provenance import provenance
 from icecore.engine.table.method_names import methods_named
@@ -171,7 +172,9 @@ class Catalog:
     diff = log_tools.diff
 
     # Undone, forgotten
-    revert = log_tools.revert
+    undo = undoing.undo
+    revert = undoing.revert
+    restore = undoing.restore
     resolve = log_tools.resolve
     forget = log_tools.forget
     forget_text = log_tools.forget_text

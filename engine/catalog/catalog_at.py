@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError
 from icecore.engine.events import event as ev
-from icecore.engine.events.name_events import Dropped, Named, NameEvent, Renamed, Undropped, read_name_event
-from icecore.engine.log.namespaces import fold_namespaces
+from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.read_models import dotted
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
@@ -26,26 +25,8 @@ class CatalogAt:
     def __init__(self, warehouse: Warehouse, position: int) -> None:
         self.position = position
         self._warehouse = warehouse
-        self._namespaces: dict[Identifier, dict[str, str]] = {}
-        self._streams: dict[Identifier, str] = {}
-        for event in warehouse.store.naming_events(position):
-            payload = event.payload
-            fold_namespaces(self._namespaces, event.kind, payload)
-            self._follow_name(event.stream, read_name_event(event.kind, payload))
-
-    def _follow_name(self, stream: str, change: NameEvent | None) -> None:
-        match change:
-            case Named(identifier) | Undropped(identifier):
-                self._streams[identifier] = stream
-            case Renamed(before, identifier):
-                self._streams.pop(before, None)
-                self._streams[identifier] = stream
-            case Dropped(identifier):
-                self._streams.pop(identifier, None)
-            case None:
-                pass
-            case _:
-                assert_never(change)
+        names = CatalogNames.at(warehouse.store, position)
+        self._namespaces, self._streams = names.namespaces, names.streams
 
     @property
     def name(self) -> str:

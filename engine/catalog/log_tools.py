@@ -1,4 +1,4 @@
-"""The tools of a catalog's log: read, queried, verified, compared, undone, forgotten, exported, archived.
+"""The tools of a catalog's log: read, queried, verified, compared, forgotten, exported, archived.
 
 With `dry_run` nothing is stored, and the result says what the commit would be.
 """
@@ -189,39 +189,6 @@ def diff(catalog: CatalogHandle, from_position: int, to_position: int | None = N
     warehouse.repository.foreign.adopt_all_if_changed()
     to = warehouse.store.head()[0] if to_position is None else to_position
     return diff.diff(warehouse.store, warehouse.repository, warehouse.views, from_position, to)
-
-
-@overload
-def revert(
-    catalog: CatalogHandle, position: int, *, dry_run: Literal[False] = False, **options: Unpack[Commit]
-) -> int: ...
-
-
-@overload
-def revert(
-    catalog: CatalogHandle, position: int, *, dry_run: bool, **options: Unpack[Commit]
-) -> int | CatalogDryRun: ...
-
-
-def revert(
-    catalog: CatalogHandle,
-    position: int,
-    *,
-    message: str | None = None,
-    author: str | None = None,
-    dry_run: bool = False,
-) -> int | CatalogDryRun:
-    """Undoes the commit at a position by a new one, whose position is returned; its message says which by default.
-
-    Properties, refs, the current schema, spec and sort order are set back where they are still as the commit set them;
-    files that it added are removed where all are still live, files that it removed are added again; renames, drops and
-    creates are undone. All or nothing. Raises CommitConflictError that names the later commits in conflict,
-    ValidationError for what can't be undone: format upgrades, expired snapshots, deletes by delete files.
-    """
-    from icecore.engine.joint_commit import joint_revert
-
-    who = provenance(catalog.actor, message=message, author=author)
-    return joint_revert.revert(catalog._warehouse.targets, position, who, dry_run=dry_run)
 
 
 def forget(

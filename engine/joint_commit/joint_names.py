@@ -101,11 +101,15 @@ class NameChange:
 
 @define
 class NameGivenBack:
-    """A dropped table or view that gets its name back; `kind` is `table` or `view`, `position` that of the drop."""
+    """A dropped table or view that gets its name back; `kind` is `table` or `view`, `position` that of the drop.
+
+    `new_name` is another name than it had when it was dropped.
+    """
 
     name: Identifier
     kind: str
     position: int | None
+    new_name: Identifier | None = None
     stream: str = ""
 
     def retry_policy(self, desk: CommitTargets) -> None:
@@ -116,7 +120,7 @@ class NameGivenBack:
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         drop = dropped_at(desk.repository, self.kind, self.name, self.position)
         self.stream = drop.stream
-        return (undrop_inside(desk.repository, transaction, self.kind, drop, provenance),)
+        return (undrop_inside(desk.repository, transaction, self.kind, drop, provenance, self.new_name),)
 
     def follow(self, desk: CommitTargets) -> None:
         follow_stream(desk, self.stream)

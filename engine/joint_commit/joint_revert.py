@@ -1,8 +1,11 @@
-"""Reverts: the commit at a position of the log undone by a new one, where no later commit stands in the way."""
+"""Reverts: commits at positions of the log undone by a new one, where no later commit stands in the way.
+
+Several are undone together, by their net change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
 from attrs import define, evolve
@@ -23,48 +26,148 @@ from icecore.engine.joint_commit.joint_commit import CommitTargets, Part, commit
 from icecore.engine.joint_commit.joint_names import NameChange, NameGivenBack, NamespaceChange
 from icecore.engine.joint_commit.joint_tables import TableChange
 from icecore.engine.joint_commit.joint_views import ViewChange
+from icecore.engine.joint_commit.renaming import name_parts, namespace_parts
+from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import EventStore
 from icecore.engine.repository.repository import Repository, TablePart
-from icecore.engine.revert.revert_conflicts import later_commits
+from icecore.engine.revert.revert_conflicts import later_commits, positions_text
 from icecore.engine.revert.revert_metadata import undone_properties
 from icecore.engine.revert.revert_table import revert_commands
 from icecore.engine.spec.updates.metadata_update import RemoveProperties, SetProperties
 from icecore.engine.spec.updates.view_update import SetCurrentViewVersion, ViewUpdate
 
 
-def revert(desk: CommitTargets, position: int, provenance: Provenance, *, dry_run: bool) -> int | CatalogDryRun:
-    """Appends the event that undoes the one at a position, and gives its position; of a dry run what it would be.
+def revert(
+    desk: CommitTargets, position: int, provenance: Provenance, *, through: int | None = None, dry_run: bool
+) -> int | CatalogDryRun:
+    """Appends the events that undo those from a position through another, and gives the last one's position.
 
-    Raises CommitConflictError naming the later commits that stand in the way, ValidationError for what can't be undone
-    at all, and what the opposite of the commit raises, as TableAlreadyExistsError where a name is taken.
+    Of a dry run what it would be. Raises CommitConflictError naming the later commits that stand in the way,
+    ValidationError for what can't be undone at all, and what the opposite of a commit raises, as
+    TableAlreadyExistsError where a name is taken.
     """
     repository = desk.repository
     repository.check_writable()
     repository.foreign.adopt_all_if_changed()
     head = repository.store.head()[0]
+    last = position if through is None else through
     if not 1 <= position <= head:
         raise ValidationError(f"there is no commit at position {position}: the log goes from 1 to {head}")
-    event = repository.store.event_at(position)
-    why = evolve(provenance, message=provenance.message or _message(event), causation_id=event.event_id)
-    part = _Opposite(desk, event).part()
+    if not position <= last <= head:
+        raise ValidationError(f"can't revert positions {position} to {last}: the log goes from 1 to {head}")
+    events = list(repository.store.events(position - 1, last))
+    parts = [_Opposite(desk, events[0]).part()] if len(events) == 1 else _opposites(desk, events)
+    why = _why(provenance, events)
     if dry_run:
-        return dry_run_jointly(desk, [part], why)
-    [undone] = commit_jointly(desk, [part], why)
-    return undone.position
+        return dry_run_jointly(desk, parts, why)
+    made = commit_jointly(desk, parts, why)
+    if not made:
+        raise _conflict(repository, events, "nothing of it is left to undo")
+    return made[-1].position
 
 
-def _message(event: Event) -> str:
-    old = event.provenance.message
-    return f"revert position {event.position}" + (f": {old}" if old else "")
+def _why(provenance: Provenance, events: Sequence[Event]) -> Provenance:
+    """The provenance with the events as causes: the last one, which the first one is told with where it is another."""
+    first, last = events[0], events[-1]
+    old = last.provenance.message if {e.provenance.message for e in events} == {last.provenance.message} else None
+    told = f"revert {positions_text(events)}" + (f": {old}" if old else "")
+    correlation = provenance.correlation_id if first is last else first.event_id
+    message = provenance.message or told
+    return evolve(provenance, message=message, causation_id=last.event_id, correlation_id=correlation)
+
+
+def undone_by(store: EventStore, event: Event) -> range:
+    """The positions that a revert undid; none of an event that is no revert."""
+    who = event.provenance
+    last = None if who.causation_id is None else store.event_by_id(who.causation_id)
+    if last is None:
+        return range(0)
+    first = None if who.correlation_id is None else store.event_by_id(who.correlation_id)
+    return range((first or last).position, last.position + 1)
+
+
+def _conflict(
+    repository: Repository, events: Sequence[Event], why: str, touches: Callable[[Event], bool] = lambda _: True
+) -> CommitConflictError:
+    later = later_commits(repository.store, events[-1], touches)
+    return CommitConflictError(f"{positions_text(events)} can't be reverted: {why}{later}")
+
+
+def _opposites(desk: CommitTargets, events: Sequence[Event]) -> list[Part]:
+    """The parts that undo the net change of events: names and namespaces first, then tables and views.
+
+    Raises CommitConflictError, ValidationError.
+    """
+    repository = desk.repository
+    first, last = events[0].position, events[-1].position
+    before, after = CatalogNames.at(repository.store, first - 1), CatalogNames.at(repository.store, last)
+    now = CatalogNames.now(repository.models)
+    by_stream: dict[str, list[Event]] = {}
+    for event in events:
+        by_stream.setdefault(event.stream, []).append(event)
+    spaces = _namespaces_back(repository, by_stream.pop(ev.CATALOG_STREAM, []), before, after, now)
+    made, dropped = namespace_parts(now.namespaces, spaces)
+    old, new = before.by_stream, after.by_stream
+    wanted = {s: old.get(s) for s in by_stream if old.get(s) != new.get(s)}
+    for stream in list(wanted):
+        here = now.by_stream.get(stream)
+        if here == wanted[stream]:
+            del wanted[stream]
+        elif here != new.get(stream):
+            raise _conflict(repository, by_stream[stream], f"{dotted(here or new.get(stream) or ())} was renamed since")
+        elif wanted[stream] is None and _was_changed(repository, by_stream[stream][-1]):
+            raise _conflict(repository, by_stream[stream], f"{dotted(here or ())} was changed since")
+    names = name_parts(repository, now.by_stream, wanted)
+    changes = [_Opposite(desk, e[-1], tuple(e)).changes() for s, e in by_stream.items() if old.get(s) is not None]
+    return [*made, *names, *(part for part in changes if part is not None), *dropped]
+
+
+def _was_changed(repository: Repository, event: Event) -> bool:
+    later = repository.store.stream_events(event.stream, event.stream_version)
+    return any(e.kind not in ev.ABOUT_FILES for e in later)
+
+
+def _namespaces_back(
+    repository: Repository, events: Sequence[Event], before: CatalogNames, after: CatalogNames, now: CatalogNames
+) -> dict[Identifier, Mapping[str, str] | None]:
+    """The properties that each changed namespace is to have again; None where it is to go."""
+    wanted: dict[Identifier, Mapping[str, str] | None] = {}
+    for event in events:
+        change = read_namespace_event(event.kind, event.payload)
+        if change is None:
+            raise ValidationError(f"position {event.position}: a {event.kind} event has nothing to undo")
+        wanted.setdefault(change.namespace, None)
+    for name in list(wanted):
+        old, new, here = (names.namespaces.get(name) for names in (before, after, now))
+        if old in (here, new):
+            del wanted[name]
+        elif old is not None and new is not None and here is not None:
+            updates, removals, again = undone_properties(old, new, here)
+            if again:
+                raise _conflict(repository, events, f"the properties {again} of {dotted(name)} were set again")
+            wanted[name] = {k: v for k, v in here.items() if k not in removals} | updates
+        elif here != new:
+            raise _conflict(repository, events, f"the namespace {dotted(name)} was changed since")
+        else:
+            wanted[name] = old
+    return wanted
+
+
+_NAMES = (ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TABLE_UNDROPPED, ev.VIEW_RENAMED, ev.VIEW_DROPPED, ev.VIEW_UNDROPPED)
 
 
 @define
 class _Opposite:
-    """The opposite of a commit."""
+    """The opposite of a commit, or of the commits to one table or view of which it is the last."""
 
     desk: CommitTargets
     event: Event
+    events: tuple[Event, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        self.events = self.events or (self.event,)
 
     def part(self) -> Part:
         """The part of a commit that undoes the event. Raises CommitConflictError, ValidationError."""
@@ -96,6 +199,22 @@ class _Opposite:
             case _:
                 raise ValidationError(f"position {self.event.position}: a {self.event.kind} event has nothing to undo")
 
+    def changes(self) -> Part | None:
+        """The part that undoes what the commits changed beside names; None where they changed nothing else.
+
+        Raises CommitConflictError, ValidationError.
+        """
+        others = (ev.TABLE_COMMITTED, ev.VIEW_COMMITTED, *_NAMES, *ev.ABOUT_FILES[:1])
+        for event in self.events:
+            if event.kind not in others:
+                _Opposite(self.desk, event).part()
+                raise ValidationError(f"position {event.position}: a {event.kind} event can't be undone with others")
+        self.events = tuple(e for e in self.events if e.kind in (ev.TABLE_COMMITTED, ev.VIEW_COMMITTED))
+        if not self.events:
+            return None
+        self.event = self.events[-1]
+        return self._view() if self._is_view else self._table()
+
     @property
     def _is_view(self) -> bool:
         return ev.is_view_stream(self.event.stream)
@@ -107,11 +226,20 @@ class _Opposite:
         return change
 
     def _conflict(self, why: str, kinds: Iterable[str] = ()) -> CommitConflictError:
-        later = later_commits(self.desk.repository.store, self.event, lambda e: not kinds or e.kind in kinds)
-        return CommitConflictError(f"position {self.event.position} can't be reverted: {why}{later}")
+        return _conflict(self.desk.repository, self.events, why, lambda e: not kinds or e.kind in kinds)
 
     def _nothing_left(self) -> CommitConflictError:
         return self._conflict("nothing of it is left to undo")
+
+    @property
+    def _unless_changed(self) -> Callable[[], CommitConflictError] | None:
+        """The error where nothing is left; none where there may be more to undo elsewhere."""
+        return self._nothing_left if len(self.events) == 1 else None
+
+    @property
+    def _around(self) -> tuple[int, int]:
+        """The positions before and after the commits."""
+        return self.events[0].position - 1, self.events[-1].position
 
     # Names
 
@@ -120,8 +248,7 @@ class _Opposite:
         name = self._renaming.identifier
 
         def find(repository: Repository) -> str:
-            later = repository.store.stream_events(self.event.stream, self.event.stream_version)
-            if any(e.kind not in ev.ABOUT_FILES for e in later):
+            if _was_changed(repository, self.event):
                 raise self._conflict(f"{dotted(name)} was changed since")
             return self.event.stream
 
@@ -198,16 +325,16 @@ class _Opposite:
     # Commits
 
     def _table(self) -> Part:
-        repository, stream, position = self.desk.repository, self.event.stream, self.event.position
-        before, after = (repository.state_at(stream, p) for p in (position - 1, position))
+        repository, stream = self.desk.repository, self.event.stream
+        before, after = (repository.state_at(stream, p) for p in self._around)
         assert before is not None and after is not None, "a commit has a state before and after it"
-        part = TablePart(stream, revert_commands(repository, self.event, before, after))
+        part = TablePart(stream, revert_commands(repository, self.events, before, after))
         name = repository.state(stream).identifier
-        return TableChange(name, stream, lambda: part, unless_changed=self._nothing_left)
+        return TableChange(name, stream, lambda: part, unless_changed=self._unless_changed)
 
     def _view(self) -> Part:
         views, stream, position = self.desk.views, self.event.stream, self.event.position
-        before, after = (views.state_at(stream, p) for p in (position - 1, position))
+        before, after = (views.state_at(stream, p) for p in self._around)
         assert before is not None and after is not None, "a commit has a state before and after it"
 
         def updates(_: int) -> list[ViewUpdate]:
@@ -229,4 +356,4 @@ class _Opposite:
                 out.append(RemoveProperties(tuple(removed)))
             return out
 
-        return ViewChange(views.state(stream).identifier, stream, [updates], self._nothing_left)
+        return ViewChange(views.state(stream).identifier, stream, [updates], self._unless_changed)

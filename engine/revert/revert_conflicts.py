@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from icecore.engine.events.event import ABOUT_FILES, CATALOG_STREAM, Event
 from icecore.engine.log.store import EventStore
@@ -20,6 +20,12 @@ def later_commits(store: EventStore, event: Event, touches: Callable[[Event], bo
     more = f" and {len(told) - NAMED} more" if len(told) > NAMED else ""
     what = "catalog" if event.stream == CATALOG_STREAM else "table or view"
     return f"; later commits to the {what}: {'; '.join(told[:NAMED])}{more}"
+
+
+def positions_text(events: Sequence[Event]) -> str:
+    """The positions of events in words: `position 3`, `positions 3 to 5`."""
+    first, last = events[0].position, events[-1].position
+    return f"position {first}" if first == last else f"positions {first} to {last}"
 
 
 def _describe(event: Event) -> str:

@@ -1,4 +1,4 @@
-"""The commands that undo one commit to a table: metadata set back, added files removed, removed files brought back."""
+"""The commands that undo commits to a table: metadata set back, added files removed, removed files brought back."""
 
 from __future__ import annotations
 
@@ -11,23 +11,35 @@ from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import table_updates
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
-from icecore.engine.revert.revert_conflicts import later_commits
+from icecore.engine.revert.branch_files import BranchChange
+from icecore.engine.revert.revert_conflicts import later_commits, positions_text
 from icecore.engine.revert.revert_metadata import Kinds, check_undoable, undone_metadata
 from icecore.engine.revert.revert_rows import net_changes, undo_rows
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.updates.table_update import SetDefaultSortOrder, SetDefaultSpec, TableUpdate
+from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.spec.updates.table_update import (
+    AddSnapshot,
+    RemoveSnapshotRef,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    SetSnapshotRef,
+    TableUpdate,
+)
 
 
 def revert_commands(
-    repository: Repository, event: Event, before: TableState, after: TableState
+    repository: Repository, events: Sequence[Event], before: TableState, after: TableState
 ) -> Callable[[TableState], Sequence[Command]]:
-    """A maker of the commands on the present state, as `Repository.commit` takes it.
+    """A maker of the commands on the present state, as `Repository.commit` takes it; `events` are all between both.
 
     They raise CommitConflictError naming later commits where something was changed again, and ValidationError for what
     has no way back.
     """
-    check_undoable(table_updates(event), event.position)
-    rows = net_changes(repository, event)
+    for event in events:
+        check_undoable(table_updates(event), event.position)
+    rows = net_changes(repository, events)
+    if len(events) > 1:
+        rows = _of_lasting_branches(events, rows, before, after)
     branches = frozenset(r.branch for r in rows)
     snapshot_ids: set[int] = {s.snapshot_id for s in after.metadata.snapshots}
 
@@ -35,8 +47,8 @@ def revert_commands(
         def touches(later: Event) -> bool:
             return any(isinstance(u, kinds) for u in table_updates(later))
 
-        named = later_commits(repository.store, event, touches)
-        return CommitConflictError(f"position {event.position} can't be reverted: {why}{named}")
+        named = later_commits(repository.store, events[-1], touches)
+        return CommitConflictError(f"{positions_text(events)} can't be reverted: {why}{named}")
 
     def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
         return undone_metadata(before.metadata, after.metadata, metadata, branches, refuse)
@@ -56,7 +68,30 @@ def revert_commands(
         for change in rows:
             snapshot_id = new_snapshot_id(taken)
             taken.add(snapshot_id)
-            commands.append(undo_rows(repository, event, change, before, state, snapshot_id, refuse))
+            commands.append(undo_rows(repository, change, before, after, state, snapshot_id, refuse))
         return commands
 
     return prepare
+
+
+def _of_lasting_branches(
+    events: Sequence[Event], rows: list[BranchChange], before: TableState, after: TableState
+) -> list[BranchChange]:
+    """The changes of branches that were there before and after; others come and go as refs.
+
+    Raises ValidationError where such a branch was set to another snapshot between its commits.
+    """
+    kept = [r for r in rows if r.branch in after.metadata.refs and r.branch in {MAIN_BRANCH, *before.metadata.refs}]
+    branches = {r.branch for r in kept}
+    for event in events:
+        updates = table_updates(event)
+        made = {u.snapshot.snapshot_id for u in updates if isinstance(u, AddSnapshot)}
+        for u in updates:
+            if not isinstance(u, SetSnapshotRef | RemoveSnapshotRef) or u.ref_name not in branches:
+                continue
+            if isinstance(u, RemoveSnapshotRef) or u.ref.snapshot_id not in made:
+                raise ValidationError(
+                    f"{positions_text(events)} can't be reverted: {u.ref_name} was set to another snapshot at position "
+                    f"{event.position}; restore the table to position {events[0].position - 1} instead"
+                )
+    return kept

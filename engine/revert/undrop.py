@@ -18,25 +18,32 @@ _UNDROPS = {"table": ev.TABLE_UNDROPPED, "view": ev.VIEW_UNDROPPED}
 
 
 def undrop_inside(
-    repository: Repository, transaction: WriteTransaction, kind: str, drop: Event, provenance: Provenance
+    repository: Repository,
+    transaction: WriteTransaction,
+    kind: str,
+    drop: Event,
+    provenance: Provenance,
+    new_name: Identifier | None = None,
 ) -> Event:
     """Appends the event inside of a write transaction that the caller holds. `kind` is `table` or `view`.
+
+    `new_name` is another name than it had when it was dropped.
 
     Raises TableAlreadyExistsError where the name is taken, NoSuchNamespaceError, ValidationError where the drop was
     undone already or what was dropped is purged.
     """
-    _check(repository, kind, drop)
-    undrop = Undropped(_name_of(drop))
+    undrop = Undropped(new_name or name_of_drop(drop))
+    _check(repository, kind, drop, undrop.identifier)
     return repository.append_inside(transaction, drop.stream, undrop.kind(drop.stream), undrop.to_dict(), provenance)
 
 
-def _check(repository: Repository, kind: str, drop: Event) -> None:
-    identifier = _name_of(drop)
+def _check(repository: Repository, kind: str, drop: Event, identifier: Identifier) -> None:
     repository.models.check_new_name(identifier)
     if (purge := _purge_of(repository, drop)) is not None:
         raise ValidationError(_purged_text(kind, drop, purge))
     if not _stands(repository, drop):
-        raise ValidationError(f"the {kind} {dotted(identifier)!r} dropped at {drop.position} was undropped already")
+        name = dotted(name_of_drop(drop))
+        raise ValidationError(f"the {kind} {name!r} dropped at {drop.position} was undropped already")
 
 
 def dropped_at(repository: Repository, kind: str, identifier: Identifier, position: int | None) -> Event:
@@ -51,6 +58,14 @@ def dropped_at(repository: Repository, kind: str, identifier: Identifier, positi
     purge = _purge_of(repository, drops[0])
     assert purge is not None, "the loop ended without a drop that is not purged"
     raise ValidationError(_purged_text(kind, drops[0], purge))
+
+
+def last_drop(repository: Repository, stream: str) -> Event:
+    """The latest drop of a table or view. Raises NoSuchTableError where it was never dropped."""
+    drops = [e for e in repository.store.stream_events(stream) if e.kind in _DROPS.values()]
+    if not drops:
+        raise NoSuchTableError(f"{stream} was never dropped")
+    return drops[-1]
 
 
 def drop_to_purge(repository: Repository, identifier: Identifier, position: int | None) -> Event:
@@ -85,11 +100,12 @@ def _find(repository: Repository, kind: str, identifier: Identifier, position: i
 
 def _drops_of(repository: Repository, kind: str, identifier: Identifier) -> Iterator[Event]:
     for event in repository.store.filtered_events(kind=_DROPS[kind]):
-        if _name_of(event) == identifier:
+        if name_of_drop(event) == identifier:
             yield event
 
 
-def _name_of(drop: Event) -> Identifier:
+def name_of_drop(drop: Event) -> Identifier:
+    """The name that a drop took away."""
     change = read_name_event(drop.kind, drop.payload)
     assert isinstance(change, Dropped), f"a {drop.kind} event is no drop"
     return change.identifier
@@ -105,7 +121,7 @@ def _purge_of(repository: Repository, drop: Event) -> Event | None:
 
 def _purged_text(kind: str, drop: Event, purge: Event) -> str:
     why = f" ({purge.provenance.message!r})" if purge.provenance.message else ""
-    name = dotted(_name_of(drop))
+    name = dotted(name_of_drop(drop))
     return (
         f"the {kind} {name!r} dropped at {drop.position} was purged at position {purge.position} by "
         f"{purge.provenance.actor or 'unknown'}{why}: its files are deleted, and can't come back"

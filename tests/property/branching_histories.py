@@ -424,13 +424,10 @@ class Branching:
         return list(before)
 
     def _revert(self, on: str, before: dict[int, Any], _: int) -> list[int]:
-        """Undoes the last step, where files that come back have no older deletes: appends are of whole files."""
+        """Undoes the last step, by whatever files it deleted rows."""
         if self.last is None:
             raise ValidationError("the last step made no snapshot")
         position, snapshot = self.last
-        summary = snapshot.summary or {}
-        if any(summary.get(f"total-{kind}-deletes") != "0" for kind in ("equality", "position")):
-            raise ValidationError("there are deletes")
         self.catalog.revert(position)
         self.table.refresh()
         return list(self.parent(snapshot))

@@ -75,6 +75,8 @@ CHANGES: list[Callable[[icecore.Catalog], object]] = [
     lambda c: c.create_table("s.new", pa.schema([("id", pa.int64())])),
     lambda c: c.load_view("s.few").replace("SELECT 1 AS id"),
     lambda c: c.revert(c.position),
+    lambda c: c.undo(),
+    lambda c: c.restore(1),
     lambda c: c.rebuild(),
     lambda c: c.rebuild("s.v2"),
     lambda c: c.archive(before=3),

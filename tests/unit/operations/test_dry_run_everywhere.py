@@ -48,7 +48,7 @@ def words(text: str) -> frozenset[str]:
 # What makes no commit: it reads, or it gathers changes that only the end of a transaction commits.
 READS: Mapping[type, frozenset[str]] = {
     Catalog: words(
-        "all_namespaces archives at close diff export_log list_namespaces list_tables list_views "
+        "all_namespaces archives at audit audit_rules close diff export_log list_namespaces list_tables list_views "
         "load_namespace_properties load_table load_view log namespace_exists new_location sql table_exists "
         "tables verify view_exists views"
     ),
@@ -83,7 +83,9 @@ ALONE: Mapping[tuple[type, str], str] = {
     (Catalog, "create_table_if_not_exists"): "is create_table, or nothing, as the caller finds",
     (Catalog, "create_namespace_if_not_exists"): "is create_namespace, or nothing, as the caller finds",
     (Catalog, "create_table_transaction"): "is the larger commit",
-    (Catalog, "revert"): "is about one commit that was made",
+    (Catalog, "revert"): "is about commits that were made",
+    (Catalog, "undo"): "is about a commit that was made",
+    (Catalog, "restore"): "is about all that was done, what it would be with in one commit too",
     (Catalog, "forget"): "changes the log, and nothing of the table",
     (Catalog, "forget_text"): "changes the log, and nothing that it is about",
     (Catalog, "purge_table"): "deletes files, which no commit can take back",
@@ -210,6 +212,10 @@ def other(table: Table) -> Any:
     return task.file
 
 
+def last_actor(catalog: Catalog) -> object:
+    return catalog.log(limit=1)["actor"].to_pylist()[0]
+
+
 def revert_of(*kinds: str) -> Call:
     """Undoes the latest event of one of these kinds."""
 
@@ -285,6 +291,11 @@ CASES: dict[tuple[type, str], list[Call]] = {
     (Catalog, "undrop_view"): [lambda c, d: c.undrop_view("ns.lost", dry_run=d)],
     (Catalog, "register_view"): [
         lambda c, d: c.register_view("free.r", c.load_view("ns.v").metadata_location, dry_run=d)
+    ],
+    (Catalog, "undo"): [lambda c, d: c.undo(actor=str(last_actor(c)), dry_run=d)],
+    (Catalog, "restore"): [
+        lambda c, d: c.restore(c.position - 3, dry_run=d),
+        lambda c, d: c.restore(c.position - 3, namespace="ns", dry_run=d),
     ],
     (Catalog, "revert"): [
         revert_of("namespace.created"),

@@ -1,0 +1,177 @@
+"""The calls of a catalog that undo commits: revert, undo, restore. Each is a new commit; history is never rewritten.
+
+With `dry_run` nothing is stored, and the result says what the commit would be.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Literal, Unpack, overload
+
+from icecore.engine.catalog.catalog_handle import CatalogHandle
+from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.errors import ValidationError
+from icecore.engine.events.provenance import provenance
+from icecore.engine.expression.timestamps import to_epoch_ms
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.engine.log.store import EventStore
+    from icecore.engine.table.commit_options import Commit
+
+Moment = int | str | dt.datetime
+"""A position of the log, or a time as a datetime or ISO 8601 text."""
+
+
+def position_of(store: EventStore, moment: Moment, what: str) -> int:
+    """The position itself, or the last one at or before a time. Raises ValidationError."""
+    if isinstance(moment, int) and not isinstance(moment, bool):
+        return moment
+    return store.position_at(to_epoch_ms(moment, what))
+
+
+@overload
+def restore(
+    catalog: CatalogHandle,
+    to: Moment,
+    *,
+    table: IdentifierLike | None = None,
+    namespace: IdentifierLike | None = None,
+    dry_run: Literal[False] = False,
+    **options: Unpack[Commit],
+) -> int: ...
+
+
+@overload
+def restore(
+    catalog: CatalogHandle,
+    to: Moment,
+    *,
+    table: IdentifierLike | None = None,
+    namespace: IdentifierLike | None = None,
+    dry_run: bool,
+    **options: Unpack[Commit],
+) -> int | CatalogDryRun: ...
+
+
+def restore(
+    catalog: CatalogHandle,
+    to: Moment,
+    *,
+    table: IdentifierLike | None = None,
+    namespace: IdentifierLike | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> int | CatalogDryRun:
+    """Makes a table (or view), a namespace or, without both, everything again what it was at a position or a time.
+
+    It is one new commit, whose last position is returned. Names, schema, spec, sort order, location, properties, refs
+    and with them rows are as `catalog.at(to)` has them; dropped tables come back, and those that did not exist then are
+    dropped, so that they can be undropped. Later snapshots stay until they expire, and so do format versions. All or
+    nothing. Raises CommitConflictError, naming who expired it, where a snapshot of then is gone, ValidationError where
+    a table was purged or there is no such position, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError.
+    """
+    from icecore.engine.joint_commit import joint_restore
+
+    if table is not None and namespace is not None:
+        raise ValidationError("restore() takes a table or a namespace")
+    who = provenance(catalog.actor, message=message, author=author)
+    return joint_restore.restore(
+        catalog._warehouse.targets,
+        position_of(catalog._warehouse.store, to, "to"),
+        who,
+        name=None if table is None else identifier_tuple(table),
+        namespace=None if namespace is None else namespace_tuple(namespace),
+        dry_run=dry_run,
+    )
+
+
+@overload
+def revert(
+    catalog: CatalogHandle,
+    position: int,
+    *,
+    through: int | None = None,
+    dry_run: Literal[False] = False,
+    **options: Unpack[Commit],
+) -> int: ...
+
+
+@overload
+def revert(
+    catalog: CatalogHandle, position: int, *, through: int | None = None, dry_run: bool, **options: Unpack[Commit]
+) -> int | CatalogDryRun: ...
+
+
+def revert(
+    catalog: CatalogHandle,
+    position: int,
+    *,
+    through: int | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> int | CatalogDryRun:
+    """Undoes the commit at a position, or all from it `through` another, by a new one, whose last position is returned.
+
+    Its message says which by default. Properties, refs, the current schema, spec and sort order are set back where they
+    are still as the commits set them; files that they added are removed where all are still live, files that they
+    removed are added again, delete files and deletion vectors too; renames, drops and creates are undone. Of several
+    commits their net change is undone. All or nothing. Raises CommitConflictError that names the later commits in
+    conflict, ValidationError for what can't be undone: format upgrades, expired snapshots, deleted files.
+    """
+    from icecore.engine.joint_commit import joint_revert
+
+    who = provenance(catalog.actor, message=message, author=author)
+    return joint_revert.revert(catalog._warehouse.targets, position, who, through=through, dry_run=dry_run)
+
+
+@overload
+def undo(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike | None = None,
+    *,
+    actor: str | None = None,
+    dry_run: Literal[False] = False,
+    **options: Unpack[Commit],
+) -> int: ...
+
+
+@overload
+def undo(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike | None = None,
+    *,
+    actor: str | None = None,
+    dry_run: bool,
+    **options: Unpack[Commit],
+) -> int | CatalogDryRun: ...
+
+
+def undo(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike | None = None,
+    *,
+    actor: str | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    dry_run: bool = False,
+) -> int | CatalogDryRun:
+    """Undoes the last commit of an actor, to a table or view or to anything, by a new one; its last position.
+
+    The actor is the author of the undo, or the catalog's, where none is named. A commit over several tables is undone
+    as a whole. What was undone already is passed over, and so are reverts: a second undo undoes the commit before.
+    Raises what `revert` raises, ValidationError where the actor has no commit, NoSuchTableError.
+    """
+    from icecore.engine.joint_commit import joint_revert
+    from icecore.engine.joint_commit.last_commit import last_commit
+
+    who = provenance(catalog.actor, message=message, author=author)
+    warehouse = catalog._warehouse
+    warehouse.repository.check_writable()
+    warehouse.repository.foreign.adopt_all_if_changed()
+    stream = None if identifier is None else warehouse.models.stream(identifier_tuple(identifier))
+    events = last_commit(warehouse.store, actor or str(who.actor), stream)
+    first, last = events[0].position, events[-1].position
+    return joint_revert.revert(warehouse.targets, first, who, through=last, dry_run=dry_run)

@@ -1,0 +1,151 @@
+"""Restores: tables, views and namespaces become again what they were at a position, by one new commit."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from attrs import define, evolve
+
+from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.commit.dry_run import CatalogDryRun
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import CommitConflictError, NoSuchNamespaceError, NoSuchTableError, ValidationError
+from icecore.engine.events.event import Provenance, is_view_stream
+from icecore.engine.joint_commit.joint_commit import CommitTargets, Part, commit_jointly, dry_run_jointly
+from icecore.engine.joint_commit.joint_tables import TableChange
+from icecore.engine.joint_commit.joint_views import ViewChange
+from icecore.engine.joint_commit.renaming import name_parts, namespace_parts
+from icecore.engine.log.names_at import CatalogNames
+from icecore.engine.log.read_models import dotted
+from icecore.engine.revert.restore_state import expiry_of, restored_table, restored_view
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.updates.table_update import TableUpdate
+from icecore.engine.spec.updates.view_update import ViewUpdate
+
+
+def restore(
+    desk: CommitTargets,
+    position: int,
+    provenance: Provenance,
+    *,
+    name: Identifier | None = None,
+    namespace: Identifier | None = None,
+    dry_run: bool,
+) -> int | CatalogDryRun:
+    """Makes a table or view, a namespace or, without both, all again what it was at a position.
+
+    Gives the position of the last event, which is that of the log where nothing differs; of a dry run what it would be.
+    Raises ValidationError, NoSuchTableError and NoSuchNamespaceError where there was none of the name,
+    CommitConflictError where a snapshot was expired since, TableAlreadyExistsError.
+    """
+    repository = desk.repository
+    repository.check_writable()
+    repository.foreign.adopt_all_if_changed()
+    head = repository.store.head()[0]
+    if not 0 <= position <= head:
+        raise ValidationError(f"there is no position {position} to restore: the log goes from 0 to {head}")
+    restoration = _Restoration(
+        desk, position, CatalogNames.at(repository.store, position), CatalogNames.now(repository.models)
+    )
+    if name is not None:
+        parts, what = restoration.of_name(name), dotted(name)
+    elif namespace is not None:
+        parts, what = restoration.of_namespace(namespace), f"namespace {dotted(namespace)}"
+    else:
+        parts, what = restoration.of_all(), "all"
+    why = evolve(provenance, message=provenance.message or f"restore {what} to position {position}")
+    if dry_run:
+        return dry_run_jointly(desk, parts, why)
+    events = commit_jointly(desk, parts, why) if parts else ()
+    return events[-1].position if events else repository.store.head()[0]
+
+
+@define
+class _Restoration:
+    """The way back from the names and states of now to those at a position."""
+
+    desk: CommitTargets
+    position: int
+    then: CatalogNames
+    now: CatalogNames
+
+    def of_all(self) -> list[Part]:
+        """The parts of the whole catalog."""
+        return self._parts(
+            {*self.then.streams.values(), *self.now.streams.values()},
+            {*self.then.namespaces, *self.now.namespaces},
+        )
+
+    def of_namespace(self, namespace: Identifier) -> list[Part]:
+        """The parts of a namespace and those in it: what it has now, and what it had then.
+
+        Raises NoSuchNamespaceError.
+        """
+        if namespace not in self.then.namespaces:
+            raise NoSuchNamespaceError(f"there was no namespace {dotted(namespace)!r} at position {self.position}")
+
+        def inside(name: Identifier) -> bool:
+            return name[: len(namespace)] == namespace
+
+        found = {s for names in (self.then, self.now) for n, s in names.streams.items() if inside(n[:-1])}
+        return self._parts(found, {n for names in (self.then, self.now) for n in names.namespaces if inside(n)})
+
+    def of_name(self, name: Identifier) -> list[Part]:
+        """The parts of the table or view that had a name then, else of the one that has it now.
+
+        Raises NoSuchTableError.
+        """
+        stream = self.then.streams.get(name) or self.now.streams.get(name)
+        if stream not in self.then.by_stream:
+            raise NoSuchTableError(f"there was no table or view {dotted(name)!r} at position {self.position}")
+        assert stream is not None, "what had a name had a stream"
+        return self._parts({stream}, set())
+
+    def _parts(self, streams: set[str], namespaces: set[Identifier]) -> list[Part]:
+        then, now = self.then.by_stream, self.now.by_stream
+        chosen = sorted(streams, key=lambda s: (then.get(s) or now.get(s) or (), s))
+        made, dropped = namespace_parts(self.now.namespaces, {n: self.then.namespaces.get(n) for n in namespaces})
+        names = name_parts(self.desk.repository, now, {s: then.get(s) for s in chosen})
+        changed = [part for s in chosen if s in then and (part := self._change(s, then[s])) is not None]
+        return [*made, *names, *changed, *dropped]
+
+    def _refuse(self, why: str) -> CommitConflictError:
+        return CommitConflictError(f"position {self.position} can't be restored: {why}")
+
+    def _change(self, stream: str, name: Identifier) -> Part | None:
+        """The part that sets a table or view back; None where nothing happened to it since."""
+        if is_view_stream(stream):
+            return self._view(stream, name)
+        repository = self.desk.repository
+        then = repository.state_at(stream, self.position)
+        assert then is not None, "what had a name had a state"
+        if repository.state(stream).position <= self.position:
+            return None
+        updates = partial(self._table_updates, stream, name, then.metadata)
+        return TableChange.of(name, stream, [ChangeMetadata(updates)])
+
+    def _table_updates(
+        self, stream: str, name: Identifier, then: TableMetadata, now: TableMetadata
+    ) -> list[TableUpdate]:
+        def gone(ref: str, snapshot_id: int) -> CommitConflictError:
+            expiry = expiry_of(self.desk.repository.store, stream, snapshot_id, self.position)
+            by = ""
+            if expiry is not None:
+                who = expiry.provenance
+                by = f", expired at position {expiry.position} by {who.actor or 'unknown'}"
+                by += f" ({who.message!r})" if who.message else ""
+            return self._refuse(f"snapshot {snapshot_id} of ref {ref!r} of {dotted(name)} is gone{by}")
+
+        return restored_table(then, now, gone)
+
+    def _view(self, stream: str, name: Identifier) -> Part | None:
+        views = self.desk.views
+        then = views.state_at(stream, self.position)
+        assert then is not None, "what had a name had a state"
+        if views.state(stream).position <= self.position:
+            return None
+
+        def updates(_: int) -> list[ViewUpdate]:
+            return restored_view(then.metadata, views.state(stream).metadata)
+
+        return ViewChange(name, stream, [updates])

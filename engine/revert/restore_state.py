@@ -1,0 +1,123 @@
+"""The updates that make a table or view again what it was: its shape, properties and refs; snapshots stay as they are.
+
+Nothing of its history goes: refs point at their snapshots of then, those made since stay until they expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import evolve
+
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
+from icecore.engine.events.event_updates import table_updates
+from icecore.engine.log.store import EventStore
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.updates.metadata_update import (
+    LAST_ADDED,
+    AddSchema,
+    RemoveProperties,
+    SetLocation,
+    SetProperties,
+)
+from icecore.engine.spec.updates.table_update import (
+    AddPartitionSpec,
+    AddSortOrder,
+    RemoveSnapshotRef,
+    RemoveSnapshots,
+    SetCurrentSchema,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    SetSnapshotRef,
+    TableUpdate,
+)
+from icecore.engine.spec.updates.view_update import AddViewVersion, SetCurrentViewVersion, ViewUpdate
+from icecore.engine.spec.view import ViewMetadata
+
+Gone = Callable[[str, int], Exception]
+"""Makes the error of a ref whose snapshot is not there any more."""
+
+
+def restored_table(then: TableMetadata, now: TableMetadata, gone: Gone) -> list[TableUpdate]:
+    """The updates from `now` to the schema, spec, sort order, location, properties and refs of `then`.
+
+    The format version stays, as no table can be downgraded; so do statistics, which are facts about snapshots. Raises
+    the error that `gone` makes where the snapshot of a ref was expired.
+    """
+    out: list[TableUpdate] = [*_schema(then, now), *_spec(then, now), *_sort_order(then, now)]
+    if then.location != now.location:
+        out.append(SetLocation(then.location))
+    set_back = {k: v for k, v in then.properties.items() if now.properties.get(k) != v}
+    added = tuple(sorted(now.properties.keys() - then.properties.keys()))
+    out += [SetProperties(set_back)] if set_back else []
+    out += [RemoveProperties(added)] if added else []
+    out += [RemoveSnapshotRef(name) for name in now.refs if name not in then.refs]
+    for name, ref in then.refs.items():
+        if now.snapshot_by_id(ref.snapshot_id) is None:
+            raise gone(name, ref.snapshot_id)
+        if now.refs.get(name) != ref:
+            out.append(SetSnapshotRef(name, ref))
+    return out
+
+
+def _schema(then: TableMetadata, now: TableMetadata) -> list[TableUpdate]:
+    wanted = then.schema()
+    if now.schema().same_fields(wanted):
+        return []
+    for known in now.schemas:
+        if known.same_fields(wanted):
+            return [SetCurrentSchema(known.schema_id)]
+    schema_id = max(s.schema_id for s in now.schemas) + 1
+    return [AddSchema(evolve(wanted, schema_id=schema_id)), SetCurrentSchema(schema_id)]
+
+
+def _spec(then: TableMetadata, now: TableMetadata) -> list[TableUpdate]:
+    wanted = then.spec()
+    if now.spec().fields == wanted.fields:
+        return []
+    for known in now.partition_specs:
+        if known.fields == wanted.fields:
+            return [SetDefaultSpec(known.spec_id)]
+    spec_id = max(s.spec_id for s in now.partition_specs) + 1
+    return [AddPartitionSpec(evolve(wanted, spec_id=spec_id)), SetDefaultSpec(spec_id)]
+
+
+def _sort_order(then: TableMetadata, now: TableMetadata) -> list[TableUpdate]:
+    wanted = then.sort_order()
+    if now.sort_order().fields == wanted.fields:
+        return []
+    for known in now.sort_orders:
+        if known.fields == wanted.fields:
+            return [SetDefaultSortOrder(known.order_id)]
+    order_id = max(o.order_id for o in now.sort_orders) + 1
+    return [AddSortOrder(evolve(wanted, order_id=order_id)), SetDefaultSortOrder(order_id)]
+
+
+def restored_view(then: ViewMetadata, now: ViewMetadata) -> list[ViewUpdate]:
+    """The updates from `now` to the location, version and properties of `then`; a version that went comes again."""
+    out: list[ViewUpdate] = []
+    if then.location != now.location:
+        out.append(SetLocation(then.location))
+    version = then.current_version()
+    if now.current_version_id != then.current_version_id:
+        if any(v.version_id == version.version_id for v in now.versions):
+            out.append(SetCurrentViewVersion(version.version_id))
+        else:
+            again = evolve(version, schema_id=LAST_ADDED)
+            out += [AddSchema(then.schema()), AddViewVersion(again), SetCurrentViewVersion(LAST_ADDED)]
+    set_back = {k: v for k, v in then.properties.items() if now.properties.get(k) != v}
+    added = tuple(sorted(now.properties.keys() - then.properties.keys()))
+    out += [SetProperties(set_back)] if set_back else []
+    out += [RemoveProperties(added)] if added else []
+    return out
+
+
+def expiry_of(store: EventStore, stream: str, snapshot_id: int, after: int) -> Event | None:
+    """The event after a position that took a snapshot out of a table; None where the log does not say."""
+    for event in store.filtered_events(stream=stream, after=after):
+        if event.kind in (ev.TABLE_COMMITTED, ev.TABLE_ADOPTED) and any(
+            isinstance(u, RemoveSnapshots) and snapshot_id in u.snapshot_ids for u in table_updates(event)
+        ):
+            return event
+    return None

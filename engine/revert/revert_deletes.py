@@ -1,0 +1,130 @@
+"""The checks that rows come back, and go, as the delete files that go and come back say (Spec: SP3).
+
+A delete file that goes gives rows back only where the data files that it applied to are still there; one that comes
+back takes them away again only there, and must not meet others. A data file that comes back must meet the very delete
+files that applied to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.repository.repository import Repository
+from icecore.engine.revert.branch_files import ROW_UPDATES, BranchChange, LiveFiles, data_of, deletes_of
+from icecore.engine.revert.revert_metadata import Refuse
+from icecore.engine.spec.content_file import DataFileContent
+from icecore.projections.entries.carried_entries import file_keys
+
+_WHERE = ("sequence_number", "content", "file_path", "spec_id", "partition", "referenced_data_file")
+
+
+@frozen
+class _Files:
+    """Data files by path, and the delete files of some of them: rows of _WHERE."""
+
+    rows: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, entries: pa.Table) -> _Files:
+        return cls(entries.select(_WHERE).to_pylist())
+
+    def met_by(self, deletes: Iterable[dict[str, Any]]) -> set[str]:
+        """The paths of those to which one of the delete files may apply (SP3)."""
+        found: set[str] = set()
+        for delete in deletes:
+            if delete["referenced_data_file"] is not None:
+                found.add(delete["referenced_data_file"])
+            else:
+                found.update(row["file_path"] for row in self.rows if _may_meet(delete, row))
+        return found & {row["file_path"] for row in self.rows}
+
+
+def _may_meet(delete: dict[str, Any], data: dict[str, Any]) -> bool:
+    """Whether a delete file that names no data file may apply to one, by its age and partition."""
+    is_equality = _is_equality(delete)
+    limit, age = delete["sequence_number"], data["sequence_number"]
+    if None not in (limit, age) and (age >= limit if is_equality else age > limit):
+        return False
+    if is_equality and not delete["partition"]:
+        return True
+    return bool(delete["spec_id"] == data["spec_id"] and delete["partition"] == data["partition"])
+
+
+def _is_equality(delete: dict[str, Any]) -> bool:
+    return bool(delete["content"] == DataFileContent.EQUALITY_DELETES)
+
+
+def check_deletes(
+    repository: Repository,
+    change: BranchChange,
+    before: TableState,
+    after: TableState,
+    live: LiveFiles,
+    refuse: Refuse,
+) -> None:
+    """Raises the error that `refuse` makes where delete files would not do as they did."""
+    going, coming = deletes_of(change.added), deletes_of(change.removed)
+    returning = data_of(change.removed)
+    if not (going.num_rows or coming.num_rows or returning.num_rows):
+        return
+    was = _of_branch(repository, before, change.branch)
+    known = set(file_keys(change.added).to_pylist())
+    left = {key: row for key, row in _by_key(live.deletes).items() if key not in known}
+    back, then = _by_key(coming), _by_key(was.deletes)
+    if going.num_rows:
+        made = _of_branch(repository, after, change.branch)
+        met = _Files.of(made.data).met_by(r for key, r in _by_key(made.deletes).items() if key in known)
+        _check_still_there(met - _paths(live.data), change, refuse)
+        keys = [row for key, row in left.items() if key not in then and _is_equality(row)]
+        if keys and _Files([row for row in _Files.of(live.data).rows if row["file_path"] in met]).met_by(keys):
+            raise refuse(f"{change.branch} has later equality deletes that may be about its rows", ROW_UPDATES)
+    if back:
+        _check_what_they_meet(back, left, was, live, change, refuse)
+    differing = [row for key, row in (then | left | back).items() if (key in then) != (key in left or key in back)]
+    if differing and _Files.of(returning).met_by(differing):
+        raise refuse(f"{change.branch} has other delete files than then, which may apply to its files", ROW_UPDATES)
+
+
+def _check_what_they_meet(
+    back: Mapping[str, dict[str, Any]],
+    left: Mapping[str, dict[str, Any]],
+    was: LiveFiles,
+    live: LiveFiles,
+    change: BranchChange,
+    refuse: Refuse,
+) -> None:
+    """The delete files that come back meet the data files that they met, no others, and no other deletion vector."""
+    gone, returning = _paths(data_of(change.added)), _paths(data_of(change.removed))
+    stays = [row for row in _Files.of(live.data).rows if row["file_path"] not in gone]
+    there = {row["file_path"] for row in stays} | returning
+    _check_still_there(_Files.of(was.data).met_by(back.values()) - there, change, refuse)
+    before = _paths(was.data)
+    if _Files([row for row in stays if row["file_path"] not in before]).met_by(back.values()):
+        raise refuse(f"delete files that it removed would meet newer files of {change.branch}", ROW_UPDATES)
+    named = {row["referenced_data_file"] for row in back.values()} - {None}
+    if any(row["referenced_data_file"] in named for row in left.values()):
+        raise refuse(f"{change.branch} has other delete files than then for its files", ROW_UPDATES)
+
+
+def _paths(entries: pa.Table) -> set[str]:
+    return set(entries["file_path"].to_pylist())
+
+
+def _of_branch(repository: Repository, state: TableState, branch: str) -> LiveFiles:
+    ref = state.metadata.refs.get(branch)
+    return LiveFiles.of(repository, state, None if ref is None else state.metadata.find_snapshot(ref.snapshot_id))
+
+
+def _by_key(entries: pa.Table) -> dict[str, dict[str, Any]]:
+    return dict(zip(file_keys(entries).to_pylist(), entries.select(_WHERE).to_pylist(), strict=True))
+
+
+def _check_still_there(lost: set[str], change: BranchChange, refuse: Refuse) -> None:
+    if lost:
+        some = f"the file {min(lost)}" if len(lost) == 1 else f"{len(lost)} files ({min(lost)}, ...)"
+        raise refuse(f"{some}, of which it deleted rows, left {change.branch} since", ROW_UPDATES)

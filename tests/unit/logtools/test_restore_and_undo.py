@@ -1,0 +1,192 @@
+"""Restore and undo: what is refused and why, what they are about, and what other engines read after them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from core_tables import ids_of, make_table, peer_ids, rows, store_of
+
+import icecore
+from icecore.engine.commit.dry_run import CatalogDryRun
+from icecore.engine.errors import (
+    CommitConflictError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    ReadOnlyError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
+
+
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_other_engines_read_what_was_restored(catalog: icecore.Catalog, warehouse: Path, format_version: int) -> None:
+    """A dropped and renamed table is back, at its old snapshot and schema; new rows go on from there (RL1)."""
+    table = make_table(catalog, format_version=format_version)
+    table.append(rows(1, 2))
+    then = catalog.position
+    table.append(rows(3))
+    with table.update_schema() as schema:
+        schema.rename_column("name", "title")
+    catalog.rename_table("ns.t", "ns.other")
+    catalog.drop_table("ns.other")
+    assert catalog.restore(then, table="ns.t", message="too early") == catalog.position
+    back = catalog.load_table("ns.t")
+    assert back.schema().has_name("name") and ids_of(back) == [1, 2] == peer_ids(warehouse)
+    back.append(rows(9))
+    assert ids_of(back) == [1, 2, 9] == peer_ids(warehouse)
+    assert catalog.log(limit=2)["message"].to_pylist()[0] == "too early"
+    assert catalog.verify().ok
+
+
+@pytest.mark.parametrize("mode", ["position", "vector"])
+def test_other_engines_read_rows_that_came_back(catalog: icecore.Catalog, warehouse: Path, mode: str) -> None:
+    """The delete file is gone, the row is back, and the snapshot is an overwrite (L4)."""
+    merge = {"write.delete.mode": "merge-on-read"}
+    table = make_table(catalog, format_version=2 if mode == "position" else 3, properties=merge)
+    table.append(rows(1, 2, 3))
+    table.delete("id = 2")
+    catalog.revert(catalog.position)
+    assert ids_of(table.refresh()) == [1, 2, 3] == peer_ids(warehouse)
+    head = table.current_snapshot()
+    assert head is not None and head.summary is not None
+    found = {k: head.summary[k] for k in ("operation", "removed-delete-files", "total-delete-files")}
+    assert found == {"operation": "overwrite", "removed-delete-files": "1", "total-delete-files": "0"}
+    catalog.revert(catalog.position)
+    assert ids_of(table.refresh()) == [1, 3] and catalog.verify().ok
+    if mode == "position":
+        assert peer_ids(warehouse) == [1, 3]
+
+
+def test_a_compacted_file_is_in_the_way_of_its_deleted_rows(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(1, 2, 3))
+    table.delete("id = 2")
+    deleted = catalog.position
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    with pytest.raises(CommitConflictError, match=rf"position {deleted} can't be reverted.*left main since"):
+        catalog.revert(deleted)
+
+
+def test_an_expired_snapshot_is_told_with_who_expired_it(catalog: icecore.Catalog) -> None:
+    """Of all tables none is changed then; a dry run says so too."""
+    table, other = make_table(catalog), make_table(catalog, "other")
+    table.append(rows(1))
+    first = table.current_snapshot()
+    then = catalog.position
+    table.append(rows(2))
+    other.append(rows(3))
+    assert first is not None
+    expiry = table.maintenance.expire_snapshots(author="cron", message="every week")
+    expiry.by_id(first.snapshot_id).commit()
+    end = catalog.position
+    expected = rf"snapshot {first.snapshot_id} of ref 'main' of ns\.t is gone, expired at position \d+ by cron"
+    with pytest.raises(CommitConflictError, match=expected + r" \('every week'\)"):
+        catalog.restore(then)
+    foretold = catalog.restore(then, dry_run=True)
+    assert isinstance(foretold, CatalogDryRun) and "expired at position" in foretold.conflicts[0]
+    assert catalog.position == end and ids_of(other.refresh()) == [3]
+    catalog.restore(then, table="ns.other")
+    assert ids_of(other.refresh()) == []
+
+
+def test_a_purged_table_does_not_come_back(catalog: icecore.Catalog) -> None:
+    make_table(catalog).append(rows(1))
+    then = catalog.position
+    catalog.drop_table("ns.t")
+    catalog.purge_table("ns.t", author="ann", message="of no use")
+    with pytest.raises(ValidationError, match=r"was purged at position \d+ by ann \('of no use'\)"):
+        catalog.restore(then)
+
+
+def test_it_is_about_a_name_a_namespace_or_all(catalog: icecore.Catalog) -> None:
+    """What is not asked for stays, also where it is in the way."""
+    table = make_table(catalog)
+    catalog.create_namespace("b", {"owner": "ann"})
+    kept = catalog.create_table("b.kept", rows(1).schema)
+    then = catalog.position
+    table.append(rows(1))
+    kept.append(rows(2))
+    catalog.rename_table("b.kept", "ns.moved")
+    catalog.create_table("b.made", rows(1).schema)
+    catalog.update_namespace_properties("b", updates={"owner": "bob"})
+    with pytest.raises(NoSuchTableError, match=r"no table or view 'b\.made' at position"):
+        catalog.restore(then, table="b.made")
+    with pytest.raises(NoSuchNamespaceError):
+        catalog.restore(then, namespace="c")
+    with pytest.raises(ValidationError, match="a table or a namespace"):
+        catalog.restore(then, table="b.kept", namespace="b")
+    for wrong in (-1, catalog.position + 1):
+        with pytest.raises(ValidationError, match="no position"):
+            catalog.restore(wrong)
+    catalog.restore(then, namespace="b")
+    assert catalog.list_tables("b") == [("b", "kept")] and catalog.list_tables("ns") == [("ns", "t")]
+    assert ids_of(table.refresh()) == [1]
+    assert ids_of(catalog.load_table("b.kept")) == [] and catalog.load_namespace_properties("b") == {"owner": "ann"}
+    catalog.drop_table("ns.t")
+    make_table(catalog)
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.restore(then, table="ns.t")
+    time = store_of(catalog).event_at(then).recorded_at_ms
+    moment = f"{time // 1000}"
+    with pytest.raises(ValidationError, match="must be milliseconds"):
+        catalog.restore(moment[:-1] + "x")
+    assert catalog.verify().ok
+
+
+def test_undo_is_of_the_author_and_goes_back_one_by_one(catalog: icecore.Catalog) -> None:
+    """Reverts and what they undid are passed over, of a joint commit all is undone; others' commits stay."""
+    table, other = make_table(catalog), make_table(catalog, "other")
+    table.append(rows(1), author="ann")
+    table.append(rows(2), author="bob")
+    with catalog.transaction(author="ann") as both:
+        both.table("ns.t").append(rows(3))
+        both.table("ns.other").append(rows(4))
+    foretold = catalog.undo(author="ann", dry_run=True)
+    assert isinstance(foretold, CatalogDryRun) and [p.identifier[1] for p in foretold.parts] == ["t", "other"]
+    catalog.undo("ns.other", author="ann")
+    assert (ids_of(table.refresh()), ids_of(other.refresh())) == ([1, 2], [])
+    redo = catalog.position
+    catalog.undo(author="ann")
+    assert ids_of(table.refresh()) == [2]
+    with pytest.raises(ValidationError, match="no commit by 'ann' that could be undone"):
+        catalog.undo("ns.t", author="ann")
+    catalog.revert(redo - 1, through=redo, author="ann")
+    assert (ids_of(table.refresh()), ids_of(other.refresh())) == ([2, 3], [4])
+    catalog.undo("ns.t", author="bob")
+    assert ids_of(table.refresh()) == [3]
+    with pytest.raises(ValidationError, match="nobody"):
+        catalog.undo(author="nobody")
+
+
+def test_a_range_is_undone_by_its_net_change(catalog: icecore.Catalog) -> None:
+    """What came and went within it is no matter, what came after it stays; properties are those of before."""
+    table = make_table(catalog, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(1, 2))
+    start = catalog.position
+    table.append(rows(3))
+    table.set_properties({"a": "1"})
+    table.delete("id = 2")
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    catalog.rename_table("ns.t", "ns.u")
+    end = catalog.position
+    table.append(rows(4))
+    catalog.revert(start + 1, through=end)
+    table = catalog.load_table("ns.t")
+    assert ids_of(table) == [1, 2, 4] and "a" not in table.properties
+    with pytest.raises(CommitConflictError, match=f"positions {start + 1} to {end - 1} can't be reverted"):
+        catalog.revert(start + 1, through=end)
+    with pytest.raises(ValidationError, match="can't revert positions 3 to 2"):
+        catalog.revert(3, through=2)
+    assert catalog.verify().ok
+
+
+def test_a_catalog_that_is_only_read_undoes_nothing(catalog: icecore.Catalog, warehouse: Path) -> None:
+    make_table(catalog)
+    with icecore.open(warehouse, read_only=True) as reader:
+        with pytest.raises(ReadOnlyError):
+            reader.restore(1)
+        with pytest.raises(ReadOnlyError):
+            reader.undo()
+        with pytest.raises(ReadOnlyError):
+            reader.revert(1)
