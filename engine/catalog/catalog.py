@@ -7,6 +7,7 @@ whose first parameter is the catalog.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -15,13 +16,17 @@ from icecore.engine.catalog.audits import audit_tools
 from icecore.engine.catalog.past import undoing
 from icecore.engine.catalog.warehouse import open_warehouse
 from icecore.engine.events.provenance import provenance
+from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.table.method_names import methods_named
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog_transaction import CatalogTransaction
+    from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.common.identifiers import IdentifierLike
     from icecore.engine.data.given_schema import SchemaLike
+    from icecore.engine.foreign.parquet_folder import ParquetFolder
     from icecore.engine.table.commit_options import NewTable
+    from icecore.engine.table.table import Table
     from icecore.engine.table.transaction import Transaction
 
 DEFAULT_CATALOG_NAME = "icecore"
@@ -128,6 +133,55 @@ class Catalog:
         """
         return self.transaction(message=message, author=author).create_alone(identifier, schema, **options)
 
+    def migrate_table(
+        self,
+        folder: str,
+        identifier: IdentifierLike,
+        *,
+        properties: Mapping[str, str] | None = None,
+        format_version: int = DEFAULT_FORMAT_VERSION,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> Table | CatalogDryRun:
+        """A table of the Parquet files of a folder, at their place, which owns them from then on; none is rewritten.
+
+        The columns are those of all files, and those of Hive's paths, by which it is partitioned. Raises
+        ValidationError where the files don't fit together or are an Iceberg table's, CorruptFileError,
+        NoSuchNamespaceError, TableAlreadyExistsError.
+        """
+        from icecore.engine.foreign.parquet_folder import ParquetFolder
+
+        found = ParquetFolder.of(folder, self._warehouse.repository.storage)
+        with self.transaction(message=message, author=author, dry_run=dry_run) as changes:
+            given = {"migrated": "true", **(properties or {})}
+            _take_in(changes, found, identifier, found.location, given, format_version)
+        return changes.outcome or self.load_table(identifier)
+
+    def snapshot_table(
+        self,
+        folder: str,
+        identifier: IdentifierLike,
+        *,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        format_version: int = DEFAULT_FORMAT_VERSION,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> Table | CatalogDryRun:
+        """A table of the Parquet files of a folder, which stay the folder's: the table never deletes a file.
+
+        New files go to the table's own location. Raises as `migrate_table`.
+        """
+        from icecore.engine.foreign.parquet_folder import ParquetFolder
+
+        found = ParquetFolder.of(folder, self._warehouse.repository.storage)
+        with self.transaction(message=message, author=author, dry_run=dry_run) as changes:
+            given = {"snapshot": "true", "gc.enabled": "false", **(properties or {})}
+            _take_in(changes, found, identifier, location, given, format_version)
+        return changes.outcome or self.load_table(identifier)
+
     # Namespaces
     create_namespace = catalog_namespaces.create_namespace
     create_namespace_if_not_exists = catalog_namespaces.create_namespace_if_not_exists
@@ -191,6 +245,29 @@ class Catalog:
     archive = log_tools.archive
     archives = log_tools.archives
     checkpoint = log_tools.checkpoint
+
+
+def _take_in(
+    changes: CatalogTransaction,
+    found: ParquetFolder,
+    identifier: IdentifierLike,
+    location: str | None,
+    properties: Mapping[str, str],
+    format_version: int,
+) -> None:
+    """Creates a table of a folder's files."""
+    by = [f'"{name}"' for name, _ in found.partitions]
+    table = changes.create_table(
+        identifier,
+        found.schema(),
+        partition_spec=by or None,
+        location=location,
+        properties=properties,
+        format_version=format_version,
+    )
+    for schema in found.others():
+        table.update_schema().union_by_name(schema).commit()
+    table.add_files(found.files)
 
 
 __all__ = ["Catalog", "open_catalog"]

@@ -73,7 +73,7 @@ def _describe(
     properties: Mapping[str, str],
     name_mapping: NameMapping,
 ) -> ContentFile:
-    footer = _footer(path, storage)
+    footer = parquet_footer(path, storage)
     size = storage.size(path)
     fields = open_source(storage, path, FileFormat.PARQUET).fields
     _check_columns(path, fields, schema, name_mapping)
@@ -102,6 +102,7 @@ def _describe(
     if partition is None:
         raise ValidationError(f"{path}: it has no rows")
     hive.check_partition(partition)
+    """The footer of a Parquet file. Raises MissingFileError, CorruptFileError."""
     with storage.open_input(path) as source, translated(path, "read"):
         groups = read_row_groups(source, path)
     done = metrics.finish(_column_sizes(groups, schema, name_mapping))
@@ -165,7 +166,8 @@ def _present(path: str, fields: tuple[FileField, ...], schema: Schema, name_mapp
     return frozenset(f.field_id for f in walk_file(identified) if f.field_id is not None)
 
 
-def _footer(path: str, storage: Storage) -> pq.FileMetaData:
+def parquet_footer(path: str, storage: Storage) -> pq.FileMetaData:
+    """The footer of a Parquet file. Raises MissingFileError, CorruptFileError."""
     with storage.open_input(path) as source, translated(path, "read"):
         try:
             return pq.ParquetFile(source).metadata

@@ -6,10 +6,12 @@ import hashlib
 import inspect
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from core_tables import SCHEMA, make_table, pyiceberg_catalog, rows, store_of
 
@@ -86,6 +88,8 @@ ALONE: Mapping[tuple[type, str], str] = {
     (Catalog, "revert"): "is about commits that were made",
     (Catalog, "undo"): "is about a commit that was made",
     (Catalog, "restore"): "is about all that was done, what it would be with in one commit too",
+    (Catalog, "migrate_table"): "is create_table and add_files, of what it finds in a folder",
+    (Catalog, "snapshot_table"): "is create_table and add_files, of what it finds in a folder",
     (Catalog, "forget"): "changes the log, and nothing of the table",
     (Catalog, "forget_text"): "changes the log, and nothing that it is about",
     (Catalog, "purge_table"): "deletes files, which no commit can take back",
@@ -226,6 +230,13 @@ def revert_of(*kinds: str) -> Call:
     return call
 
 
+def parquet_folder(catalog: Catalog) -> str:
+    """A folder of Parquet files beside the warehouse."""
+    folder = tempfile.mkdtemp(dir=catalog.path.parent)
+    pq.write_table(rows(1), Path(folder) / "a.parquet")
+    return folder
+
+
 def transaction(catalog: Catalog, dry: bool) -> Any:
     with catalog.transaction(dry_run=dry) as change:
         change.create_namespace("new")
@@ -281,6 +292,8 @@ CASES: dict[tuple[type, str], list[Call]] = {
     (Catalog, "purge_table"): [lambda c, d: c.purge_table("ns.gone", dry_run=d)],
     (Catalog, "undrop_table"): [lambda c, d: c.undrop_table("ns.gone", dry_run=d)],
     (Catalog, "register_table"): [lambda c, d: c.register_table("free.r", metadata_of(c, "ns.t"), dry_run=d)],
+    (Catalog, "migrate_table"): [lambda c, d: c.migrate_table(parquet_folder(c), "free.m", dry_run=d)],
+    (Catalog, "snapshot_table"): [lambda c, d: c.snapshot_table(parquet_folder(c), "free.m", dry_run=d)],
     (Catalog, "create_view"): [
         lambda c, d: c.create_view("free.v", "SELECT 1 AS x", dry_run=d),
         lambda c, d: c.create_view("ns.v", "SELECT 1 AS x", replace=True, dry_run=d),

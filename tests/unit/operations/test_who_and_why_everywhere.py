@@ -33,6 +33,7 @@ SILENT: Mapping[tuple[type, str], str] = {
 SILENT_COMMANDS: Mapping[str, str] = {
     "init": "makes a log without an event",
     "ls": "reads",
+    "audit": "reads",
     "describe": "reads",
     "log": "reads",
     "show": "reads",
