@@ -52,7 +52,7 @@ def test_migrated_at_its_place(catalog: icecore.Catalog, folder: Path) -> None:
     table = catalog.migrate_table(str(folder), "ns.t", message="ours now", author="bob")
     assert isinstance(table, icecore.Table)
     assert by_id(table) == ROWS
-    assert table.location() == folder.as_uri()
+    assert table.location() == f"file://{folder}"
     assert [str(f.transform) for f in table.spec().fields] == ["identity", "identity"]
     assert before.items() <= contents(folder).items()
     told = catalog.log().slice(position).to_pylist()
