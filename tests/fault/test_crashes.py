@@ -40,7 +40,7 @@ def test_killed_writers_lose_nothing(catalog: icecore.Catalog, scheme: str) -> N
     make_table(catalog, scheme, properties={"icecore.commit-scheme": scheme})
     dice = random.Random(scheme)
     acknowledged: set[int] = set()
-    for _ in range(6):
+    for _ in range(4):
         here, there = clean_processes().Pipe(duplex=False)
         process = clean_processes().Process(target=append_until_killed, args=(folder, there, scheme))
         process.start()

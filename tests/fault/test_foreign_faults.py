@@ -101,7 +101,7 @@ def test_killed_adopters_take_each_commit_in_once(catalog: icecore.Catalog) -> N
     dice = random.Random(7)
     peer = pyiceberg_catalog(catalog.path)
     expected: set[int] = set()
-    for round_number in range(8):
+    for round_number in range(5):
         here, there = clean_processes().Pipe(duplex=False)
         process = clean_processes().Process(
             target=open_until_killed, args=(str(catalog.path), there, 1000 * (round_number + 1))

@@ -122,7 +122,7 @@ def test_others_see_all_tables_while_a_rebuild_runs(
 def test_killed_at_steps_of_a_rebuild(tmp_path: Path, setting: Setting) -> None:
     """SIGKILL at steps of it: the warehouse is as before, or as after, which is the same."""
     counts = Counts()
-    kills.kill_at_each_step(tmp_path / "w", counts, setting, every=23, names=("rebuild",))
+    kills.kill_at_each_step(tmp_path / "w", counts, setting, every=37, names=("rebuild",))
     assert counts.violations == []
     assert counts.total() >= 3
 

@@ -22,10 +22,8 @@ from icecore.engine.errors import MovedWarehouseError, MovedWarehouseWarning, St
 ROWS = [{"id": n, "city": f"c{n}"} for n in range(10)]
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
+def fill(folder: Path) -> Path:
     """A warehouse with a table that has deletes of each kind, two snapshots of data, and a view."""
-    folder = tmp_path / "lake"
     with icecore.open(folder, actor="ann") as catalog:
         catalog.create_namespace("s")
         schema = pa.schema([("id", pa.int64()), ("city", pa.string())])
@@ -40,13 +38,32 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def copy(lake: Path) -> Iterator[icecore.Catalog]:
+def lake(tmp_path: Path) -> Path:
+    return fill(tmp_path / "lake")
+
+
+def copied(lake: Path) -> Iterator[icecore.Catalog]:
     """A copy of the warehouse, made with cp -r, with the original beside it."""
     shutil.copytree(lake, lake.with_name("copy"))
     with pytest.warns(MovedWarehouseWarning, match="icecore move.*icecore clone"):
         opened = icecore.open(lake.with_name("copy"), actor="bob")
     yield opened
     opened.close()
+
+
+copy = pytest.fixture(copied)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse that nothing changes."""
+    return fill(tmp_path_factory.mktemp("kept") / "lake")
+
+
+@pytest.fixture(scope="module")
+def refusing(kept: Path) -> Iterator[icecore.Catalog]:
+    """Its copy, which nothing changes either."""
+    yield from copied(kept)
 
 
 def test_copy_is_read_by_translation_without_its_original(lake: Path, copy: icecore.Catalog) -> None:
@@ -86,15 +103,15 @@ CHANGES: list[Callable[[icecore.Catalog], object]] = [
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_change_of_a_copy_is_refused_in_one_line_and_touches_neither_folder(
-    lake: Path, copy: icecore.Catalog, change: Callable[[icecore.Catalog], object]
+    kept: Path, refusing: icecore.Catalog, change: Callable[[icecore.Catalog], object]
 ) -> None:
-    before, position = (digests(lake), digests(copy.path)), copy.position
+    before, position = (digests(kept), digests(refusing.path)), refusing.position
     with pytest.raises(MovedWarehouseError, match=r"copied or moved from .*icecore move.*icecore clone") as error:
-        change(copy)
+        change(refusing)
     assert "\n" not in str(error.value)
-    assert copy.position == position
-    after = digests(copy.path)
-    assert digests(lake) == before[0]
+    assert refusing.position == position
+    after = digests(refusing.path)
+    assert digests(kept) == before[0]
     assert {k: v for k, v in after.items() if not k.startswith(".icecore")} == {
         k: v for k, v in before[1].items() if not k.startswith(".icecore")
     }

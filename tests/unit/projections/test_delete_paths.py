@@ -6,6 +6,7 @@ import re
 from itertools import product
 
 import duckdb
+import pyarrow as pa
 
 from icecore.projections.plan.plan_deletes import path_bounds, plain_bounds
 from icecore.projections.segments.entry_typing import PATH_FIELD_ID
@@ -31,10 +32,9 @@ def test_the_short_way_says_what_the_rule_says() -> None:
     columns = {LOWER: "VARCHAR", UPPER: "VARCHAR"}
     bounds = [*((low, up) for low, up in product(PATHS[::2], PATHS[1::2])), *((p, None) for p in PATHS), (None, None)]
     with duckdb.connect(":memory:") as connection:
-        connection.execute(f"CREATE TABLE bounds (n INTEGER, {LOWER} VARCHAR, {UPPER} VARCHAR)")
-        connection.executemany("INSERT INTO bounds VALUES (?, ?, ?)", [(n, *b) for n, b in enumerate(bounds)])
-        connection.execute("CREATE TABLE data (file_path VARCHAR)")
-        connection.executemany("INSERT INTO data VALUES (?)", [(p,) for p in PATHS])
+        lower, upper = (pa.array(side, pa.string()) for side in zip(*bounds, strict=True))
+        connection.register("bounds", pa.table({"n": range(len(bounds)), LOWER: lower, UPPER: upper}))
+        connection.register("data", pa.table({"file_path": PATHS}))
         found = connection.execute(
             f"SELECT d.n, data.file_path FROM data JOIN (SELECT *{plain_bounds(columns)} FROM bounds AS d) AS d "
             f"ON TRUE WHERE {path_bounds(columns)}"
