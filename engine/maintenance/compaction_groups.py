@@ -43,7 +43,7 @@ class CompactionOptions:
     @classmethod
     def of(cls, options: Mapping[str, Any], metadata: TableMetadata) -> CompactionOptions:
         """The options by Java's names; values are numbers, booleans or texts of them. Raises ValidationError."""
-        given = _Options(options)
+        given = RewriteOptions(options)
         target = given.number("target-file-size-bytes", TARGET_FILE_SIZE.of(metadata.properties))
         chosen = cls(
             target,
@@ -175,7 +175,7 @@ def _is_worth_it(group: Sequence[_Candidate], options: CompactionOptions) -> boo
     )
 
 
-class _Options:
+class RewriteOptions:
     """The reader of options, which knows those that it has read."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -183,6 +183,7 @@ class _Options:
         self.used: set[str] = set()
 
     def number(self, key: str, default: int, *, least: int = 1) -> int:
+        """A whole number, of at least that. Raises ValidationError."""
         self.used.add(key)
         if key not in self.options:
             return default
@@ -192,6 +193,7 @@ class _Options:
         return int(text)
 
     def ratio(self, key: str, default: float) -> float:
+        """A number above 0 and at most 1. Raises ValidationError."""
         self.used.add(key)
         try:
             found = float(self.options.get(key, default))
@@ -202,6 +204,7 @@ class _Options:
         return found
 
     def boolean(self, key: str, default: bool) -> bool:
+        """A truth value. Raises ValidationError."""
         self.used.add(key)
         text = str(self.options.get(key, default)).strip().lower()
         if text not in ("true", "false"):
@@ -209,5 +212,6 @@ class _Options:
         return text == "true"
 
     def check_all_used(self) -> None:
+        """Raises ValidationError for options that nobody asked for."""
         if unknown := sorted(self.options.keys() - self.used):
             raise ValidationError(f"unknown options {unknown}; there are {sorted(self.used)}")

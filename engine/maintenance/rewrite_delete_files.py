@@ -6,27 +6,78 @@ Spec: Row-level Deletes (D1: in v3 position delete files become vectors; D2), Sn
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
 
-from attrs import define
+from attrs import define, field, frozen
 
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import TRUE
+from icecore.engine.maintenance.compaction_groups import RewriteOptions
 from icecore.engine.maintenance.rewrite_data_files import RewriteResult
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
-from icecore.engine.operations.reusable_files import FileKey
+from icecore.engine.operations.merge_on_read import write_deletes
+from icecore.engine.operations.reusable_files import FileKey, ReusableFiles, task_key
+from icecore.engine.properties.table_properties import DELETE_GRANULARITY
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation
+from icecore.engine.storage.file_io import Storage
+
+
+@frozen
+class DeleteRewriteOptions:
+    """The options of a merge of delete files, with Java's names and defaults."""
+
+    partial_progress: bool = False
+    max_commits: int = 10
+    remove_dangling_deletes: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> DeleteRewriteOptions:
+        """The options by Java's names; values are numbers, booleans or texts of them. Raises ValidationError."""
+        given = RewriteOptions(options)
+        chosen = cls(
+            given.boolean("partial-progress.enabled", False),
+            given.number("partial-progress.max-commits", 10),
+            given.boolean("remove-dangling-deletes", False),
+        )
+        given.check_all_used()
+        return chosen
+
+
+class DeletesWriter(Protocol):
+    """The writer of what is deleted from data files, anew and in one place for each, in this process or elsewhere."""
+
+    def __call__(
+        self, tasks: Sequence[FileScanTask], metadata: TableMetadata, storage: Storage, /
+    ) -> Sequence[ContentFile]:
+        """The delete files, none for a data file that loses no row."""
+
+
+def write_merged(tasks: Sequence[FileScanTask], metadata: TableMetadata, storage: Storage) -> list[ContentFile]:
+    """The delete files, written in this process. Raises MissingFileError, CorruptFileError, StorageError."""
+    deletes = DeleteCache()
+    found = [(t, deletes.deleted_positions(storage, t.file.file_path, t.delete_files)) for t in tasks]
+    selected = [(t, positions) for t, positions in found if len(positions)]
+    return write_deletes(selected, metadata, storage, deletes) if selected else []
 
 
 @define
 class DeleteRewrite:
-    """A merge of position delete files of a branch; `result` is that of the latest planning, final after the commit."""
+    """A merge of position delete files of a branch; `result` is that of the latest planning, final after the commit.
+
+    `paths` are the data files that it is about, None for all.
+    """
 
     target: SnapshotTarget
     result: RewriteResult = RewriteResult()
+    paths: Collection[str] | None = None
+    writer: DeletesWriter = write_merged
+    _reusable: ReusableFiles = field(factory=ReusableFiles)
 
     def plan(self, at: PlanContext) -> ProduceSnapshot | None:
         """The command for the head of the branch as it is now; None where there is nothing to rewrite.
@@ -38,16 +89,14 @@ class DeleteRewrite:
         if snapshot is None:
             return None
         tasks = at.planner.tasks(at.state, snapshot, TRUE, at.metadata.schema())
-        chosen = [t for t in tasks if _is_worth_it(t, at.metadata.format_version)]
+        chosen = [t for t in worth_merging(tasks, at.metadata) if self.paths is None or t.file.file_path in self.paths]
         if not chosen:
             return None
-        effects, deletes = FileEffects(True), DeleteCache()
-        with discarding_on_error(at, effects):
-            for task in chosen:
-                positions = deletes.deleted_positions(at.storage, task.file.file_path, task.delete_files)
-                if len(positions):
-                    effects.selected.append((task, positions))
-            effects.write(at, deletes)
+        effects = FileEffects(True)
+        with discarding_on_error(at, effects, self._reusable):
+            effects.added += self._merged(at, chosen)
+            if at.metadata.format_version >= 3:
+                effects.superseded += [f.referenced_data_file for f in effects.added if f.referenced_data_file]
             about: dict[FileKey, set[str]] = defaultdict(set)
             for task in tasks:
                 for d in _position_deletes(task):
@@ -58,6 +107,15 @@ class DeleteRewrite:
         removed = sum(len(r.removed) for r in command.removals)
         self.result = RewriteResult(removed_delete_files=removed, added_delete_files=len(effects.added))
         return command
+
+    def _merged(self, at: PlanContext, chosen: Sequence[FileScanTask]) -> list[ContentFile]:
+        """The new delete files, but for those that an earlier planning wrote for files unchanged since."""
+        self._reusable.use(at.metadata)
+        known = [f for t in chosen if (f := self._reusable.deletes.get(task_key(t))) is not None]
+        new = [t for t in chosen if task_key(t) not in self._reusable.deletes]
+        written = list(self.writer(new, at.metadata, at.storage)) if new else []
+        self._reusable.note_deletes(new, written)
+        return [*known, *written]
 
 
 @define
@@ -92,6 +150,31 @@ class DanglingDeletes:
 
 def _position_deletes(task: FileScanTask) -> list[ContentFile]:
     return [d for d in task.delete_files if d.content is DataFileContent.POSITION_DELETES]
+
+
+def worth_merging(tasks: Sequence[FileScanTask], metadata: TableMetadata) -> list[FileScanTask]:
+    """The data files whose position deletes are to become one: in v3 any that are not in a vector."""
+    return [t for t in tasks if _is_worth_it(t, metadata.format_version)]
+
+
+def sharing_deletes(tasks: Sequence[FileScanTask], metadata: TableMetadata) -> list[list[FileScanTask]]:
+    """The data files in groups that have no position delete file in common, nor are to have one."""
+    shares_partition = metadata.format_version < 3 and DELETE_GRANULARITY.or_default(metadata.properties) == "partition"
+    parents, first = list(range(len(tasks))), dict[object, int]()
+
+    def root(i: int) -> int:
+        while parents[i] != i:
+            parents[i] = i = parents[parents[i]]
+        return i
+
+    for i, task in enumerate(tasks):
+        keys: list[object] = [(d.file_path, d.content_offset) for d in _position_deletes(task)]
+        for key in (*keys, *(((task.file.spec_id, task.file.partition),) if shares_partition else ())):
+            parents[root(i)] = root(first.setdefault(key, i))
+    groups: dict[int, list[FileScanTask]] = defaultdict(list)
+    for i, task in enumerate(tasks):
+        groups[root(i)].append(task)
+    return list(groups.values())
 
 
 def _is_worth_it(task: FileScanTask, format_version: int) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.forget.forget import Forgotten
     from icecore.engine.maintenance.rewrite_data_files import GroupWriter, RewriteResult
+    from icecore.engine.maintenance.rewrite_delete_files import DeletesWriter
 
 
 @takes_options(MetadataOptions)
@@ -100,12 +101,51 @@ def compact(
 
 @takes_options(MetadataOptions)
 def rewrite_position_delete_files(
-    table: TableHandle, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]
+    table: TableHandle,
+    *,
+    options: Mapping[str, Any] | None = None,
+    branch: str = MAIN_BRANCH,
+    snapshot_properties: Mapping[str, str] | None = None,
+    **commit: Unpack[MetadataOptions],
 ) -> RewriteResult:
-    """Merges the position delete files of each data file into one; in v3 into a deletion vector."""
-    with table_commits.transaction(table, **options) as transaction:
-        rewrite = transaction.rewrite_position_delete_files(branch=branch)
-    return rewrite.result.after(transaction.outcome)
+    """Merges the position delete files of each data file into one; in v3 into a deletion vector.
+
+    The options are `partial-progress.enabled` (several commits), `partial-progress.max-commits` and
+    `remove-dangling-deletes`, as of `rewrite_data_files`. Raises ValidationError for others, MissingFileError,
+    CorruptFileError, StorageError.
+    """
+    return merge_deletes(table, options=options, branch=branch, snapshot_properties=snapshot_properties, **commit)
+
+
+def merge_deletes(
+    table: TableHandle,
+    *,
+    options: Mapping[str, Any] | None,
+    branch: str,
+    snapshot_properties: Mapping[str, str] | None,
+    writer: DeletesWriter | None = None,
+    **commit: Unpack[MetadataOptions],
+) -> RewriteResult:
+    """Merges delete files as `rewrite_position_delete_files` says, by a writer where one is given."""
+    from icecore.engine.maintenance.rewrite_data_files import RewriteResult
+    from icecore.engine.maintenance.rewrite_delete_files import DeleteRewriteOptions
+
+    chosen, result = DeleteRewriteOptions.of(options or {}), RewriteResult()
+    parts: Sequence[frozenset[str] | None] = [None]
+    if chosen.partial_progress:
+        parts = table_commits.transaction(table, **commit).delete_groups(branch, chosen.max_commits)
+    for paths in parts:
+        with table_commits.transaction(table, **commit) as transaction:
+            rewrite = transaction.rewrite_position_delete_files(branch=branch, snapshot_properties=snapshot_properties)
+            rewrite.paths = paths
+            if writer is not None:
+                rewrite.writer = writer
+                # Before the commit, as the time for its attempts is limited.
+                transaction._pending.part().prepare(transaction._pending.state)
+        result += rewrite.result.after(transaction.outcome)
+    if chosen.remove_dangling_deletes:
+        result += remove_dangling_deletes(table, branch=branch, **commit)
+    return result
 
 
 @takes_options(MetadataOptions)

@@ -359,6 +359,7 @@ class Transaction(OnceInBlock):
     rewrite_manifests = transaction_rewrites.rewrite_manifests
     file_groups = transaction_rewrites.file_groups
     rewrite_data_files = transaction_rewrites.rewrite_data_files
+    delete_groups = transaction_rewrites.delete_groups
     rewrite_position_delete_files = transaction_rewrites.rewrite_position_delete_files
     remove_dangling_deletes = transaction_rewrites.remove_dangling_deletes
 

@@ -8,10 +8,16 @@ from typing import Any, Protocol, Unpack
 from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import TRUE
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.maintenance.compaction_groups import CompactionOptions, FileGroup, groups_of
 from icecore.engine.maintenance.rewrite_data_files import Compaction
-from icecore.engine.maintenance.rewrite_delete_files import DanglingDeletes, DeleteRewrite
+from icecore.engine.maintenance.rewrite_delete_files import (
+    DanglingDeletes,
+    DeleteRewrite,
+    sharing_deletes,
+    worth_merging,
+)
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms, order_for
 from icecore.engine.operations.rewrite_manifests import RewriteManifests
 from icecore.engine.spec.metadata import TableMetadata
@@ -76,6 +82,18 @@ def rewrite_data_files(
     if chosen:
         transaction._pending.add_writing(compaction)
     return compaction
+
+
+def delete_groups(transaction: TransactionHandle, branch: str, most: int) -> list[frozenset[str]]:
+    """The data files whose position deletes are to be merged, in up to so many parts that share no delete file."""
+    metadata, snapshot = transaction.metadata, transaction.metadata.snapshot_by_ref(branch)
+    if snapshot is None:
+        return []
+    planner, state = transaction._pending.planning.planner, transaction._pending.state
+    tasks = planner.tasks(state, snapshot, TRUE, metadata.schema())
+    groups = sharing_deletes(worth_merging(tasks, metadata), metadata)
+    parts = [groups[len(groups) * i // most : len(groups) * (i + 1) // most] for i in range(most)]
+    return [frozenset(t.file.file_path for group in part for t in group) for part in parts if part]
 
 
 @takes_options(RowChangeOptions)

@@ -86,6 +86,13 @@ class FileRewrite:
         """Writes what one task has to; `name` tells its files from those of other tasks. Raises StorageError."""
         return _Deletes(self, name).write(files) if self.by_position else _Survivors(self, name).write(files)
 
+    def merge_deletes(self, tasks: Iterable[FileScanTask], name: str) -> list[ContentFile]:
+        """Writes anew what deletes by position say of files: vectors from v3 on, else position delete files.
+
+        Raises MissingFileError, CorruptFileError, StorageError.
+        """
+        return _Deletes(self, name).merge(tasks)
+
 
 @define
 class _Counts:
@@ -177,6 +184,16 @@ class _Deletes:
             # A vector takes in all that was deleted before (D2).
             group[data.file_path] = bitmap_of(merged if is_vector else file.positions)
         return self.counts.written(self.vectors(groups) if is_vector else self.position_files(groups))
+
+    def merge(self, tasks: Iterable[FileScanTask]) -> list[ContentFile]:
+        """Writes what is deleted already, in one place for each file."""
+        groups: dict[Partition, dict[str, BitMap64]] = {}
+        for task in tasks:
+            data = task.file
+            found = self.cache.deleted_positions(self.rewrite.storage, data.file_path, task.delete_files)
+            if len(found):
+                groups.setdefault((data.spec_id, data.partition), {})[data.file_path] = bitmap_of(found)
+        return self.vectors(groups) if self.rewrite.format_version >= 3 else self.position_files(groups)
 
     def vectors(self, groups: Mapping[Partition, Mapping[str, BitMap64]]) -> list[ContentFile]:
         deletes = {

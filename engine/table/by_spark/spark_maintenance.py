@@ -12,6 +12,7 @@ from icecore.engine.maintenance.maintenance import Maintenance, OrphanFiles, Orp
 from icecore.engine.maintenance.rewrite_data_files import RewriteResult
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
 from icecore.engine.maintenance.spark_compaction import SparkGroupWriter
+from icecore.engine.maintenance.spark_delete_merge import SparkDeletesWriter
 from icecore.engine.spark.files.described_files import SparkDescriber
 from icecore.engine.spark.files.listed_files import SparkLister
 from icecore.engine.spark.progress import ProgressCallback
@@ -20,7 +21,7 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table import table_commits
 from icecore.engine.table.commit_options import CommitOptions, MetadataOptions, RowChangeOptions, RowOptions
 from icecore.engine.table.table_handle import TableHandle
-from icecore.engine.table.table_maintenance import compact
+from icecore.engine.table.table_maintenance import compact, merge_deletes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +67,31 @@ class SparkMaintenance:
             branch=branch,
             snapshot_properties=snapshot_properties,
             writer=SparkGroupWriter(self._running(), on_progress),
+            **commit,
+        )
+
+    @takes_options(MetadataOptions)
+    def rewrite_position_delete_files(
+        self,
+        *,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN_BRANCH,
+        snapshot_properties: Mapping[str, str] | None = None,
+        on_progress: ProgressCallback | None = None,
+        **commit: Unpack[MetadataOptions],
+    ) -> RewriteResult:
+        """Merges position delete files as `Table.rewrite_position_delete_files` does, which says how.
+
+        Tasks read and write them; of data files that got deletes meanwhile they are merged again. Raises
+        ValidationError, MissingFileError, CorruptFileError, StorageError; what tasks wrote before an error stays behind
+        as orphan files, and commits that were made before stay.
+        """
+        return merge_deletes(
+            self._table,
+            options=options,
+            branch=branch,
+            snapshot_properties=snapshot_properties,
+            writer=SparkDeletesWriter(self._running(), on_progress),
             **commit,
         )
 

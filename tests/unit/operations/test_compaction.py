@@ -247,6 +247,30 @@ def test_position_deletes_are_merged(catalog: icecore.Catalog) -> None:
     assert table.rewrite_position_delete_files() == RewriteResult()
 
 
+def test_delete_files_are_merged_in_parts(catalog: icecore.Catalog) -> None:
+    """Data files that share a delete file are in one part, and a part is one commit; dangling ones go where asked."""
+    table = make_table(catalog, format_version=2, properties=MERGE_ON_READ)
+    for i in range(3):
+        table.append(rows(*range(10 * i, 10 * i + 5)))
+    found = table.scan(selected_fields=("id", "_file")).to_arrow().to_pylist()
+    # The bounds of shared deletes are about all data files whose paths lie between.
+    first, second, third = sorted({r["_file"] for r in found})
+    table.row_delta((), shared_deletes(table, {first: [0], second: [0]}))
+    table.delete("id IN (1, 11, 21)")
+    table.delete(f"id = {max(r['id'] for r in found if r['_file'] == third)}")
+    parts = table.transaction().delete_groups("main", 10)
+    assert sorted(map(len, parts)) == [1, 2] and {first, second} in parts
+    snapshots, left = len(table.snapshots()), ids_of(table)
+    options = {"partial-progress.enabled": True, "remove-dangling-deletes": True}
+    result = table.rewrite_position_delete_files(options=options)
+    assert (result.removed_delete_files, result.added_delete_files) == (5, 3)
+    assert len(table.snapshots()) == snapshots + 2
+    assert [len(t.delete_files) for t in tasks_of(table) if t.delete_files] == [1, 1, 1]
+    assert ids_of(table) == left
+    with pytest.raises(ValidationError, match="unknown options"):
+        table.rewrite_position_delete_files(options={"rewrite-all": True})
+
+
 def test_d1_position_deletes_become_vectors_in_v3(catalog: icecore.Catalog) -> None:
     """After an upgrade each data file with position delete files gets one vector in their place."""
     table = make_table(catalog, format_version=2, properties=MERGE_ON_READ)
