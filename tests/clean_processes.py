@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import traceback
+from collections.abc import Callable
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
@@ -30,3 +32,18 @@ def clean_processes() -> ForkServerContext:
         else:
             os.environ["PYTHONPATH"] = before
     return context
+
+
+def exit_code_of(work: Callable[[], object]) -> int:
+    """The exit code of a process that is forked off this one for a piece of work: 0, 1 after an error, or its own."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)

@@ -110,7 +110,7 @@ def test_deep_json_is_refused(levels: int) -> None:
             from_json(obj, SCHEMA)
 
 
-@pytest.mark.parametrize("levels", [100, 1000, 20_000])
+@pytest.mark.parametrize("levels", [100, 1000, 5000])
 @pytest.mark.parametrize(
     "text",
     [
@@ -133,7 +133,7 @@ def test_deep_text_is_refused(text: Callable[[int], str], levels: int) -> None:
 
 
 @pytest.mark.parametrize("chain", ["NOT ", "- ", "a.", "::INT"])
-@pytest.mark.parametrize("levels", [50, 500, 20_000])
+@pytest.mark.parametrize("levels", [50, 500, 5000])
 def test_long_chains_in_text_are_read_or_refused(chain: str, levels: int) -> None:
     """Nothing but ExpressionError comes out."""
     links = chain * levels

@@ -7,12 +7,11 @@ import io
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from clean_processes import exit_code_of
 from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
 
 import icecore
@@ -283,36 +282,34 @@ def test_of_two_that_archive_one_is_refused(
     assert [a.last_position for a in catalog.archives()] == [cut - 2] and catalog.verify().ok
 
 
-CRASH = """
-import os, sys
-import icecore
-from icecore.engine.archive import write_archive
-from icecore.engine.log import store
-catalog = icecore.open(sys.argv[1])
-step = sys.argv[3]
-def die(*_, **__): os._exit(9)
-if step == "filling": write_archive.fsync = die
-if step == "before the name": write_archive.os.replace = die
-if step == "before the move": write_archive._move = die
-if step == "in the move":
-    moving = write_archive._move
-    def half(*a):
-        moving(*a)
-        die()
-    write_archive._move = half
-if step == "before the vacuum":
-    write_archive.Archived = die
-    write_archive.contextlib.suppress = die
-catalog.archive(int(sys.argv[2]))
-"""
+def die(*_: object, **__: object) -> None:
+    os._exit(9)
+
+
+def die_archiving(folder: Path, before: int, step: str) -> None:
+    """Archives until a step of it."""
+    catalog, patch = icecore.open(folder), pytest.MonkeyPatch()
+    match step:
+        case "filling":
+            patch.setattr(write_archive, "fsync", die)
+        case "before the name":
+            patch.setattr(os, "replace", die)
+        case "before the move":
+            patch.setattr(write_archive, "_move", die)
+        case "in the move":
+            moving = write_archive._move
+            patch.setattr(write_archive, "_move", lambda *given: die(moving(*given)))
+        case _:
+            patch.setattr(write_archive, "Archived", die)
+            patch.setattr(contextlib, "suppress", die)
+    catalog.archive(before)
 
 
 @pytest.mark.parametrize("step", ["filling", "before the name", "before the move", "in the move", "before the vacuum"])
 def test_a_crash_leaves_one_state_or_the_other(
     cut: int, before: tuple[object, object], warehouse: Path, step: str
 ) -> None:
-    died = subprocess.run([sys.executable, "-c", CRASH, str(warehouse), str(cut), step], check=False)
-    assert died.returncode == 9
+    assert exit_code_of(lambda: die_archiving(warehouse, cut, step)) == 9
     with icecore.open(warehouse) as catalog:
         assert (facts(catalog), history(catalog)) == before
         assert catalog.verify().ok

@@ -31,6 +31,10 @@ from icecore.engine.formats.event_content import decode_content
 
 @pytest.fixture
 def filled(catalog: icecore.Catalog) -> icecore.Catalog:
+    return fill(catalog)
+
+
+def fill(catalog: icecore.Catalog) -> icecore.Catalog:
     """Tables with rows and deletes, one dropped, one written out by hand, a view; an idempotency key and a message."""
     table = make_table(catalog, format_version=3)
     table.append(rows(1, 2), message="grüße, 'quotes' and \n lines")
@@ -150,10 +154,19 @@ DAMAGE: dict[str, tuple[Callable[[list[dict[str, Any]]], Any], type[Exception], 
 }
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The lines of a log."""
+    folder = tmp_path_factory.mktemp("exported")
+    with icecore.open(folder / "warehouse") as catalog:
+        catalog.create_namespace("ns")
+        fill(catalog).export_log(folder / "log")
+    return (folder / "log").read_bytes().splitlines()
+
+
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_broken_log_is_refused_and_nothing_is_left(filled: icecore.Catalog, tmp_path: Path, damage: str) -> None:
-    filled.export_log(tmp_path / "log")
-    found = [orjson.loads(line) for line in (tmp_path / "log").read_bytes().splitlines()]
+def test_a_broken_log_is_refused_and_nothing_is_left(exported: list[bytes], tmp_path: Path, damage: str) -> None:
+    found = [orjson.loads(line) for line in exported]
     harm, error, text = DAMAGE[damage]
     harm(found)
     (tmp_path / "log").write_bytes(b"\n".join(orjson.dumps(f) for f in found))

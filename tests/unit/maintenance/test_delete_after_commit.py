@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from clean_processes import exit_code_of
 from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, repository_of, rows, store_of
 
 import icecore
@@ -211,19 +211,20 @@ def test_a_process_that_lags_behind_brings_nothing_back(
     assert ids_of(table) == list(range(7))
 
 
-CRASH = """
-import os, sys
-import icecore
-from icecore.engine.storage.file_io import Storage
-from icecore.projections.files import materialize
-where = sys.argv[2]
-catalog = icecore.open(sys.argv[1])
-table = catalog.load_table("ns.t")
-def die(*_): os._exit(9)
-if where == "before the pointer": materialize.Materializer._move_pointers = die
-if where == "before the deletion": materialize.sweep = die
-table.append([{"id": 99, "name": "last"}])
-"""
+def die(*_: object) -> None:
+    os._exit(9)
+
+
+def die_appending(folder: Path, where: str) -> None:
+    """Appends until a step of it."""
+    patch = pytest.MonkeyPatch()
+    with icecore.open(folder) as catalog:
+        table = catalog.load_table("ns.t")
+        if where == "before the pointer":
+            patch.setattr(materialize.Materializer, "_move_pointers", die)
+        else:
+            patch.setattr(materialize, "sweep", die)
+        table.append([{"id": 99, "name": "last"}])
 
 
 @SCHEMES
@@ -234,8 +235,7 @@ def test_a_crash_leaves_nothing_behind(warehouse: Path, scheme: str, where: str)
         table = make_table(catalog, properties={**KEEP_TWO, "icecore.commit-scheme": scheme})
         for number in range(4):
             table.append(rows(number))
-    died = subprocess.run([sys.executable, "-c", CRASH, str(warehouse), where], check=False)
-    assert died.returncode == 9
+    assert exit_code_of(lambda: die_appending(warehouse, where)) == 9
     with icecore.open(warehouse) as catalog:
         table = catalog.load_table("ns.t")
         # Before COMMIT the commit never was: at most its file, which nothing names, is there.
