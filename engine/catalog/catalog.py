@@ -16,6 +16,7 @@ from icecore.engine.catalog.audits import audit_tools
 from icecore.engine.catalog.past import undoing
 from icecore.engine.catalog.warehouse import open_warehouse
 from icecore.engine.events.provenance import provenance
+from icecore.engine.query import catalog_query
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.table.method_names import methods_named
 
@@ -218,6 +219,9 @@ class Catalog:
     rename_view = catalog_views.rename_view
     drop_view = catalog_views.drop_view
     undrop_view = catalog_views.undrop_view
+
+    # The rows of all of these, in SQL
+    query = catalog_query.query
 
     # The log: read, queried, compared
     log = log_tools.log

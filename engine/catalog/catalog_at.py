@@ -18,6 +18,8 @@ from icecore.engine.view.view import View
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from icecore.engine.query.query_answer import QueryAnswer
+
 
 class CatalogAt:
     """The catalog as of a position. Tables and views loaded from it are as they were then, and can be read."""
@@ -100,6 +102,25 @@ class CatalogAt:
         warehouse = self._warehouse
         log = AuditedLog(warehouse.store, warehouse.repository, self._table_of, up_to=self.position)
         return run_sql(self, listed, log, query, parameters, timeout=timeout, memory_limit=memory_limit)
+
+    def query(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        namespace: IdentifierLike | None = None,
+        timeout: float | None = None,
+        memory_limit: str | None = None,
+    ) -> QueryAnswer:
+        """The answer of one SELECT over the rows that there were: see `Catalog.query`.
+
+        Raises ValidationError, NoSuchTableError, NoSuchSnapshotError.
+        """
+        from icecore.engine.query import catalog_query
+
+        return catalog_query.query(
+            self, sql, parameters, namespace=namespace, timeout=timeout, memory_limit=memory_limit
+        )
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
         """Whether there was a table of that name."""

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "show": ("reading", "show", "Print the first rows of a table or view."),
     "plan": ("plan_commands", "plan", "Print which files a scan would read."),
     "plans": ("plan_commands", "plans", "Print the names of the plans that are kept of a table."),
+    "query": ("querying", "query", "Run SQL over the rows of tables and views."),
     "sql": ("reading", "sql", "Run SQL over the log and all metadata."),
     "verify": ("warehouse.warehouse_commands", "verify", "Check the log and every file that a table needs."),
     "audit": ("auditing", "audit", "Check the tables and the log by rules."),

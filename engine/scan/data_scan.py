@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from icecore.engine.data.read.read_tasks import DeleteCache
     from icecore.engine.scan.aggregates import Aggregate, Aggregates, Read
+    from icecore.engine.spec.metadata import TableMetadata
     from icecore.engine.spec.types import StructType
     from icecore.projections.explain.explain import Explanation
 
@@ -173,9 +174,14 @@ class DataScan:
     def to_duckdb(
         self, table_name: str = "scan", connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """A DuckDB connection, a new one unless given, in which the rows are a table of that name."""
+        """A DuckDB connection, a new one unless given, in which the rows are a view of that name.
+
+        Rows are read when they are asked for, files that need nothing done to their rows by DuckDB itself.
+        """
+        from icecore.engine.scan.relation.registered_scan import register_scan
+
         con = connection or duckdb.connect(":memory:")
-        con.register(table_name, self.to_arrow())
+        register_scan(con, table_name, self)
         return con
 
     def count(self) -> int:
@@ -187,7 +193,7 @@ class DataScan:
         known = int(records[exact].sum())
         left = planned.of_rows(np.flatnonzero(~exact)).tasks()
         if left:
-            known += sum(b.num_rows for b in self._read(left, self._narrowest()))
+            known += sum(b.num_rows for b in self.read_tasks(left, self._narrowest()))
         return known if self.limit is None else min(known, self.limit)
 
     def aggregate(self, *aggregates: str) -> Aggregates:
@@ -304,7 +310,7 @@ class DataScan:
             return
         left = self.limit
         wanted = schema_to_arrow(self.projection, with_ids=False)
-        for batch in self._read(self.plan_files(), self.projection):
+        for batch in self.read_tasks(self.plan_files(), self.projection):
             batch = narrow(batch, wanted)
             if left is not None:
                 batch = batch.slice(0, left)
@@ -314,7 +320,7 @@ class DataScan:
             if left == 0:
                 return
 
-    def _read(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]:
+    def read_tasks(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]:
         """The selected rows of the tasks, in order, a few files ahead; with the columns that the filter needs."""
 
         from icecore.engine.data.read.read_ahead import read_ahead
@@ -345,6 +351,11 @@ class DataScan:
             deletes=deletes,
         )
         return filter_batches(batches, task.residual, self.schema)
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The table's metadata."""
+        return self._state.metadata
 
     @property
     def storage(self) -> Any:

@@ -32,19 +32,20 @@ class RewrittenSql:
 
 def rewritten(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> RewrittenSql:
     """One SELECT over internal names. Raises ValidationError, calling the query `owner`, where it is none."""
-    tree = _parsed(con, sql, owner)
+    tree = parsed(con, sql, owner)
     node = tree["statements"][0]["node"]
     star = any(column.get("type") == "STAR" for column in _selected(node))
-    names = _Names(owner)
-    names.visit(node, frozenset())
-    names.shorten_columns(node)
-    ((text,),) = duck.rows(con, query(VIEWS, "to_sql"), {"tree": orjson.dumps(tree).decode()})
+    names = TableNames(owner)
+    text = names.replaced_in(con, tree)
     return RewrittenSql(text, {internal: parts for parts, internal in names.internal.items()}, star)
 
 
-def _parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, Any]:
+def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, Any]:
+    """The syntax tree of one SELECT. Raises ValidationError, calling the query `owner`, where it is none."""
     ((text,),) = duck.rows(con, query(VIEWS, "to_tree"), {"query": sql})
     tree: dict[str, Any] = orjson.loads(text)
+    if tree["error"] and tree["error_message"].startswith("Only SELECT"):
+        raise ValidationError(f"{owner} must be one SELECT: SQL changes nothing here")
     if tree["error"]:
         raise ValidationError(f"{owner}: its query can't be parsed: {tree['error_message']}")
     if len(tree["statements"]) != 1:
@@ -60,14 +61,34 @@ def _selected(node: dict[str, Any]) -> list[dict[str, Any]]:
     return selected
 
 
+def sql_of(con: duckdb.DuckDBPyConnection, tree: dict[str, Any]) -> str:
+    """The SQL of a tree."""
+    ((text,),) = duck.rows(con, query(VIEWS, "to_sql"), {"tree": orjson.dumps(tree).decode()})
+    return str(text)
+
+
 @define
-class _Names:
+class TableNames:
     """The internal names of the tables in a tree; names of common table expressions are left alone."""
 
     owner: str
     internal: dict[Identifier, str] = field(factory=dict)
 
+    def replaced_in(self, con: duckdb.DuckDBPyConnection, tree: dict[str, Any]) -> str:
+        """The SQL of a tree of one SELECT, over internal names."""
+        node = tree["statements"][0]["node"]
+        self.visit(node, frozenset())
+        self.shorten_columns(node)
+        return sql_of(con, tree)
+
+    def internal_name(self, parts: Identifier, at_clause: dict[str, Any] | None) -> str:
+        """The internal name of a table that is named, once more maybe. Raises ValidationError for one with AT."""
+        if at_clause is not None:
+            raise ValidationError(f"{self.owner}: AT is not supported in a view's query, found at {'.'.join(parts)}")
+        return self.internal.setdefault(parts, f"__icecore_{len(self.internal)}")
+
     def visit(self, node: Any, ctes: frozenset[str]) -> None:
+        """Replaces the names below a node where these `ctes` can be seen."""
         if isinstance(node, list):
             for item in node:
                 self.visit(item, ctes)
@@ -94,9 +115,8 @@ class _Names:
         parts = tuple(node["qualified_name"]["path"])
         if len(parts) == 1 and parts[0].lower() in ctes:
             return
-        if node.get("at_clause") is not None:
-            raise ValidationError(f"{self.owner}: AT is not supported in a view's query, found at {'.'.join(parts)}")
-        internal = self.internal.setdefault(parts, f"__icecore_{len(self.internal)}")
+        internal = self.internal_name(parts, node.get("at_clause"))
+        node["at_clause"] = None
         node["alias"] = node["alias"] or parts[-1]
         node["catalog_name"] = node["schema_name"] = ""
         node["table_name"] = internal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -10,7 +9,8 @@ import pyarrow as pa
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import IcecoreError, QueryLimitError
+from icecore.engine.errors import IcecoreError
+from icecore.engine.queries.query_limits import Deadline
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 from icecore.projections.audit.needed_tables import NeededTables
@@ -75,31 +75,6 @@ class AuditedTable:
     def keys(self) -> dict[str, str]:
         """The texts by which a query can name it: see `NeededTables`."""
         return {"namespace": self.namespace, "name": self.name, "table_uuid": self.table_uuid.lower()}
-
-
-@define(eq=False)
-class Deadline:
-    """The time at which a query must be answered; `seconds` is how long that is, None for ever."""
-
-    seconds: float | None = None
-    _end: float = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._end = float("inf") if self.seconds is None else time.monotonic() + self.seconds
-
-    @property
-    def left(self) -> float:
-        """The seconds that are left, at least 0."""
-        return max(self._end - time.monotonic(), 0.0)
-
-    def check(self) -> None:
-        """Raises QueryLimitError where the time is over."""
-        if self.left == 0:
-            raise self.error()
-
-    def error(self) -> QueryLimitError:
-        """The error of a query that took too long."""
-        return QueryLimitError(f"the query was stopped: it took longer than its timeout of {self.seconds:g} s")
 
 
 @define(eq=False)

@@ -5,12 +5,8 @@ Only the audit tables that a query names are made, and only of the tables that i
 
 from __future__ import annotations
 
-import os
-import tempfile
-import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,14 +14,21 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from icecore.engine.errors import QueryLimitError, UnreadableTableWarning, ValidationError
+from icecore.engine.errors import UnreadableTableWarning, ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query as named_query
+from icecore.engine.queries.query_limits import (
+    Deadline,
+    limited_connection,
+    parameters_by_name,
+    timeout_seconds,
+    within_limits,
+)
 from icecore.projections.audit.audit_statement import as_run, is_about_columns, parse_statement
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS as AUDIT_SCHEMAS
 from icecore.projections.audit.audit_tables import AUDIT_TABLES as AUDIT_TABLES
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import AuditedCatalog, AuditedTable, AuditedTables, Deadline
+from icecore.projections.audit.audited_tables import AuditedCatalog, AuditedTable, AuditedTables
 from icecore.projections.audit.history.logged_tables import AuditedLog
 from icecore.projections.audit.needed_columns import names_any
 from icecore.projections.audit.needed_tables import NeededTables, needed_tables
@@ -48,18 +51,17 @@ def run_sql(
     Warns with an UnreadableTableWarning where tables that the query needs can't be read, which it is answered without.
     Raises ValidationError with DuckDB's words where the query is wrong, and QueryLimitError.
     """
-    values = _by_name(parameters)
-    deadline = Deadline(_seconds(timeout))
+    values = parameters_by_name(parameters)
+    deadline = Deadline(timeout_seconds(timeout))
     statement = parse_statement(query)
     query = as_run(statement, query)
     tables = AuditedTables(listed, deadline)
-    folder = os.path.join(tempfile.gettempdir(), f"icecore-{os.getpid()}")
-    con = duckdb.connect(":memory:", config={"temp_directory": folder})
+    con = limited_connection(memory_limit)
     try:
-        _set_up(con, memory_limit)
         about = _register(con, statement, values, lambda n, asks: AuditedRows(catalog, tables, n, log, asks))
         duck.rows(con, named_query(duck.SETTINGS, "no_files"))
-        result = _answer(con, query, values, deadline, memory_limit)
+        with within_limits(con, deadline, memory_limit):
+            result = duck.arrow(con, query, values)
     except duckdb.Error as e:
         known = ", ".join(AUDIT_TABLES)
         raise ValidationError(
@@ -70,33 +72,6 @@ def run_sql(
     if tables.problems and "problems" not in about:
         warnings.warn(_left_out(tables), UnreadableTableWarning, stacklevel=3)
     return result
-
-
-def _by_name(parameters: Mapping[str, Any] | Sequence[Any] | None) -> Mapping[str, Any] | None:
-    """The parameters by name: `1`, `2` and so on for those given by position, as DuckDB has it."""
-    if parameters is None or isinstance(parameters, Mapping):
-        return parameters
-    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Sequence):
-        raise ValidationError(f"parameters must be a mapping or a list, found {type(parameters).__name__}")
-    return {str(i): value for i, value in enumerate(parameters, 1)}
-
-
-def _seconds(timeout: float | None) -> float | None:
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= threading.TIMEOUT_MAX:
-        raise ValidationError(f"timeout must be a number of seconds above 0, found {timeout!r}")
-    return float(timeout)
-
-
-def _set_up(con: duckdb.DuckDBPyConnection, memory_limit: str | None) -> None:
-    duck.rows(con, named_query(duck.SETTINGS, "utc"))
-    if memory_limit is None:
-        return
-    try:
-        duck.rows(con, named_query(duck.SETTINGS, "memory_limit", size=duck.literal(str(memory_limit))))
-    except duckdb.Error as e:
-        raise ValidationError(f"memory_limit must be a size such as 512MB or 2GB, found {memory_limit!r}") from e
 
 
 def _register(
@@ -122,43 +97,6 @@ def _register(
 def _register_empty(con: duckdb.DuckDBPyConnection) -> None:
     for name, schema in AUDIT_SCHEMAS.items():
         con.register(name, schema.empty_table())
-
-
-def _answer(
-    con: duckdb.DuckDBPyConnection,
-    query: str,
-    values: Mapping[str, Any] | None,
-    deadline: Deadline,
-    memory_limit: str | None,
-) -> pa.Table:
-    """The rows of the query. Raises QueryLimitError, and duckdb.Error where the query is wrong."""
-    deadline.check()
-    try:
-        with _interrupted(con, deadline):
-            return duck.arrow(con, query, values)
-    except duckdb.InterruptException as e:
-        if deadline.left:
-            raise
-        raise deadline.error() from e
-    except duckdb.OutOfMemoryException as e:
-        limit = "the memory that there is" if memory_limit is None else f"its memory limit of {memory_limit}"
-        raise QueryLimitError(f"the query was stopped: it needs more than {limit}") from e
-
-
-@contextmanager
-def _interrupted(con: duckdb.DuckDBPyConnection, deadline: Deadline) -> Iterator[None]:
-    """A context whose queries are interrupted when the time is over."""
-    if deadline.seconds is None:
-        yield
-        return
-    timer = threading.Timer(deadline.left, con.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
 
 
 def _reason(

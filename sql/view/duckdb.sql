@@ -6,3 +6,6 @@ SELECT json_serialize_sql(CAST($query AS VARCHAR));
 
 -- name: to_sql
 SELECT json_deserialize_sql(CAST($tree AS JSON));
+
+-- name: one_value
+SELECT 1;

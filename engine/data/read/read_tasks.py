@@ -64,7 +64,7 @@ def read_task(
     source = open_source(storage, file.file_path, file.file_format)
     identification = Identification(table_schema, name_mapping, table_schemas)
     fields = identification.identified(source.fields, file)
-    identity = _identity_values(file, specs)
+    identity = identity_values(file, specs)
     wants_partition = any(f.field_id == PARTITION_ID for f in projection.fields)
     partition = partition_struct(specs[file.spec_id], file.partition) if wants_partition else None
     resolver = Resolver(file, task.data_sequence_number, identity, partition)
@@ -94,8 +94,11 @@ def _stored_ids(projection: Schema) -> frozenset[int]:
     return frozenset(f.field_id for f in walk(projection.fields) if not isinstance(f.field_type, UnknownType))
 
 
-def _identity_values(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> dict[int, Any]:
-    """The values of identity partition fields by source column id, for files that lack these columns (P1)."""
+def identity_values(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> dict[int, Any]:
+    """The values of identity partition fields by source column id, for files that lack these columns (P1).
+
+    Raises ValidationError where there is no such spec, or its fields are not as many.
+    """
     spec = specs.get(file.spec_id)
     if spec is None:
         raise ValidationError(f"{file.file_path}: there is no partition spec {file.spec_id}")

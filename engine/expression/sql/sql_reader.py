@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
-from icecore.engine.errors import ExpressionError
+from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.expression.build import Not
 from icecore.engine.expression.nodes import (
     FALSE,
@@ -25,6 +25,7 @@ from icecore.engine.expression.nodes import (
 )
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.expression.sql.sql_literals import NOT_A_LITERAL, Parameters, literal_value
+from icecore.engine.expression.walk import predicates
 from icecore.engine.spec.transform import (
     BucketTransform,
     DayTransform,
@@ -44,6 +45,27 @@ def condition_of(text: str, parameters: Mapping[str, Any] | Sequence[Any] | None
         return _Reader(Parameters.of(parameters, root)).condition(root)
     except RecursionError:
         raise ExpressionError(f"the filter is nested too deeply: {text[:80]!r}...") from None
+
+
+def understood_conditions(text: str) -> list[Expression]:
+    """The conditions of a conjunction, as DuckDB prints it in a plan, that compare whole columns with literals.
+
+    Others are left out: functions have other meanings there than in a filter, and what it prints as BETWEEN may exclude
+    the bounds, so that a NOT around it tells nothing. Raises ExpressionError where the text can't be parsed.
+    """
+    root = _parse(text)
+    reader = _Reader(Parameters.of(None, root))
+    found: list[Expression] = []
+    for node in _spine(root.unnest(), exp.And):
+        if any(n.find(exp.Between) for n in node.find_all(exp.Not)):
+            continue
+        try:
+            condition = reader.condition(node)
+        except (ValidationError, RecursionError):
+            continue
+        if all(isinstance(p.term, Reference) for p in predicates(condition)):
+            found.append(condition)
+    return found
 
 
 class IcecoreFilter(DuckDB):  # type: ignore[misc]  # sqlglot is not typed for us

@@ -1,0 +1,124 @@
+"""The rows and columns of its tables that a query needs, by DuckDB's plan of it over tables that have no rows.
+
+The plan has the conditions that rows of a table must meet wherever the query says them: in a common table expression, a
+view, through a join. A condition only leaves files out: rows are compared by DuckDB again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import orjson
+from attrs import frozen
+
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.errors import ExpressionError, ValidationError
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.nodes import TRUE, Expression, Predicate, Reference
+from icecore.engine.expression.simplify import and_, or_
+from icecore.engine.expression.sql.sql_reader import understood_conditions
+from icecore.engine.expression.walk import predicates, rewrite
+from icecore.engine.queries import duck
+from icecore.engine.queries.named_queries import query, quote
+from icecore.engine.scan.relation.file_footers import SQL
+from icecore.engine.scan.relation.scan_relation import column_names
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import FloatType
+
+PLANS = "query/plans.sql"
+_FILTER, _SCAN = "FILTER", "PYTHON_ARROW_SCAN"
+
+
+@frozen
+class NeededRows:
+    """The condition that the rows of a table must meet to matter, bound to its schema, and the columns by their ids.
+
+    None stands for all columns.
+    """
+
+    condition: Expression = TRUE
+    columns: frozenset[int] | None = None
+
+
+@contextmanager
+def stand_in(con: duckdb.DuckDBPyConnection, name: str, schema: Schema) -> Iterator[None]:
+    """A context with a table of a schema without rows, whose columns a plan tells apart from all others."""
+    arrow = schema_to_arrow(schema, with_ids=False)
+    hidden = [f"{name}_{f.field_id}" for f in schema.fields]
+    columns = [f"{h} AS {quote(n)}" for h, n in zip(hidden, column_names(schema), strict=True)]
+    rows = query(SQL, "given_rows", columns=", ".join(columns), rows=quote(f"{name}_rows"))
+    with duck.registered(con, f"{name}_rows", arrow.empty_table().rename_columns(hidden)):
+        duck.rows(con, query(SQL, "view", name=quote(name), rows=rows))
+        try:
+            yield
+        finally:
+            duck.rows(con, query(SQL, "no_view", name=quote(name)))
+
+
+def needed_rows(
+    con: duckdb.DuckDBPyConnection, sql: str, schemas: Mapping[str, Schema], parameters: Mapping[str, Any] | None
+) -> dict[str, NeededRows]:
+    """The needs of a query of each stand-in. Raises duckdb.Error where DuckDB can't plan it."""
+    ((_, plan),) = duck.rows(con, query(PLANS, "explained", query=sql), parameters)
+    found: dict[str, list[tuple[list[str], set[int]]]] = {name: [] for name in schemas}
+    for node, conditions in _scans(orjson.loads(plan), ()):
+        columns = _texts(node["extra_info"].get("Projections"))
+        owners = {name for name in schemas for c in columns if c.startswith(f"{name}_")}
+        if len(owners) != 1:
+            return {name: NeededRows() for name in schemas}
+        (name,) = owners
+        ids = {int(c.removeprefix(f"{name}_").partition(".")[0]) for c in columns}
+        found[name].append((conditions, ids))
+    return {name: _together(name, schema, found[name]) for name, schema in schemas.items()}
+
+
+def _scans(nodes: Sequence[dict[str, Any]], conditions: Sequence[str]) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """The scans of stand-ins, each with the conditions right above it."""
+    for node in nodes:
+        if node["name"] == _SCAN:
+            yield node, list(conditions)
+        own = _texts(node["extra_info"].get("Expression")) if node["name"] == _FILTER else []
+        yield from _scans(node["children"], own)
+
+
+def _texts(info: Any) -> list[str]:
+    return [info] if isinstance(info, str) else list(info or [])
+
+
+def _together(name: str, schema: Schema, scans: Sequence[tuple[list[str], set[int]]]) -> NeededRows:
+    """The needs of all scans of a table; a common table expression may make several."""
+    if not scans:
+        return NeededRows()
+    conditions = [and_(*(c for text in texts for c in _conditions(name, schema, text))) for texts, _ in scans]
+    return NeededRows(or_(*conditions), frozenset[int]().union(*(ids for _, ids in scans)))
+
+
+def _conditions(name: str, schema: Schema, text: str) -> Iterator[Expression]:
+    """The conditions of a text that this engine takes as DuckDB does."""
+    try:
+        understood = understood_conditions(text)
+    except ExpressionError:
+        return
+    for condition in understood:
+        ids = [_field_id(name, p) for p in predicates(condition)]
+        if any(i is None or isinstance(schema.find_field(i).field_type, FloatType) for i in ids):
+            # A plan shows a float's digits, not which of float and double they are of.
+            continue
+        try:
+            yield bind(rewrite(condition, lambda p: _renamed(name, schema, p)), schema)
+        except ValidationError:
+            continue
+
+
+def _field_id(name: str, predicate: Predicate) -> int | None:
+    term = predicate.term
+    number = term.name.removeprefix(f"{name}_") if isinstance(term, Reference) else ""
+    return int(number) if number.isdigit() else None
+
+
+def _renamed(name: str, schema: Schema, predicate: Predicate) -> Predicate:
+    field_id = _field_id(name, predicate)
+    return Predicate(predicate.op, Reference(schema.name_of(field_id or 0)), predicate.literals)

@@ -1,0 +1,198 @@
+"""The answer of a query, which is computed each time that its rows are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+from attrs import define, field, frozen
+
+from icecore.engine.common import fork_safety
+from icecore.engine.common.optional_packages import to_pandas
+from icecore.engine.errors import MissingFileError, StorageError, ValidationError
+from icecore.engine.queries import duck
+from icecore.engine.queries.named_queries import query
+from icecore.engine.queries.query_limits import Deadline, limited_connection, within_limits
+from icecore.engine.query.needed_rows import PLANS, NeededRows
+from icecore.engine.query.query_sources import RowsOf, TableRows
+from icecore.engine.scan.data_scan import DataScan
+from icecore.engine.scan.relation.registered_scan import register_relation
+from icecore.engine.scan.relation.row_stream import RowStream
+from icecore.engine.scan.relation.scan_relation import ScanRelation
+from icecore.engine.view.view_rows import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+BATCH_ROWS = 131_072
+OWNER = "the query"
+
+
+@frozen
+class PreparedQuery:
+    """A query over internal names, what these stand for, and how much of it is needed."""
+
+    sql: str
+    parameters: Mapping[str, Any] | None
+    rows: Mapping[str, RowsOf]
+    needed: Mapping[str, NeededRows]
+    timeout: float | None
+    memory_limit: str | None
+
+
+@define(eq=False)
+class IdleConnection:
+    """A connection that waits to be used again, in the process that made it."""
+
+    _waiting: list[tuple[int, duckdb.DuckDBPyConnection]] = field(factory=list)
+
+    def taken(self) -> duckdb.DuckDBPyConnection | None:
+        """The connection, which nobody else has from now on; None where there is none."""
+        try:
+            pid, con = self._waiting.pop()
+        except IndexError:
+            return None
+        if pid == os.getpid():
+            return con
+        fork_safety.abandon(con)
+        return None
+
+    def put(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Keeps a connection, unless there is one."""
+        if self._waiting:
+            con.close()
+        else:
+            self._waiting.append((os.getpid(), con))
+
+
+@define(eq=False)
+class QueryAnswer:
+    """The rows of a query over tables as they were when it was made. Each call that gives rows computes them.
+
+    Such calls raise QueryLimitError where time or memory are over, MissingFileError, CorruptFileError or StorageError
+    where a file can't be read, and ValidationError with DuckDB's words where a row can't be computed.
+    """
+
+    schema: pa.Schema
+    _prepared: PreparedQuery = field(repr=False)
+    _relations: dict[str, ScanRelation] = field(factory=dict, repr=False)
+    _arrow: dict[str, pa.Table] = field(factory=dict, repr=False)
+    _idle: IdleConnection = field(factory=IdleConnection, repr=False)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.schema.names)
+
+    @property
+    def scans(self) -> list[DataScan]:
+        """The scans that give the query its rows, one for each time that it names a table: what it has to read."""
+        needed = self._prepared.needed
+        return [r.needed(needed[n]) for n, r in self._prepared.rows.items() if isinstance(r, TableRows)]
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows as tuples of Python values."""
+        with self._running() as con:
+            return duck.rows(con, self._prepared.sql, self._prepared.parameters)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        with self._running() as con:
+            return plain(duck.arrow(con, self._prepared.sql, self._prepared.parameters), OWNER)
+
+    def arrow_reader(self, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+        """The rows as a stream of Arrow batches, computed as they are taken."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches(batch_rows))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a pandas DataFrame. Raises MissingDependencyError where pandas is not installed."""
+        return to_pandas(self.to_arrow())
+
+    def to_polars(self) -> pl.DataFrame:
+        """The rows as a Polars DataFrame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.to_arrow())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The rows as a stream that any library takes that knows Arrow's PyCapsule interface."""
+        return self.arrow_reader().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{f.name}: {f.type}" for f in list(self.schema)[:8])
+        more = len(self.schema) - 8
+        return f"QueryAnswer({shown}{f', and {more} more' if more > 0 else ''})"
+
+    def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        with self._running() as con:
+            values = self._prepared.parameters
+            relation = con.sql(self._prepared.sql, params=dict(values) if values else None)
+            for batch in relation.to_arrow_reader(batch_rows):
+                yield from plain(pa.Table.from_batches([batch]), OWNER).to_batches()
+
+    @contextmanager
+    def _running(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A context with a connection that can reach the rows of the query, and nothing else."""
+        limit = self._prepared.memory_limit
+        deadline = Deadline(self._prepared.timeout)
+        con = self._idle.taken()
+        is_new = con is None
+        con = con or limited_connection(limit)
+        try:
+            with within_limits(con, deadline, limit):
+                if is_new:
+                    self._register(con)
+                yield con
+        except duckdb.Error as e:
+            con.close()
+            raise self._failure(e) from e
+        except BaseException:
+            con.close()
+            raise
+        self._idle.put(con)
+
+    def _register(self, con: duckdb.DuckDBPyConnection) -> None:
+        for setting in ("arrow_as_is", "no_python_names"):
+            duck.rows(con, query(duck.SETTINGS, setting))
+        files: set[str] = set()
+        for name, rows in self._prepared.rows.items():
+            if isinstance(rows, TableRows):
+                if name not in self._relations:
+                    self._relations[name] = rows.relation(f"{name}_of", self._prepared.needed[name])
+                register_relation(con, name, self._relations[name])
+                files.update(self._relations[name].files)
+            else:
+                if name not in self._arrow:
+                    self._arrow[name] = rows.read()
+                con.register(name, self._arrow[name])
+        if files:
+            listed = f"[{', '.join(map(duck.literal, sorted(files)))}]"
+            duck.rows(con, query(PLANS, "only_these_files", files=listed))
+        duck.rows(con, query(duck.SETTINGS, "no_files"))
+        duck.rows(con, query(PLANS, "no_more_settings"))
+
+    def _failure(self, error: duckdb.Error) -> Exception:
+        """The error that is behind DuckDB's, to which what reading a file raised is a text."""
+        streams: list[RowStream] = [s for r in self._relations.values() for s in r.streams]
+        for s in streams:
+            if s.failed is not None:
+                failed, s.failed = s.failed, None
+                return failed
+        for path in (f for r in self._relations.values() for f in r.files):
+            if not os.path.exists(path):
+                return MissingFileError(f"{OWNER}: there is no file {path}")
+        if isinstance(error, duckdb.IOException):
+            return StorageError(f"{OWNER}: a file can't be read: {error}")
+        return ValidationError(f"{OWNER} can't be run: {reason(error)}")
+
+
+def reason(error: duckdb.Error) -> str:
+    """DuckDB's words without the text of the query, in which it has other names."""
+    return " ".join(str(error).partition("\n\nLINE ")[0].split())

@@ -1,0 +1,150 @@
+"""The meaning of names in a query: tables, as of a time too, views, and metadata tables of a table."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, assert_never
+
+import pyarrow as pa
+from attrs import evolve, field, frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.expression.nodes import TRUE
+from icecore.engine.query.named_tables import Mention
+from icecore.engine.query.needed_rows import NeededRows
+from icecore.engine.scan.data_scan import DataScan
+from icecore.engine.scan.relation.scan_relation import ScanRelation, scan_relation
+from icecore.engine.spec.view import DUCKDB
+from icecore.engine.table.table import Table
+from icecore.engine.view.view_duckdb import DuckQueries
+from icecore.engine.view.view_names import Lookup, NameScope, TableSource, ViewQuery, ViewSource, find_source
+
+METADATA_TABLES = (
+    *("snapshots", "history", "refs", "metadata_log_entries", "manifests", "all_manifests"),
+    *("entries", "all_entries", "files", "data_files", "delete_files"),
+    *("all_files", "all_data_files", "all_delete_files", "partitions", "position_deletes"),
+)
+"""The tables of `table.inspect`, which stand after the name of their table."""
+
+_SUGGESTED = 3
+
+
+class QueryCatalog(Lookup, Protocol):
+    """A catalog, as it is or as it was, whose tables and views can be named."""
+
+    def all_namespaces(self) -> Iterable[Identifier]: ...
+
+    def list_tables(self, namespace: Identifier) -> Iterable[Identifier]: ...
+
+    def list_views(self, namespace: Identifier) -> Iterable[Identifier]: ...
+
+
+@frozen
+class TableRows:
+    """The rows of a table, by a scan of all of them."""
+
+    scan: DataScan
+
+    def needed(self, rows: NeededRows) -> DataScan:
+        """The scan of the files that can have rows that matter."""
+        return evolve(self.scan, row_filter=rows.condition)
+
+    def relation(self, prefix: str, rows: NeededRows) -> ScanRelation:
+        """The relation of the rows of those files. Raises what planning raises."""
+        scan = self.needed(rows)
+        # A row is compared by DuckDB alone.
+        tasks = [t if t.residual == TRUE else evolve(t, residual=TRUE) for t in scan.plan_files()]
+        return scan_relation(self.scan, tasks, prefix, rows.columns)
+
+
+@frozen
+class ArrowRows:
+    """The rows of a view or of a metadata table, made when they are asked for."""
+
+    schema: pa.Schema
+    read: Callable[[], pa.Table] = field(repr=False)
+
+
+RowsOf = TableRows | ArrowRows
+
+
+def rows_of(mention: Mention, scope: NameScope, catalog: QueryCatalog, views: DuckQueries) -> RowsOf:
+    """The rows that a name in a query means.
+
+    Raises NoSuchTableError, with names that are like it, NoSuchSnapshotError, and ValidationError for AT after a view.
+    """
+    try:
+        source = find_source(mention.parts, scope, catalog)
+    except NoSuchTableError as e:
+        found = _metadata_rows(mention, scope, catalog)
+        if found is not None:
+            return found
+        raise NoSuchTableError(f"{e}{_suggestion(mention.parts, catalog)}") from e
+    match source:
+        case TableSource(table):
+            return TableRows(_scan(table, mention))
+        case ViewSource(view):
+            _no_time(mention, "view")
+            return _view_rows(view, views)
+        case other:
+            assert_never(other)
+
+
+def _view_rows(view: ViewQuery, views: DuckQueries) -> ArrowRows:
+    def read() -> pa.Table:
+        return views.view_rows(view.name(), view.schema(), view.sql_for(DUCKDB).sql, view.scope())
+
+    return ArrowRows(schema_to_arrow(view.schema(), with_ids=False), read)
+
+
+def _metadata_rows(mention: Mention, scope: NameScope, catalog: QueryCatalog) -> ArrowRows | None:
+    """The rows of `namespace.table.files` and its like; None where the name is no such thing."""
+    *parts, name = mention.parts
+    if name.lower() not in METADATA_TABLES or not parts:
+        return None
+    try:
+        source = find_source(tuple(parts), scope, catalog)
+    except NoSuchTableError:
+        return None
+    if not isinstance(source, TableSource):
+        return None
+    _no_time(mention, "metadata table")
+    rows: pa.Table = getattr(source.table.inspect, name.lower())()
+    return ArrowRows(rows.schema, lambda: rows)
+
+
+def _no_time(mention: Mention, what: str) -> None:
+    if mention.unit is not None:
+        raise ValidationError(f"the query: AT is for tables, and {'.'.join(mention.parts)!r} is a {what}")
+
+
+def _scan(table: Table, mention: Mention) -> DataScan:
+    match mention.unit, mention.value:
+        case None, _:
+            return table.scan()
+        case "VERSION", int(snapshot_id):
+            return table.scan(snapshot_id=snapshot_id)
+        case "VERSION", str(text):
+            return table.scan(snapshot_id=int(text)) if text.isdigit() else table.scan(ref=text)
+        case "TIMESTAMP", when if when is not None:
+            return table.scan(as_of=_time(when))
+        case unit, value:
+            raise ValidationError(f"the query: AT takes a snapshot id, a ref or a time, found {unit} => {value!r}")
+
+
+def _time(value: Any) -> Any:
+    """A time as a scan takes it: text, or a datetime."""
+    return value if isinstance(value, str) or hasattr(value, "timestamp") else str(value)
+
+
+def _suggestion(parts: Identifier, catalog: QueryCatalog) -> str:
+    """The names that are like one that is none."""
+    levels = list(catalog.all_namespaces())
+    names = (name for n in levels for name in (*catalog.list_tables(n), *catalog.list_views(n)))
+    known = {".".join(name): name for name in names}
+    same = [text for text, name in known.items() if name[-1].lower() == parts[-1].lower()]
+    close = same or difflib.get_close_matches(".".join(parts), known, _SUGGESTED)
+    return f"; did you mean {' or '.join(map(repr, close[:_SUGGESTED]))}?" if close else ""

@@ -1,0 +1,27 @@
+"""Scans as views of a DuckDB connection."""
+
+from __future__ import annotations
+
+import itertools
+
+import duckdb
+
+from icecore.engine.queries import duck
+from icecore.engine.queries.named_queries import query, quote
+from icecore.engine.scan.relation.file_footers import SQL
+from icecore.engine.scan.relation.scan_relation import Scanned, ScanRelation, scan_relation
+
+_NUMBERS = itertools.count()
+
+
+def register_scan(connection: duckdb.DuckDBPyConnection, name: str, scan: Scanned) -> None:
+    """Makes the rows of a scan a view of that name, in place of one that there is. Raises what planning raises."""
+    prefix = f"__icecore_scan_{next(_NUMBERS)}"
+    register_relation(connection, name, scan_relation(scan, scan.plan_files(), prefix))
+
+
+def register_relation(connection: duckdb.DuckDBPyConnection, name: str, relation: ScanRelation) -> None:
+    """Makes a relation a view of that name, and registers all that it is made of."""
+    for part, rows in relation.relations.items():
+        connection.register(part, rows)
+    duck.rows(connection, query(SQL, "view", name=quote(name), rows=relation.sql))

@@ -1,0 +1,252 @@
+"""The rows of a scan as a relation of DuckDB: files that it may read itself, and streams of what this engine reads.
+
+Spec: Column Projection (P1), Row-level Deletes (D2 to D5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from attrs import define, field, frozen
+
+from icecore.engine.data.arrow.arrow_schema import field_to_arrow, schema_to_arrow
+from icecore.engine.data.arrow.arrow_values import constant_array
+from icecore.engine.data.arrow.narrow import narrow
+from icecore.engine.data.read.apply_deletes import DeleteCache
+from icecore.engine.data.read.read_tasks import identity_values
+from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.expression.nodes import TRUE
+from icecore.engine.queries import duck
+from icecore.engine.queries.named_queries import query, quote
+from icecore.engine.scan.relation.file_footers import SQL, FileFooters
+from icecore.engine.scan.relation.native_columns import FileColumns, Given, Read, native_column
+from icecore.engine.scan.relation.row_stream import RowStream
+from icecore.engine.spec.content_file import DataFileContent, FileFormat
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import NestedField
+
+MOST_GROUPS = 64
+"""With more kinds of files than that the rest is read by this engine."""
+
+_GLOB = frozenset("*?[")
+# Virtual columns, which a column of a file hides.
+_PLACES = {"file_index", "file_row_number"}
+
+
+class Scanned(Protocol):
+    """A scan as its relation sees it."""
+
+    schema: Schema
+    limit: int | None
+
+    @property
+    def projection(self) -> Schema: ...
+
+    @property
+    def metadata(self) -> TableMetadata: ...
+
+    @property
+    def storage(self) -> Any: ...
+
+    def plan_files(self) -> list[FileScanTask]: ...
+
+    def read_tasks(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]: ...
+
+
+@frozen
+class ScanRelation:
+    """A query over relations that have to be registered by these names, and the local files that it reads itself."""
+
+    sql: str
+    relations: Mapping[str, Any]
+    files: tuple[str, ...]
+    streams: tuple[RowStream, ...]
+
+
+@define
+class _Group:
+    """Files of the same columns, whose rows DuckDB reads in one go."""
+
+    columns: tuple[Read | Given | None, ...]
+    files: list[tuple[FileScanTask, str]] = field(factory=list)
+
+
+def scan_relation(
+    scan: Scanned, tasks: Sequence[FileScanTask], prefix: str, needed: frozenset[int] | None = None
+) -> ScanRelation:
+    """The relation of the rows of a scan's tasks, with the columns of its projection by name, null where not `needed`.
+
+    The names of all relations begin with the prefix. A name that DuckDB takes for that of an earlier column has a
+    number at its end, as in a registered Arrow table. Raises ValidationError where a partition spec is missing.
+    """
+    return _Relation(scan, prefix, needed).relation(tasks)
+
+
+def column_names(schema: Schema) -> list[str]:
+    """The names of a schema's columns as DuckDB has them: those that differ in case alone get a number."""
+    found: dict[str, str] = {}
+    for f in schema.fields:
+        name, number = f.name, 0
+        while name.lower() in found:
+            number += 1
+            name = f"{f.name}_{number}"
+        found[name.lower()] = name
+    return list(found.values())
+
+
+@define
+class _Relation:
+    scan: Scanned
+    prefix: str
+    needed: frozenset[int] | None
+    relations: dict[str, Any] = field(factory=dict)
+    files: list[str] = field(factory=list)
+    streams: list[RowStream] = field(factory=list)
+    deletes: DeleteCache = field(factory=DeleteCache)
+
+    @property
+    def fields(self) -> tuple[NestedField, ...]:
+        """The columns of the relation, in order."""
+        return self.scan.projection.fields
+
+    def relation(self, tasks: Sequence[FileScanTask]) -> ScanRelation:
+        groups, others = self.grouped(tasks)
+        # Rows of no file, which have the type of each column.
+        parts = [self.given(self.register("types", self.typed([]).empty_table()), set())]
+        parts += [self.native(g) for g in groups]
+        if others:
+            stream = RowStream(self.typed(self.missing()), partial(self.batches, others))
+            self.streams.append(stream)
+            parts.append(self.given(self.register("rows", stream), self.missing()))
+        names = [f"c{i} AS {quote(name)}" for i, name in enumerate(column_names(self.scan.projection))]
+        limit = "" if self.scan.limit is None else f"LIMIT {self.scan.limit}"
+        sql = query(SQL, "renamed", columns=", ".join(names), rows=duck.union_all(parts), limit=limit)
+        return ScanRelation(sql, self.relations, tuple(self.files), tuple(self.streams))
+
+    def missing(self) -> set[int]:
+        """The places of columns that nobody needs."""
+        if self.needed is None:
+            return set()
+        found = {i for i, f in enumerate(self.fields) if f.field_id not in self.needed}
+        # One column tells how many rows there are.
+        return found if len(found) < len(self.fields) else found - {0}
+
+    def typed(self, without: Iterable[int]) -> pa.Schema:
+        """The Arrow schema of the columns, by their places, but for some."""
+        made = [field_to_arrow(f, with_ids=False).with_name(f"c{i}") for i, f in enumerate(self.fields)]
+        return pa.schema([f.with_nullable(True) for i, f in enumerate(made) if i not in set(without)])
+
+    def register(self, what: str, relation: Any) -> str:
+        name = f"{self.prefix}_{what}"
+        self.relations[name] = relation
+        return quote(name)
+
+    def given(self, rows: str, missing: set[int]) -> str:
+        columns = [f"NULL AS c{i}" if i in missing else f"c{i}" for i in range(len(self.fields))]
+        return query(SQL, "given_rows", columns=", ".join(columns), rows=rows)
+
+    # Which files are read by whom
+
+    def grouped(self, tasks: Sequence[FileScanTask]) -> tuple[list[_Group], list[FileScanTask]]:
+        """The files that DuckDB reads, those alike together, and the tasks that are left."""
+        paths = [self.readable_path(t) for t in tasks]
+        columns = FileFooters(self.scan.metadata).of([t.file for t in tasks], paths)
+        groups: dict[Any, _Group] = {}
+        others = []
+        for task, path, found in zip(tasks, paths, columns, strict=True):
+            key, made = (None, ()) if found is None or path is None else self.native_columns(task, found)
+            if key is None or path is None or (key not in groups and len(groups) >= MOST_GROUPS):
+                others.append(task)
+            else:
+                groups.setdefault(key, _Group(made)).files.append((task, path))
+        return list(groups.values()), others
+
+    def readable_path(self, task: FileScanTask) -> str | None:
+        """The local path of a file that DuckDB can read, None where it can't."""
+        file = task.file
+        equality = any(d.content is DataFileContent.EQUALITY_DELETES for d in task.delete_files)
+        if file.file_format is not FileFormat.PARQUET or file.key_metadata is not None or equality:
+            return None
+        path: str | None = self.scan.storage.local_path(file.file_path)
+        return path if path is not None and _GLOB.isdisjoint(path) and task.residual == TRUE else None
+
+    def native_columns(self, task: FileScanTask, found: FileColumns) -> tuple[Any, tuple[Read | Given | None, ...]]:
+        """The columns of a file, and what files that can be read along with it have in common; None for neither."""
+        if task.delete_files and any(c.name.lower() in _PLACES for c in found.values()):
+            return None, ()
+        identity = identity_values(task.file, self.scan.metadata.specs)
+        missing = self.missing()
+        made = []
+        for i, f in enumerate(self.fields):
+            column = Given(None) if i in missing else native_column(f, found, identity)
+            if column is None:
+                return None, ()
+            made.append(column)
+        given = tuple(repr(c.value) for c in made if isinstance(c, Given))
+        return (id(found), bool(task.delete_files), given), tuple(made)
+
+    # The rows of each
+
+    def native(self, group: _Group) -> str:
+        number = len(self.files)
+        paths = [path for _, path in group.files]
+        self.files += paths
+        constants = {
+            f"k{i}": constant_array(f.field_type, c.value, 1, with_ids=False)
+            for i, (f, c) in enumerate(zip(self.fields, group.columns, strict=True))
+            if isinstance(c, Given) and c.value is not None
+        }
+        columns = [_column_sql(i, c) for i, c in enumerate(group.columns)]
+        parts = {
+            "columns": ", ".join(columns),
+            "files": f"[{', '.join(map(duck.literal, paths))}]",
+            "constants": f", {self.register(f'constants_{number}', pa.table(constants))} AS k" if constants else "",
+        }
+        deleted = self.deleted([task for task, _ in group.files])
+        if deleted is None:
+            return query(SQL, "whole_files", **parts)
+        return query(SQL, "files_with_deletes", **parts, deleted=self.register(f"deleted_{number}", deleted))
+
+    def deleted(self, tasks: Sequence[FileScanTask]) -> RowStream | None:
+        """The deleted positions of files by their places, read when they are asked for; None where there are none."""
+        if not any(t.delete_files for t in tasks):
+            return None
+        schema = pa.schema([("file", pa.uint64()), ("pos", pa.int64())])
+        stream = RowStream(schema, partial(self.positions, tasks, schema))
+        self.streams.append(stream)
+        return stream
+
+    def positions(self, tasks: Sequence[FileScanTask], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for place, t in enumerate(tasks):
+            found = self.deletes.deleted_positions(self.scan.storage, t.file.file_path, t.delete_files)
+            if len(found):
+                places = pa.array(np.full(len(found), place, np.uint64))
+                yield pa.RecordBatch.from_arrays([places, pa.array(found)], schema=schema)
+
+    def batches(self, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
+        """The rows that this engine reads."""
+        missing = self.missing()
+        wanted = Schema(tuple(f for i, f in enumerate(self.fields) if i not in missing), self.scan.schema.schema_id)
+        arrow = schema_to_arrow(wanted, with_ids=False)
+        schema = self.typed(missing)
+        for batch in self.scan.read_tasks(tasks, wanted):
+            columns = narrow(batch, arrow).columns
+            if len(columns):
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column_sql(place: int, column: Read | Given | None) -> str:
+    match column:
+        case Read(name=name, cast_to=None):
+            return f"f.{quote(name)} AS c{place}"
+        case Read(name=name, cast_to=other):
+            return f"CAST(f.{quote(name)} AS {other}) AS c{place}"
+        case Given(value=value) if value is not None:
+            return f"k.k{place} AS c{place}"
+        case _:
+            return f"NULL AS c{place}"

@@ -1,0 +1,215 @@
+"""`catalog.query`: names, time travel, what is read and what is refused."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from core_tables import rows
+
+import icecore
+from icecore.engine.errors import (
+    CorruptFileError,
+    MissingFileError,
+    NoSuchSnapshotError,
+    NoSuchTableError,
+    QueryLimitError,
+    ValidationError,
+)
+from icecore.engine.spec.types import LongType, StringType
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
+    """Two tables and a view: `t` of three files, one with deleted rows, and `names.other`."""
+    with icecore.open(tmp_path_factory.mktemp("lake")) as catalog:
+        catalog.create_namespace("ns")
+        catalog.create_namespace("names")
+        properties = {"write.delete.mode": "merge-on-read"}
+        schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+        table = catalog.create_table("ns.t", schema, properties=properties)
+        for start in (0, 10, 20):
+            table.append(rows(*range(start, start + 10)))
+        table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "all").commit()  # type: ignore[union-attr]
+        table.delete("id = 13")
+        other = catalog.create_table("names.other", schema)
+        other.append(rows(1, 2))
+        catalog.create_view("ns.v", "SELECT id FROM t WHERE id < 3")
+        yield catalog
+
+
+def files_planned(answer: Any) -> list[int]:
+    return [scan.plan().counts.files_planned for scan in answer.scans]
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted", "files"),
+    [
+        ("SELECT count(*) FROM ns.t", [(29,)], [3]),
+        ("SELECT name FROM ns.t WHERE id = 12", [("n12",)], [1]),
+        ('SELECT x.name FROM "ns"."t" AS x WHERE x.id + 1 = 13', [("n12",)], [1]),
+        ("SELECT name FROM icecore.ns.t WHERE ns.t.id IN (12, 13)", [("n12",)], [1]),
+        ("WITH t AS (SELECT 7 AS id) SELECT id FROM t", [(7,)], []),
+        ("WITH c AS (FROM ns.t) SELECT count(*) FROM c WHERE name LIKE 'n2%' AND id >= 5", [(10,)], [2]),
+        ("SELECT a.name FROM ns.t a JOIN names.other b ON a.id = b.id WHERE b.id = 2", [("n2",)], [1, 1]),
+        ("SELECT count(*) FROM ns.t a, ns.t b WHERE a.id < 5 AND b.id > 25", [(20,)], [1, 1]),
+        ("SELECT (SELECT max(id) FROM ns.t WHERE id < 9)", [(8,)], [1]),
+        ("SELECT count(*) FROM ns.t WHERE id = 5 OR name = 'n25'", [(2,)], [2]),
+        ("SELECT count(*) FROM ns.t WHERE NOT (id > 5 AND id < 100)", [(6,)], [1]),
+        ("SELECT count(*) FROM ns.t WHERE id BETWEEN 5 AND 6 UNION ALL SELECT 1", [(2,), (1,)], [1]),
+        ("SELECT count(*) FROM ns.t AT (VERSION => 'all') WHERE id = 13", [(1,)], [1]),
+        ("SELECT count(*) FROM ns.t AT (TIMESTAMP => now())", [(29,)], [3]),
+        ("SELECT count(*) FROM ns.t x AT (TIMESTAMP => '2100-01-01') JOIN ns.t USING (id)", [(29,)], [3, 3]),
+        ("SELECT max(id) FROM ns.v", [(2,)], []),
+        ("SELECT count(*) FROM ns.v JOIN ns.t USING (id)", [(3,)], [3]),
+        ("SELECT content, count(*) FROM ns.t.files GROUP BY content ORDER BY content", [(0, 3), (1, 1)], []),
+        ("SELECT trunc(id, -1), count(*) FROM ns.t WHERE trunc(id, -1) = 20 GROUP BY 1", [(20, 10)], [3]),
+    ],
+)
+def test_what_a_query_gives_and_reads(lake: icecore.Catalog, sql: str, wanted: list[Any], files: list[int]) -> None:
+    answer = lake.query(sql)
+    assert files_planned(answer) == files
+    assert answer.fetchall() == wanted
+    assert answer.fetchall() == wanted
+
+
+def test_each_face_of_an_answer(lake: icecore.Catalog) -> None:
+    answer = lake.query("SELECT id, name FROM t WHERE id < $below ORDER BY id", {"below": 3}, namespace="ns")
+    assert answer.columns == ["id", "name"]
+    assert repr(answer) == "QueryAnswer(id: int64, name: string)"
+    wanted = rows(0, 1, 2)
+    assert answer.to_arrow() == wanted
+    assert answer.arrow_reader(2).read_all() == wanted
+    assert pa.table(answer) == wanted
+    assert answer.to_polars().equals(pl.DataFrame(wanted.to_pydict()))
+    assert len(answer.to_pandas()) == 3
+    assert lake.query("SELECT id FROM ns.t WHERE id = ? OR id = ?", [5, 6]).to_arrow()["id"].to_pylist() == [5, 6]
+    assert lake.query("SELECT sum(id) AS s FROM ns.t").to_arrow()["s"].to_pylist() == [422]
+
+
+def test_time_travel_by_parameters_and_of_the_catalog(lake: icecore.Catalog) -> None:
+    first = lake.load_table("ns.t").history()[0].snapshot_id
+    sql = "SELECT count(*) FROM ns.t AT (VERSION => $v) WHERE id > $low"
+    assert lake.query(sql, {"v": first, "low": 4}).fetchall() == [(5,)]
+    created = next(e["position"] for e in lake.log("ns.t").to_pylist())
+    assert lake.at(created + 1).query("SELECT count(*) FROM ns.t").fetchall() == [(10,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "text"),
+    [
+        ("SELECT * FROM ns.tt", NoSuchTableError, "did you mean 'ns.t'"),
+        ("SELECT * FROM other", NoSuchTableError, "did you mean 'names.other'"),
+        ("SELECT nam FROM ns.t", ValidationError, 'Candidate bindings: "name"'),
+        ("SELECT * FROM ns.t AT (VERSION => 'none')", NoSuchSnapshotError, "none"),
+        ("SELECT * FROM ns.v AT (VERSION => 1)", ValidationError, "AT is for tables"),
+        ("SELECT * FROM ns.t AT (VERSION => 1.5)", ValidationError, "AT takes a snapshot id"),
+        ("SELECT * FROM ns.t AT (VERSION => $v)", ValidationError, "can't be computed"),
+        ("DELETE FROM ns.t", ValidationError, "must be one SELECT"),
+        ("CREATE TABLE x AS SELECT 1", ValidationError, "must be one SELECT"),
+        ("COPY (SELECT 1) TO 'x.csv'", ValidationError, "must be one SELECT"),
+        ("ATTACH 'x.db'", ValidationError, "must be one SELECT"),
+        ("INSTALL httpfs", ValidationError, "must be one SELECT"),
+        ("SELECT 1; SELECT 2", ValidationError, "found 2 statements"),
+        ("SELEC 1", ValidationError, "syntax error"),
+        ("SELECT * FROM read_text('/etc/hostname')", ValidationError, "disabled"),
+        ("SELECT * FROM '/etc/hostname'", NoSuchTableError, "hostname"),
+        ("SELECT * FROM glob('/etc/*')", ValidationError, "disabled"),
+    ],
+)
+def test_what_is_refused(lake: icecore.Catalog, sql: str, error: type[Exception], text: str) -> None:
+    with pytest.raises(error) as raised:
+        lake.query(sql).fetchall()
+    assert text in str(raised.value)
+    assert "__icecore" not in str(raised.value)
+
+
+def test_only_files_of_the_tables_that_it_names_can_be_read(lake: icecore.Catalog) -> None:
+    """Those of another table neither, although DuckDB reads some files of the warehouse for it."""
+    [task] = lake.load_table("names.other").scan().plan_files()
+    path = task.file.file_path.removeprefix("file://")
+    with pytest.raises(ValidationError, match="disabled"):
+        lake.query(f"SELECT * FROM ns.t, read_parquet('{path}')").fetchall()
+
+
+def test_limits(lake: icecore.Catalog) -> None:
+    slow = lake.query("SELECT count(*) FROM ns.t, range(1000000000000) WHERE random() < 0", timeout=0.05)
+    with pytest.raises(QueryLimitError, match=r"timeout of 0\.05 s"):
+        slow.fetchall()
+    with pytest.raises(QueryLimitError, match="memory limit of 30MB"):
+        lake.query("SELECT list(i ORDER BY random()) FROM range(10000000) r(i)", memory_limit="30MB").fetchall()
+    with pytest.raises(ValidationError, match="memory_limit must be a size"):
+        lake.query("SELECT 1", memory_limit="much")
+    with pytest.raises(ValidationError, match="timeout must be"):
+        lake.query("SELECT 1", timeout=0)
+
+
+def test_a_file_that_is_gone_or_broken_says_so(tmp_path: Path) -> None:
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table(
+            "ns.t", pa.schema([("id", pa.int64())]), properties={"write.format.default": "avro"}
+        )
+        table.append(pa.table({"id": [1]}))
+        [task] = table.scan().plan_files()
+        path = Path(task.file.file_path.removeprefix("file://"))
+        path.write_bytes(b"Obj\x01 broken")
+        with pytest.raises(CorruptFileError):
+            catalog.query("SELECT * FROM ns.t").fetchall()
+        plain = catalog.create_table("ns.p", pa.schema([("id", pa.int64())]))
+        plain.append(pa.table({"id": [1]}))
+        [task] = plain.scan().plan_files()
+        Path(task.file.file_path.removeprefix("file://")).unlink()
+        with pytest.raises(MissingFileError):
+            catalog.query("SELECT * FROM ns.p").fetchall()
+
+
+def test_files_of_all_kinds_are_one_table(tmp_path: Path) -> None:
+    """Of three formats, with equality deletes, defaults and partition values that the files lack, without field ids."""
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table(
+            "ns.t", pa.schema([("id", pa.int64()), ("city", pa.string())]), partition_spec=["city"], format_version=3
+        )
+        for number, kind in enumerate(("avro", "orc", "parquet")):
+            table.set_properties({"write.format.default": kind})
+            table.append([{"id": number * 2, "city": kind}, {"id": number * 2 + 1, "city": kind}])
+        table.delete_keys(pa.table({"id": [3], "city": ["orc"]}), ["id", "city"])
+        (tmp_path / "city=hive").mkdir()
+        given = str(tmp_path / "city=hive" / "a.parquet")
+        pq.write_table(pa.table({"id": pa.array([8, 9], pa.int32())}), given)
+        table.add_files([given])
+        table.update_schema().rename_column("id", "number").commit()
+        table.update_schema().add_column("id", StringType()).commit()
+        with table.update_schema() as update:
+            update.add_column("late", LongType(), default_value=7)
+        table.append([{"number": 10, "city": "new", "id": "x", "late": 1}])
+        answer = catalog.query("SELECT number, id, city, late FROM ns.t ORDER BY number")
+        scanned = table.scan(selected_fields=("number", "id", "city", "late")).to_arrow()
+        assert answer.to_arrow() == scanned.sort_by("number")
+        assert [r[0] for r in answer.fetchall()] == [0, 1, 2, 4, 5, 8, 9, 10]
+        assert catalog.query("SELECT city FROM ns.t WHERE number = 8").fetchall() == [("hive",)]
+        connection = table.scan("number > 4", limit=2).to_duckdb("found")
+        assert connection.sql("SELECT count(*), min(number) > 4 FROM found").fetchall() == [(2, True)]
+
+
+def _count(path: str, answer: Any, out: Any) -> None:
+    out.put((answer.fetchall(), icecore.open(path, read_only=True).query("SELECT count(*) FROM ns.t").fetchall()))
+
+
+def test_a_forked_process_asks_by_itself(lake: icecore.Catalog) -> None:
+    answer = lake.query("SELECT count(*) FROM ns.t")
+    assert answer.fetchall() == [(29,)]
+    context = multiprocessing.get_context("fork")
+    out = context.Queue()
+    process = context.Process(target=_count, args=(str(lake.path), answer, out))
+    process.start()
+    assert out.get(timeout=60) == ([(29,)], [(29,)])
+    process.join(60)
+    assert process.exitcode == 0

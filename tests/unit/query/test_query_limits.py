@@ -1,0 +1,19 @@
+"""The limits of a query hold however its statements and the program's own work follow each other."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from icecore.engine.errors import QueryLimitError
+from icecore.engine.queries import duck
+from icecore.engine.queries.query_limits import Deadline, limited_connection, within_limits
+
+
+def test_a_statement_that_begins_when_the_time_is_over_is_stopped_too() -> None:
+    con, deadline = limited_connection(None), Deadline(0.02)
+    with pytest.raises(QueryLimitError, match=r"timeout of 0\.02 s"), within_limits(con, deadline, None):
+        time.sleep(0.05)
+        duck.rows(con, "SELECT count(*) FROM range(1000000000000) WHERE random() < 0")
+    con.close()
