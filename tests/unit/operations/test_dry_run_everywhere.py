@@ -51,7 +51,7 @@ def words(text: str) -> frozenset[str]:
 READS: Mapping[type, frozenset[str]] = {
     Catalog: words(
         "all_namespaces archives at audit audit_rules close diff export_log list_namespaces list_tables list_views "
-        "load_namespace_properties load_table load_view log namespace_exists new_location sql table_exists "
+        "load_namespace_properties load_table load_view log namespace_exists new_location query sql table_exists "
         "tables verify view_exists views"
     ),
     Table: words(
