@@ -34,8 +34,13 @@ def clean_processes() -> ForkServerContext:
     return context
 
 
-def exit_code_of(work: Callable[[], object]) -> int:
-    """The exit code of a process that is forked off this one for a piece of work: 0, 1 after an error, or its own."""
+def exit_codes_of(*works: Callable[[], object]) -> list[int]:
+    """The exit codes of processes that are forked off this one, one for each work: 0, 1 after an error, or its own."""
+    statuses = [os.waitpid(pid, 0)[1] for pid in [_forked(work) for work in works]]
+    return [os.waitstatus_to_exitcode(status) for status in statuses]
+
+
+def _forked(work: Callable[[], object]) -> int:
     pid = os.fork()
     if pid == 0:
         try:
@@ -45,5 +50,4 @@ def exit_code_of(work: Callable[[], object]) -> int:
             traceback.print_exc()
         finally:
             os._exit(1)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
+    return pid

@@ -19,7 +19,7 @@ AGGREGATES = ["count(*)", *(f"{f}({c})" for c in SCHEMA.names for f in ("count",
 
 
 @pytest.mark.parametrize(("format_version", "mode"), LAYOUTS)
-@examples(3, new=35)
+@examples(2, new=35)
 @given(
     first=rows,
     history=steps,

@@ -34,7 +34,7 @@ def applied(before: Counter[str], changes: pa.Table) -> Counter[str]:
 
 
 @pytest.mark.parametrize(("format_version", "mode"), LAYOUTS)
-@examples(4, new=42)
+@examples(2, new=42)
 @given(
     first=rows,
     history=steps,

@@ -16,7 +16,7 @@ import icecore
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-@examples(8)
+@examples(3, new=56)
 @given(first=rows, history=steps, wanted=st.lists(filters, min_size=2, max_size=4), spec=st.sampled_from(SPECS))
 def test_SP1_SP8_explanations_add_up(
     format_version: int, first: list[dict[str, Any]], history: list[tuple[str, Any]], wanted: list[str], spec: list[str]

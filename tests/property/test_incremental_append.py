@@ -16,7 +16,7 @@ import icecore
 
 
 @pytest.mark.parametrize(("format_version", "mode"), LAYOUTS)
-@examples(4, new=42)
+@examples(2, new=42)
 @given(
     first=rows,
     history=steps,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from attrs import define, field
 from budgets import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_named_plan_is_fresh import described
 
@@ -148,7 +148,8 @@ class History:
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-@examples(5)
+@examples(3, new=35)
+@example([("append", 1), ("rename", "i")], [], ["bucket(2, {i}) = 1"])
 @given(
     history=st.lists(step, min_size=2, max_size=9),
     partition=st.sampled_from(PARTITIONS),

@@ -67,7 +67,7 @@ def change(table: icecore.Table, action: str, argument: Any) -> None:
 
 
 @pytest.mark.parametrize(("format_version", "mode"), LAYOUTS)
-@examples(8)
+@examples(4, new=56)
 @given(first=rows, history=more_steps, spec=st.sampled_from(SPECS), condition=st.sampled_from([*CONDITIONS, "x > 1"]))
 def test_a_named_plan_is_the_plan_made_anew(
     format_version: int,

@@ -47,6 +47,7 @@ def entry(path: str, referenced: str | None, content: int, bounds: tuple[str, st
     }
 
 
+@examples(40)
 @example("file:///w", "file:///x", [(f"{way}/w/a", f"{way}/w/b", 1) for way in ("file://", "file:", "")])
 @given(FOLDERS, FOLDERS, st.lists(st.tuples(PATHS, st.none() | PATHS, st.integers(0, 2)), max_size=4))
 def test_entries_are_mapped_as_locations_are(old: str, new: str, files: list[tuple[str, str | None, int]]) -> None:
@@ -61,6 +62,7 @@ def test_entries_are_mapped_as_locations_are(old: str, new: str, files: list[tup
     assert moved.schema.equals(ENTRY_SCHEMA)
 
 
+@examples(40)
 @given(FOLDERS, FOLDERS, st.lists(PATHS, min_size=1, max_size=4), st.integers(1, 40))
 def test_bounds_of_a_delete_file_hold_all_of_its_paths_still(old: str, new: str, paths: list[str], cut: int) -> None:
     """Whole and cut short, and where the file names data in and outside of the folder that moved."""
@@ -75,6 +77,7 @@ def test_bounds_of_a_delete_file_hold_all_of_its_paths_still(old: str, new: str,
             assert DELETE_PATH_ID not in bounds[1] or path.encode() <= bounds[1][DELETE_PATH_ID]
 
 
+@examples(40)
 @given(st.lists(st.tuples(st.integers(1, 9), FOLDERS, FOLDERS, st.booleans()), max_size=4), st.integers(0, 10))
 def test_an_event_is_read_with_the_moves_after_it(moves: list[tuple[int, str, str, bool]], position: int) -> None:
     relocations = Relocations()
@@ -94,7 +97,7 @@ STEPS = st.lists(
 )
 
 
-@examples(7, new=84)
+@examples(4, new=84)
 @given(STEPS, st.integers(1, 3))
 def test_any_history_is_the_same_wherever_it_was_taken(steps: list[str], version: int) -> None:
     """After each move or clone every snapshot has the rows that it had, and the log verifies, rebuilt too."""

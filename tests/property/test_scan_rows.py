@@ -161,7 +161,7 @@ def canonical(table: pa.Table) -> list[str]:
     ("format_version", "delete_mode"),
     [(1, "copy-on-write"), (2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")],
 )
-@examples(5, new=56)
+@examples(3, new=56)
 @given(first=rows, history=steps, wanted=st.lists(filters, min_size=2, max_size=4), spec=st.sampled_from(SPECS))
 def test_SP1_SP8_scan_equals_duckdb(
     format_version: int,

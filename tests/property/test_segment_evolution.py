@@ -139,7 +139,7 @@ STEPS = ("append", "append", "append", "add", "promote", "promote", "rename", "d
 
 
 @pytest.mark.parametrize("in_memory", [1, 100])
-@examples(4, new=42)
+@examples(3, new=42)
 @given(data=st.data())
 def test_plans_from_old_segments_are_those_from_none(in_memory: int, data: st.DataObject) -> None:
     """SP1, T7: warm, from segments of the past in a fresh process, and without any."""

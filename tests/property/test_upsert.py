@@ -33,7 +33,7 @@ def same(x: tuple[Any, ...], y: tuple[Any, ...]) -> bool:
     return repr(x) == repr(y)
 
 
-@examples(10, new=105)
+@examples(5, new=105)
 @given(
     batches=BATCHES,
     version=st.sampled_from([1, 2, 3]),

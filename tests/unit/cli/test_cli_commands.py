@@ -293,7 +293,7 @@ def test_sql_tells_of_a_table_that_cant_be_read(run: Run, orders: str, warehouse
     assert orjson.loads(result.stdout) == [{"name": "orders"}]
     assert result.stderr.startswith("warning: 1 table can't be read and is left out of the answer: shop.bad")
     assert result.stderr.count("\n") == 1
-    why = subprocess.run([*command, "SELECT kind FROM problems"], capture_output=True, text=True, check=True)
+    why = run("sql", "SELECT kind FROM problems", "-o", "json")
     assert (orjson.loads(why.stdout), why.stderr) == ([{"kind": "MissingFileError"}], "")
 
 

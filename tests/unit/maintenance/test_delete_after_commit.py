@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from clean_processes import exit_code_of
+from clean_processes import exit_codes_of
 from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, repository_of, rows, store_of
 
 import icecore
@@ -235,7 +235,7 @@ def test_a_crash_leaves_nothing_behind(warehouse: Path, scheme: str, where: str)
         table = make_table(catalog, properties={**KEEP_TWO, "icecore.commit-scheme": scheme})
         for number in range(4):
             table.append(rows(number))
-    assert exit_code_of(lambda: die_appending(warehouse, where)) == 9
+    assert exit_codes_of(lambda: die_appending(warehouse, where)) == [9]
     with icecore.open(warehouse) as catalog:
         table = catalog.load_table("ns.t")
         # Before COMMIT the commit never was: at most its file, which nothing names, is there.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from clean_processes import exit_codes_of
 
 import icecore
 from icecore.engine.errors import StorageError, ValidationError
@@ -300,33 +300,24 @@ def test_tables_that_were_not_planned_for_longest_are_let_go(
     assert planned(tables[0]) == 2 and len(expanded) == before, "its segments are still on disk"
 
 
-WORKER = """
-import sys, pyarrow as pa, icecore
-from icecore.projections.segments import segment_merging
-segment_merging.MANIFESTS_IN_MEMORY = 2
-with icecore.open(sys.argv[1], actor=sys.argv[2]) as catalog:
-    table = catalog.load_table("ns.t")
-    for i in range(int(sys.argv[3])):
-        number = 1000 * int(sys.argv[2]) + i
-        table.append(pa.table({"id": [number], "d": [None], "name": ["x"]}, schema=pa.schema(
-            [("id", pa.int32()), ("d", pa.date32()), ("name", pa.string())])))
+def append_and_plan(folder: Path, worker: int, each: int) -> None:
+    """Appends a row at a time and plans for it, as a process of its own."""
+    segment_merging.MANIFESTS_IN_MEMORY = 2
+    with icecore.open(folder, actor=str(worker)) as catalog:
         table = catalog.load_table("ns.t")
-        assert table.scan(f"id = {number}").plan().to_arrow().num_rows == 1
-        paths = table.scan().plan().to_arrow()["file_path"].to_pylist()
-        assert len(paths) == len(set(paths)) > i
-print("done")
-"""
+        for number in range(1000 * worker, 1000 * worker + each):
+            table.append(pa.table({"id": [number], "d": [None], "name": ["x"]}, schema=SCHEMA))
+            table = catalog.load_table("ns.t")
+            assert table.scan(f"id = {number}").plan().to_arrow().num_rows == 1
+            paths = table.scan().plan().to_arrow()["file_path"].to_pylist()
+            assert len(paths) == len(set(paths)) > number - 1000 * worker
 
 
 def test_several_processes_plan_and_commit_over_one_folder(catalog: icecore.Catalog, open_again: Open) -> None:
     """Each sees its own rows at once; in the end nobody lost or doubled a file, and nothing unfinished lies about."""
     table = made(catalog, 3)
     each = 6
-    workers = [
-        subprocess.Popen([sys.executable, "-c", WORKER, catalog.path, str(n), str(each)], stdout=subprocess.PIPE)
-        for n in (1, 2, 3)
-    ]
-    assert [w.communicate(timeout=300)[0].strip() for w in workers] == [b"done"] * 3
+    assert exit_codes_of(*(partial(append_and_plan, catalog.path, n, each) for n in (1, 2, 3))) == [0, 0, 0]
     for catalog_again in (catalog, open_again()):
         table = catalog_again.load_table("ns.t")
         found = sorted(table.scan().to_arrow()["id"].to_pylist())

@@ -55,6 +55,26 @@ def test_of_an_or_every_side_is_blamed_and_of_an_and_the_shortest(table: icecore
     assert {f["field"] for f in either.files.to_pylist()} == {"id, city"}
 
 
+def test_filters_that_hold_for_no_row_and_for_all_rows_of_files(table: icecore.Table) -> None:
+    nowhere = table.scan("FALSE").explain()
+    assert {(f["reason"], f["predicate"]) for f in nowhere.files.to_pylist()} == {("manifest", "FALSE")}
+    assert "left out by manifest summaries: 4 files, 8 rows\n  FALSE: 4 files" in str(nowhere)
+    known = table.scan("city IS NOT NULL").explain()
+    assert {(f["reason"], f["predicate"], f["residual"]) for f in known.files.to_pylist()} == {
+        ("metrics", "city IS NOT NULL", None),
+        ("planned", None, "TRUE"),
+    }
+    assert str(known).startswith("filter: city IS NOT NULL\n")
+
+
+def test_nothing_is_explained_of_manifests_without_live_files(table: icecore.Table) -> None:
+    """Beside manifests of the same table that were planned from before."""
+    assert table.scan("id = 1").explain().files.num_rows == 4
+    table.delete("TRUE")
+    assert table.scan("id = 1").explain().files.num_rows == 0
+    assert table.scan("id = 1").plan().counts.files_total == 0
+
+
 def test_the_residual_is_what_a_reader_has_to_apply(table: icecore.Table) -> None:
     explanation = table.scan("day >= DATE '2024-02-10' AND x IS NOT NULL").explain()
     residuals = {f["residual"] for f in explanation.files.to_pylist() if f["reason"] == "planned"}
