@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from icecore.engine.catalog import catalog_handle, catalog_namespaces, catalog_tables, catalog_views, log_tools
 from icecore.engine.catalog.audits import audit_tools
-from icecore.engine.catalog.past import undoing
+from icecore.engine.catalog.past import blaming, comparing, undoing
 from icecore.engine.catalog.warehouse import open_warehouse
 from icecore.engine.events.provenance import provenance
 from icecore.engine.query import catalog_query
@@ -227,7 +227,10 @@ class Catalog:
     log = log_tools.log
     sql = log_tools.sql
     at = log_tools.at
-    diff = log_tools.diff
+    diff = comparing.diff
+    diff_table = comparing.diff_table
+    show_commit = comparing.show_commit
+    blame = blaming.blame
 
     # Undone, forgotten
     undo = undoing.undo

@@ -100,7 +100,7 @@ class CatalogAt:
             return [AuditedTable(n, s, partial(self.load_table, n), now(s)) for n, s in streams.items()]
 
         warehouse = self._warehouse
-        log = AuditedLog(warehouse.store, warehouse.repository, self._table_of, up_to=self.position)
+        log = AuditedLog(warehouse.store, warehouse.repository, self.table_of, up_to=self.position)
         return run_sql(self, listed, log, query, parameters, timeout=timeout, memory_limit=memory_limit)
 
     def query(
@@ -149,10 +149,10 @@ class CatalogAt:
         stream = self._stream(name, view=False)
         if stream is None:
             raise NoSuchTableError(f"there was no table {dotted(name)!r} at position {self.position}")
-        return self._table_of(stream)
+        return self.table_of(stream)
 
-    def _table_of(self, stream: str) -> Table:
-        """The table of a stream as it was. Raises NoSuchTableError."""
+    def table_of(self, stream: str) -> Table:
+        """The table of a stream as it was, one without a name too. Raises NoSuchTableError."""
         state = self._warehouse.repository.state_at(stream, self.position)
         if state is None:
             raise NoSuchTableError(f"there was no table {stream} at position {self.position}")

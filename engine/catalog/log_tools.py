@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from heapq import merge
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -19,6 +20,7 @@ from icecore.engine.events.event import is_view_stream
 from icecore.engine.events.provenance import provenance
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.log.archives import Archive
+from icecore.engine.log.names_at import streams_of_name
 from icecore.engine.log.store import MODELS
 from icecore.engine.table.table import Table
 
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.forget.forget import Forgotten
     from icecore.engine.table.commit_options import Commit
-    from icecore.projections.audit.diff import CatalogDiff
     from icecore.projections.verify.findings import Verification
     from icecore.projections.verify.verify_tables import Progress
 
@@ -47,11 +48,14 @@ def log(
     after: int | None = None,
     up_to: int | None = None,
     limit: int | None = None,
+    follow: bool = False,
+    newest_first: bool = False,
 ) -> pa.Table:
     """The events as a table, oldest first: author, change, time and reason. `limit` keeps the newest.
 
-    `identifier` is that of a table or a view; `since` and `until` are times (see `timestamps`), both included.
-    Raises NoSuchTableError, ValidationError.
+    `identifier` is that of a table or a view: of the one that has the name, else of the one that had it last; with
+    `follow` of all that ever had it. Events under other names that it had are among them. `since` and `until` are times
+    (see `timestamps`), both included. Raises NoSuchTableError, ValidationError.
     """
     from icecore.projections.inspect.log_table import log_table
 
@@ -59,11 +63,23 @@ def log(
     since_ms = None if since is None else to_epoch_ms(since, "since")
     until_ms = None if until is None else to_epoch_ms(until, "until")
     warehouse.repository.foreign.adopt_all_if_changed()
-    stream = None if identifier is None else warehouse.models.stream(identifier_tuple(identifier))
-    events = warehouse.store.filtered_events(
-        stream=stream, actor=actor, kind=kind, since_ms=since_ms, until_ms=until_ms, after=after, up_to=up_to
+    of_all = partial(
+        warehouse.store.filtered_events,
+        actor=actor,
+        kind=kind,
+        since_ms=since_ms,
+        until_ms=until_ms,
+        after=after,
+        up_to=up_to,
     )
-    return log_table(warehouse.store, events, limit)
+    if identifier is None:
+        events = of_all()
+    else:
+        named = streams_of_name(warehouse.store, warehouse.models, identifier_tuple(identifier))
+        chosen = named if follow else named[-1:]
+        events = merge(*(of_all(stream=stream) for stream in chosen), key=lambda e: e.position)
+    found = log_table(warehouse.store, events, limit)
+    return found.take(list(range(found.num_rows - 1, -1, -1))) if newest_first else found
 
 
 def sql(
@@ -176,19 +192,6 @@ def resolve(
     stream = repository.foreign.stream_of(identifier_tuple(identifier), repository.models.table_stream)
     part = resolution(repository, stream, keep)
     return commit(catalog, part, message, author, dry_run) or table_of(catalog, stream)
-
-
-def diff(catalog: CatalogHandle, from_position: int, to_position: int | None = None) -> CatalogDiff:
-    """The difference between two positions of the log, up to the last by default: see `CatalogDiff`.
-
-    Reads the log only. Raises ValidationError where the positions are not in the log or in the wrong order.
-    """
-    from icecore.projections.audit import diff
-
-    warehouse = catalog._warehouse
-    warehouse.repository.foreign.adopt_all_if_changed()
-    to = warehouse.store.head()[0] if to_position is None else to_position
-    return diff.diff(warehouse.store, warehouse.repository, warehouse.views, from_position, to)
 
 
 def forget(

@@ -34,18 +34,36 @@ SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
     help="Only from then on: 2013-05-01T12:00:00Z, or local time.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
+@click.option("--newest-first", "-n", is_flag=True, help="In the other order.")
+@click.option("--follow", is_flag=True, help="Of all tables and views that ever had the NAME.")
+@click.option("--graph", is_flag=True, help="The table's snapshots instead, as a graph of its branches, latest first.")
 @click.option("--full", is_flag=True, help="Everything about each event, its payload and hash included.")
 @common_options
 @pass_settings
 def log(
-    settings: Settings, name: str | None, actor: str | None, since: int | None, limit: int | None, full: bool
+    settings: Settings,
+    name: str | None,
+    actor: str | None,
+    since: int | None,
+    limit: int | None,
+    newest_first: bool,
+    follow: bool,
+    graph: bool,
+    full: bool,
 ) -> None:
     """Print who did what, when and why, oldest first.
 
-    NAME is a table or a view.
+    NAME is a table or a view; of one that was dropped or renamed, the name that it had last.
     """
     with settings.read() as catalog:
-        events = catalog.log(name, actor=actor, since=since, limit=limit)
+        if graph:
+            from icecore.engine.cli.past.compare_commands import print_graph
+
+            if name is None:
+                raise click.UsageError("--graph is of a table.")
+            print_graph(settings, catalog, name, limit)
+            return
+        events = catalog.log(name, actor=actor, since=since, limit=limit, follow=follow, newest_first=newest_first)
     if not full:
         settings.print_arrow(events.select(SHORT_LOG), null="", as_data=False)
     elif settings.as_json:

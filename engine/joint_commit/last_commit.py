@@ -12,7 +12,7 @@ from icecore.engine.joint_commit.joint_revert import undone_by
 from icecore.engine.log.store import EventStore
 
 _AT_A_TIME = 500
-_PASSED = (*ev.ABOUT_FILES, ev.LOG_FORGOTTEN)
+_PASSED = {*ev.ABOUT_FILES, ev.LOG_FORGOTTEN, *ev.RELOCATING, ev.TABLE_RELOCATED, ev.VIEW_RELOCATED}
 
 
 def last_commit(store: EventStore, actor: str, stream: str | None) -> list[Event]:

@@ -7,9 +7,10 @@ from typing import assert_never
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import NoSuchTableError
 from icecore.engine.events.name_events import Dropped, Named, NameEvent, Renamed, Undropped, read_name_event
 from icecore.engine.log.namespaces import fold_namespaces
-from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore
 
 
@@ -54,3 +55,24 @@ class CatalogNames:
                 pass
             case _:
                 assert_never(change)
+
+
+def streams_of_name(store: EventStore, models: ReadModels, name: Identifier) -> list[str]:
+    """The streams of the tables and views that ever had a name: that which has it now, else had it last, at the end.
+
+    Raises NoSuchTableError where there is none.
+    """
+    found = models.find(name)
+    streams = dict.fromkeys(
+        event.stream
+        for event in store.naming_events()
+        if (change := read_name_event(event.kind, event.payload)) is not None
+        and change.identifier == name
+        and not isinstance(change, Dropped)
+    )
+    if found is not None:
+        streams.pop(found[1], None)
+        streams[found[1]] = None
+    if not streams:
+        raise NoSuchTableError(f"there was never a table or view {dotted(name)!r}")
+    return list(streams)

@@ -38,6 +38,7 @@ from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.metadata.snapshot_range import SnapshotRange
+from icecore.engine.repository.repository import Repository
 from icecore.engine.scan.incremental_append import added_by
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.reserved import (
@@ -116,7 +117,11 @@ class IncrementalChangelogScan:
     @lazy_property
     def projection(self) -> Schema:
         """The selected columns, then those of the changelog."""
-        return with_columns(select(self.schema, self.selected_fields, self.case_sensitive), *CHANGELOG)
+        return with_columns(self._selected, *CHANGELOG)
+
+    @lazy_property
+    def _selected(self) -> Schema:
+        return select(self.schema, self.selected_fields, self.case_sensitive)
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """The changes as a stream of batches, commit by commit."""
@@ -144,7 +149,7 @@ class IncrementalChangelogScan:
 
         commits = []
         for ordinal, snapshot in enumerate(self.snapshots):
-            found = plan_difference(*self._plans(snapshot))
+            found = plan_difference(*self.plans_around(snapshot))
             commits.append(CommitFiles(ordinal, _signed_id(snapshot), found.gone, found.come, found.changed))
         return changes_to_spark(
             session,
@@ -165,9 +170,21 @@ class IncrementalChangelogScan:
     def _arrow_schema(self) -> pa.Schema:
         return schema_to_arrow(self.projection, with_ids=False)
 
+    def changes_between(self, before: Snapshot | None, after: Snapshot | None) -> pa.Table:
+        """The rows of only one of two snapshots, with `_change_type`: those that are only before, then those after."""
+        repository = self._planner.repository
+        plans = (self._plan(repository.list_manifests(self._state, s) if s else ()) for s in (before, after))
+        changes = schema_to_arrow(with_columns(self._selected, CHANGE_TYPE), with_ids=False)
+        found = [
+            batch
+            for change_type, rows in self._changes(*plans)
+            for batch in rows.append_column(CHANGE_TYPE.name, pa.repeat(change_type, rows.num_rows)).to_batches()
+        ]
+        return pa.Table.from_batches([narrow(batch, changes) for batch in found], changes)
+
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for ordinal, snapshot in enumerate(self.snapshots):
-            for change_type, rows in self._changes(snapshot):
+            for change_type, rows in self._changes(*self.plans_around(snapshot)):
                 if rows.num_rows:
                     yield from self._labelled(rows, change_type, ordinal, snapshot)
 
@@ -181,15 +198,15 @@ class IncrementalChangelogScan:
         for batch in rows.to_batches():
             yield narrow(batch, self._arrow_schema)
 
-    def _changes(self, snapshot: Snapshot) -> Iterator[tuple[str | pa.Array, pa.Table]]:
-        """The changes of one commit with their type, or the types row by row."""
-        difference = plan_difference(*self._plans(snapshot))
+    def _changes(self, before: PlannedFiles, after: PlannedFiles) -> Iterator[tuple[str | pa.Array, pa.Table]]:
+        """The changes between two plans with their type, or the types row by row."""
+        difference = plan_difference(before, after)
         deletes = DeleteCache()
         gone = [FileRows(t) for t in difference.gone]
         come = [FileRows(t) for t in difference.come]
-        for before, after in read_ahead(lambda pair: self._reader.parted(*pair, deletes), difference.changed):
-            gone += [before] if before.has_any else []
-            come += [after] if after.has_any else []
+        for old, new in read_ahead(lambda pair: self._reader.parted(*pair, deletes), difference.changed):
+            gone += [old] if old.has_any else []
+            come += [new] if new.has_any else []
         if not gone or not come:
             # Most commits only append or only delete: nothing is to be compared, so nothing is to be held.
             for change_type, parts in ((DELETE, gone), (INSERT, come)):
@@ -207,28 +224,24 @@ class IncrementalChangelogScan:
             yield _interleaved(changes)
         yield INSERT, _without(changes.inserted, after_places)
 
-    def _plans(self, snapshot: Snapshot) -> tuple[PlannedFiles, PlannedFiles]:
-        """The plans before and after a commit, over the manifests that may make a difference."""
-        repository, metadata = self._planner.repository, self._state.metadata
-        after = repository.list_manifests(self._state, snapshot)
+    def plans_around(self, snapshot: Snapshot) -> tuple[PlannedFiles, PlannedFiles]:
+        """The plans before and after a commit, over the manifests that may make a difference.
+
+        Raises ValidationError where its parent was expired, unless it is an append.
+        """
         parent_id = snapshot.parent_snapshot_id
-        parent = None if parent_id is None else metadata.snapshot_by_id(parent_id)
-        if parent_id is not None and parent is None:
+        if parent_id is not None and self._state.metadata.snapshot_by_id(parent_id) is None:
             if snapshot.operation != Operation.APPEND:
                 raise ValidationError(
                     f"what snapshot {snapshot.snapshot_id} changed can't be told: its parent {parent_id} was expired"
                 )
             # A file that was brought back keeps its age, and older deletes apply to it again.
+            repository = self._planner.repository
             added, entries = added_by(repository, self._state, (snapshot,))
+            after = repository.list_manifests(self._state, snapshot)
             deletes = (m for m in after if m.manifest.content is ManifestContent.DELETES)
             return self._plan(()), self._plan((*added, *deletes), entries)
-        before = () if parent is None else repository.list_manifests(self._state, parent)
-        if _delete_paths(before) == _delete_paths(after):
-            # Files of manifests that both have can't have other deletes then.
-            shared = _data_paths(before) & _data_paths(after)
-            before, after = (
-                tuple(m for m in listed if m.manifest.manifest_path not in shared) for listed in (before, after)
-            )
+        before, after = manifests_around(self._planner.repository, self._state, snapshot)
         return self._plan(before), self._plan(after)
 
     def _plan(self, listed: Sequence[ListedManifest], entries: str = "TRUE") -> PlannedFiles:
@@ -251,6 +264,22 @@ class IncrementalChangelogScan:
         selected = [METADATA_COLUMNS[n] for n in self.selected_fields if n in METADATA_COLUMNS]
         reserved = {c.field_id: c for c in (*selected, ROW_ID, POS)}
         return with_columns(self.schema, *reserved.values())
+
+
+def manifests_around(
+    repository: Repository, state: TableState, snapshot: Snapshot
+) -> tuple[tuple[ListedManifest, ...], tuple[ListedManifest, ...]]:
+    """The manifests before and after a commit that may make a difference; its parent must be there, if it has one."""
+    parent_id = snapshot.parent_snapshot_id
+    after = repository.list_manifests(state, snapshot)
+    before = () if parent_id is None else repository.list_manifests(state, state.metadata.find_snapshot(parent_id))
+    if _delete_paths(before) == _delete_paths(after):
+        # Files of manifests that both have can't have other deletes then.
+        shared = _data_paths(before) & _data_paths(after)
+        before, after = (
+            tuple(m for m in listed if m.manifest.manifest_path not in shared) for listed in (before, after)
+        )
+    return before, after
 
 
 def _signed_id(snapshot: Snapshot) -> int:

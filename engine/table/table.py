@@ -163,6 +163,8 @@ class Table:
     to_daft = table_reads.to_daft
     incremental_append_scan = table_reads.incremental_append_scan
     incremental_changelog_scan = table_reads.incremental_changelog_scan
+    blame = table_reads.blame
+    diff = table_reads.diff
     manifests = table_reads.manifests
     files = table_reads.files
     live_entries = table_reads.live_entries

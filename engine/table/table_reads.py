@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from icecore.engine.common.identifiers import names_of
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.expression.timestamps import TimestampLike
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 from icecore.engine.table.table_handle import TableHandle
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from icecore.engine.scan.data_scan import DataScan
     from icecore.engine.scan.incremental_append import IncrementalAppendScan
     from icecore.engine.scan.named_plan import NamedPlan
+    from icecore.engine.scan.snapshot_diff import SnapshotDiff
 
 
 def scan(
@@ -141,6 +144,78 @@ def incremental_changelog_scan(
         identifier_columns=identifier_columns,
         parameters=parameters,
     )
+
+
+def diff(
+    table: TableHandle,
+    before: int | str | dt.datetime | None,
+    after: int | str | dt.datetime | None = MAIN_BRANCH,
+    *,
+    row_filter: FilterLike = None,
+    selected_fields: Sequence[str] = ("*",),
+    case_sensitive: bool = True,
+    parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+) -> SnapshotDiff:
+    """The difference of files and rows between two snapshots, on one branch or several: see `SnapshotDiff`.
+
+    Each is a snapshot id, a branch or tag, a time, or None for the table without rows. The filter and the columns are
+    those of its rows, by the table's current schema. For positions see `Catalog.diff_table`. Raises
+    NoSuchSnapshotError, ExpressionError, ValidationError.
+    """
+    from icecore.engine.metadata.snapshot_range import SnapshotRange
+    from icecore.engine.scan.changelog import IncrementalChangelogScan
+    from icecore.engine.scan.snapshot_diff import SnapshotDiff
+
+    def found(which: int | str | dt.datetime | None) -> Snapshot | None:
+        if which is None:
+            return None
+        if isinstance(which, str):
+            return scan(table, ref=which).snapshot
+        return (scan(table, snapshot_id=which) if isinstance(which, int) else scan(table, as_of=which)).snapshot
+
+    changelog = IncrementalChangelogScan.between(
+        table._planner,
+        table._state,
+        SnapshotRange(()),
+        row_filter,
+        selected_fields=names_of(selected_fields, "selected_fields"),
+        case_sensitive=case_sensitive,
+        compute_updates=False,
+        identifier_columns=None,
+        parameters=parameters,
+    )
+    return SnapshotDiff(found(before), found(after), table._planner, table._state, changelog)
+
+
+def blame(
+    table: TableHandle,
+    row_filter: FilterLike = None,
+    *,
+    selected_fields: Sequence[str] = ("*",),
+    ref: str | None = None,
+    case_sensitive: bool = True,
+    limit: int | None = None,
+    parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+) -> pa.Table:
+    """The rows of a scan with the commit that brought each as it is, through compactions and updates of its neighbours.
+
+    `_position`, `_recorded_at`, `_actor`, `_message`, `_operation` and `_snapshot_id` tell the commit. Where
+    `_is_exact` is false the row came with it or before: what was before it is expired. Equal rows that a commit took
+    away and brought again are the old ones. Raises ExpressionError, NoSuchSnapshotError, ValidationError,
+    MissingArchiveError.
+    """
+    from icecore.engine.scan.blame import Blame
+
+    of_rows = scan(
+        table,
+        row_filter,
+        selected_fields=selected_fields,
+        ref=ref,
+        case_sensitive=case_sensitive,
+        limit=limit,
+        parameters=parameters,
+    )
+    return Blame(table._planner, table._state, of_rows).to_arrow()
 
 
 def partitions(table: TableHandle, row_filter: FilterLike = None, *, snapshot_id: int | None = None) -> pa.Table:

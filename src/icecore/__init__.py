@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from icecore.engine.errors import IcecoreError
     from icecore.engine.relocate.clone_warehouse import clone_warehouse
     from icecore.engine.relocate.move_warehouse import move_warehouse
+    from icecore.engine.relocate.what_if import what_if
     from icecore.engine.scan.data_scan import DataScan
     from icecore.engine.spec.metadata import TableMetadata
     from icecore.engine.spec.partition import PartitionField, PartitionSpec
@@ -38,6 +39,7 @@ else:
         "import_log": "icecore.engine.catalog.import_log",
         "move_warehouse": "icecore.engine.relocate.move_warehouse",
         "open": "icecore.engine.catalog.catalog",
+        "what_if": "icecore.engine.relocate.what_if",
     }
 
     def __getattr__(name):
@@ -72,4 +74,5 @@ __all__ = [
     "move_warehouse",
     "open",
     "spark",
+    "what_if",
 ]

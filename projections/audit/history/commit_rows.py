@@ -14,13 +14,11 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
-from icecore.engine.events.event_updates import table_updates
+from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import ManifestChanges, changes_of
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.engine.spec.updates.table_update import AddSnapshot, SetSnapshotRef
 from icecore.engine.table.table import Table
 from icecore.projections.audit.history.logged_tables import OF_EVENT, AuditedLog, LoggedTable, of_event
 from icecore.projections.inspect.entry_batches import TableEntries, faults_told
@@ -93,7 +91,7 @@ def brought(log: AuditedLog, table: LoggedTable) -> Iterator[Brought]:
     known: set[int] = set()
     for event in log.events(table):
         changes = changes_of(event.payload, event.position)
-        snapshots, branches = _snapshots(event)
+        snapshots, branches = snapshots_of(event)
         content = log.store.entries(event.position) if changes else None
         for snapshot in snapshots:
             if snapshot.snapshot_id not in known:
@@ -101,23 +99,6 @@ def brought(log: AuditedLog, table: LoggedTable) -> Iterator[Brought]:
                 change = changes.get(snapshot.snapshot_id)
                 entries = None if change is None else _changed(event, change, content)
                 yield Brought(event, snapshot, branches.get(snapshot.snapshot_id), entries)
-
-
-def _snapshots(event: Event) -> tuple[list[Snapshot], Mapping[int, str]]:
-    """The snapshots of an event, and the branches that it put them on."""
-    if event.kind == ev.TABLE_REGISTERED:
-        metadata = event.payload["metadata"]
-        refs = {r["snapshot-id"]: name for name, r in (metadata.get("refs") or {}).items()}
-        return [Snapshot.from_dict(s) for s in metadata.get("snapshots") or ()], refs
-    if event.kind not in (ev.TABLE_CREATED, ev.TABLE_COMMITTED, ev.TABLE_ADOPTED):
-        return [], {}
-    found, branches = [], dict[int, str]()
-    for update in table_updates(event):
-        if isinstance(update, AddSnapshot):
-            found.append(update.snapshot)
-        elif isinstance(update, SetSnapshotRef):
-            branches.setdefault(update.ref.snapshot_id, update.ref_name)
-    return found, branches
 
 
 def _changed(event: Event, change: ManifestChanges, content: pa.Table | None) -> pa.Table | None:

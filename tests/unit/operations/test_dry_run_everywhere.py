@@ -50,15 +50,16 @@ def words(text: str) -> frozenset[str]:
 # What makes no commit: it reads, or it gathers changes that only the end of a transaction commits.
 READS: Mapping[type, frozenset[str]] = {
     Catalog: words(
-        "all_namespaces archives at audit audit_rules close diff export_log list_namespaces list_tables list_views "
-        "load_namespace_properties load_table load_view log namespace_exists new_location query sql table_exists "
-        "tables verify view_exists views"
+        "all_namespaces archives at audit audit_rules blame close diff diff_table export_log list_namespaces "
+        "list_tables list_views load_namespace_properties load_table load_view log namespace_exists new_location "
+        "query show_commit sql table_exists tables verify view_exists views"
     ),
     Table: words(
-        "current_snapshot drop_named_plan files history incremental_append_scan incremental_changelog_scan "
-        "last_partition_id live_entries location manifests name name_mapping named_plan named_plans "
-        "partition_statistics partitions prefetch refresh refs scan schema schemas snapshot_as_of_timestamp "
-        "snapshot_by_id snapshot_by_name snapshots sort_order sort_orders spec specs statistics to_daft"
+        "blame current_snapshot diff drop_named_plan files history incremental_append_scan "
+        "incremental_changelog_scan last_partition_id live_entries location manifests name name_mapping "
+        "named_plan named_plans partition_statistics partitions prefetch refresh refs scan schema schemas "
+        "snapshot_as_of_timestamp snapshot_by_id snapshot_by_name snapshots sort_order sort_orders spec specs "
+        "statistics to_daft"
     ),
     View: words(
         "current_version current_version_updates definition_of history location name query refresh schema schemas "

@@ -1,0 +1,169 @@
+"""The calls of a catalog that compare two moments, and that show one commit whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from icecore.engine.catalog.catalog_handle import CatalogHandle, table_of
+from icecore.engine.catalog.past.blaming import stream_of_table
+from icecore.engine.catalog.past.undoing import Moment, position_of
+from icecore.engine.common.identifiers import IdentifierLike
+from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
+from icecore.engine.events.event_updates import snapshots_of
+from icecore.engine.queries.named_queries import query
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from icecore.engine.scan.snapshot_diff import SnapshotDiff
+    from icecore.engine.table.table import Table
+    from icecore.projections.audit.diff import CatalogDiff
+
+QUERIES = "projections/blame.sql"
+
+
+def diff(catalog: CatalogHandle, from_position: Moment, to_position: Moment | None = None) -> CatalogDiff:
+    """The difference between two positions of the log, or times, up to the last by default: see `CatalogDiff`.
+
+    Reads the log only. Raises ValidationError where the positions are not in the log or in the wrong order.
+    """
+    from icecore.projections.audit import diff
+
+    warehouse = catalog._warehouse
+    warehouse.repository.foreign.adopt_all_if_changed()
+    store = warehouse.store
+    start = position_of(store, from_position, "from_position")
+    to = store.head()[0] if to_position is None else position_of(store, to_position, "to_position")
+    return diff.diff(store, warehouse.repository, warehouse.views, start, to)
+
+
+def diff_table(
+    catalog: CatalogHandle,
+    identifier: IdentifierLike,
+    from_position: Moment,
+    to_position: Moment | None = None,
+    *,
+    branch: str = MAIN_BRANCH,
+) -> SnapshotDiff:
+    """The difference of a table's files and rows between two positions of the log, or times: see `SnapshotDiff`.
+
+    The table is found by its name now, else by the one that it had last. It is without rows where it was not there yet,
+    or had no such branch. For snapshots and refs see `Table.diff`. Raises NoSuchTableError, NoSuchSnapshotError where a
+    snapshot of either is gone, ValidationError.
+    """
+    from icecore.engine.table.table_reads import diff as diff_snapshots
+
+    store, repository = catalog._warehouse.store, catalog._warehouse.repository
+    stream = stream_of_table(catalog, identifier)
+    head = store.head()[0]
+    start = position_of(store, from_position, "from_position")
+    end = head if to_position is None else position_of(store, to_position, "to_position")
+    if not 0 <= start <= end <= head:
+        raise ValidationError(f"can't compare position {start} with {end}: the log goes from 0 to {head}")
+    table, found = table_of(catalog, stream), list[int | None]()
+    for position in (start, end):
+        state = repository.state_at(stream, position)
+        ref = None if state is None else state.metadata.refs.get(branch)
+        if ref is not None and table.snapshot_by_id(ref.snapshot_id) is None:
+            raise NoSuchSnapshotError(f"snapshot {ref.snapshot_id}, of position {position}, is gone")
+        found.append(None if ref is None else ref.snapshot_id)
+    return diff_snapshots(table, *found)
+
+
+@frozen(eq=False)
+class ShownCommit:
+    """One event: who, when, why, what it changed, and the files that it added, removed or deleted.
+
+    `event` is its row of the log, `together` the positions of its transaction. `difference` has each fact before and
+    after, `files` a row for each file: `change`, `content`, `file_path` and so on.
+    """
+
+    event: Mapping[str, Any] = field(repr=False)
+    together: tuple[int, ...]
+    difference: CatalogDiff = field(repr=False)
+    files: pa.Table = field(repr=False)
+    _table: Table | None = field(default=None, repr=False)
+    _snapshot_ids: tuple[int, ...] = ()
+
+    @property
+    def position(self) -> int:
+        """The event's position."""
+        return int(self.event["position"])
+
+    def rows(self) -> pa.Table | None:
+        """The rows that it deleted and inserted, with `_change_type`; None of a commit that made no snapshot.
+
+        Raises what a changelog scan raises, StorageError where the files are deleted.
+        """
+        import pyarrow as pa
+
+        if self._table is None or not self._snapshot_ids:
+            return None
+        scans = (
+            self._table.incremental_changelog_scan(from_snapshot_id_inclusive=i, to_snapshot_id_inclusive=i)
+            for i in self._snapshot_ids
+        )
+        return pa.concat_tables([scan.to_arrow() for scan in scans])
+
+
+def show_commit(catalog: CatalogHandle, position: int) -> ShownCommit:
+    """Everything about the event at a position: see `ShownCommit`. Raises ValidationError where there is none."""
+    from icecore.projections.inspect.log_table import log_table
+
+    warehouse = catalog._warehouse
+    store = warehouse.store
+    head = store.head()[0]
+    if not 1 <= position <= head:
+        raise ValidationError(f"there is no commit at position {position}: the log goes from 1 to {head}")
+    event = store.event_at(position)
+    [row] = log_table(store, [event]).to_pylist()
+    together = tuple(e.position for e in store.transaction_events(event.transaction_id))
+    table, ids = _snapshots(catalog, event)
+    return ShownCommit(row, together, diff(catalog, position - 1, position), _files(catalog, event), table, ids)
+
+
+def _snapshots(catalog: CatalogHandle, event: Event) -> tuple[Table | None, tuple[int, ...]]:
+    """The table as it was after an event, and the snapshots that the event made."""
+    from icecore.engine.catalog.catalog_at import CatalogAt
+
+    made = snapshots_of(event)[0] if event.kind in (ev.TABLE_COMMITTED, ev.TABLE_ADOPTED) else []
+    ids = tuple(s.snapshot_id for s in made if s.operation != Operation.REPLACE)
+    if not ids:
+        return None, ()
+    return CatalogAt(catalog._warehouse, event.position).table_of(event.stream), ids
+
+
+def _files(catalog: CatalogHandle, event: Event) -> pa.Table:
+    import pyarrow as pa
+
+    from icecore.engine.catalog.log_tools import sql
+    from icecore.engine.log.deletion_content import deleted_files
+
+    if event.kind in ev.DELETIONS:
+        gone = deleted_files(catalog._warehouse.store, event)
+        return pa.table(
+            {
+                "change": pa.repeat("deleted", len(gone)),
+                "file_path": pa.array([f.location for f in gone], pa.string()),
+                "file_size_in_bytes": pa.array([f.size_in_bytes for f in gone], pa.int64()),
+            }
+        )
+    uuid = event.stream.partition(":")[2].partition("#")[0]
+    return sql(catalog, query(QUERIES, "commit"), {"uuid": uuid, "position": event.position})
+
+
+def change_lines(difference: CatalogDiff) -> Iterator[tuple[str, str, str, str | None, str | None]]:
+    """Each fact that differs: its object, what it is, its name, and its text before and after."""
+    for each in difference.objects:
+        name = ".".join(each.name)
+        if each.action != "changed":
+            before, after = (None if n is None else ".".join(n) for n in (each.before, each.after))
+            yield name, each.kind, each.action, before, after
+        for c in each.changes:
+            yield name, c.what, c.key, c.before, c.after

@@ -1,0 +1,53 @@
+"""The command that tells who brought rows, files, partitions, columns, properties and refs of a table."""
+
+from __future__ import annotations
+
+import click
+
+from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.texts import names
+
+ROWS = 20
+
+
+@click.command()
+@click.argument("table")
+@click.option("--where", metavar="SQL", help="Which rows, as in 'dep_delay = 9999'.")
+@click.option("--columns", metavar="A,B", callback=names, help="Which columns of them.")
+@click.option("--limit", type=click.IntRange(min=1), default=ROWS, show_default=True, help="How many rows at most.")
+@click.option("--branch", metavar="NAME", help="Rows of this branch or tag.")
+@click.option("--file", metavar="PATH", help="Who added and removed this file; the end of its path will do.")
+@click.option("--partition", metavar="PATH", help="Who changed this partition, as in 'day=2024-01-01'.")
+@click.option("--column", metavar="NAME", help="Who changed this column, under any name that it had.")
+@click.option("--property", "key", metavar="KEY", help="Who set this property.")
+@click.option("--ref", metavar="NAME", help="Who moved this branch or tag.")
+@common_options
+@pass_settings
+def blame(
+    settings: Settings,
+    table: str,
+    where: str | None,
+    columns: tuple[str, ...] | None,
+    limit: int,
+    branch: str | None,
+    file: str | None,
+    partition: str | None,
+    column: str | None,
+    key: str | None,
+    ref: str | None,
+) -> None:
+    """Print which commit brought each row, or changed a file, column and so on.
+
+    A row's commit is the one that brought it as it is, through compactions and updates of other rows; where the commits
+    before are expired, _is_exact is false. Of a file, column and so on all commits that changed it, latest first.
+    """
+    others = {"file": file, "partition": partition, "column": column, "property": key, "ref": ref}
+    with settings.read() as catalog:
+        if any(value is not None for value in others.values()):
+            if where is not None or columns is not None or branch is not None:
+                raise click.UsageError("--where, --columns and --branch are of rows.")
+            found = catalog.blame(table, **others)
+        else:
+            chosen = columns or ("*",)
+            found = catalog.load_table(table).blame(where, selected_fields=chosen, ref=branch, limit=limit)
+    settings.print_arrow(found)

@@ -1,0 +1,151 @@
+"""Commands that compare two moments of the catalog or of a table, show one commit whole, and draw snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.display.output import counted, pair_lines, print_text, row_lines
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.scan.snapshot_diff import SnapshotDiff
+
+SHOWN = 20
+_FILES = click.option("--files", is_flag=True, help="Each file.")
+_ROWS = click.option("--rows", is_flag=True, help="Each row.")
+
+
+@click.command()
+@click.argument("start", metavar="FROM")
+@click.argument("end", metavar="[TO]", required=False)
+@click.option("--table", metavar="NAME", help="Of this table only; FROM and TO can be its refs and snapshots too.")
+@click.option("--branch", metavar="NAME", default="main", help="Of positions and times: whose files and rows.")
+@_FILES
+@_ROWS
+@common_options
+@pass_settings
+def diff(
+    settings: Settings, start: str, end: str | None, table: str | None, branch: str, files: bool, rows: bool
+) -> None:
+    """Print what differs between two positions or times.
+
+    TO is now where it is not said. With --table, FROM and TO can be refs and snapshot ids, then files are printed, or
+    rows with --rows: those of only one of both.
+    """
+    with settings.read() as catalog:
+        moments = [None if text is None else _moment(catalog, text) for text in (start, end)]
+        of_refs = any(kind == "ref" for kind, _ in filter(None, moments))
+        if table is None and (files or rows or of_refs):
+            raise click.UsageError("--files, --rows, refs and snapshots are of a --table.")
+        if table is not None and (files or rows or of_refs):
+            found = _of_table(catalog, table, moments, branch)
+            settings.print_arrow(found.rows() if rows else found.files(), as_data=rows)
+            return
+        difference = catalog.diff(*(value for _, value in filter(None, moments))).to_arrow()
+    if table is not None:
+        import pyarrow.compute as pc
+
+        difference = difference.filter(pc.equal(difference["name"], table))
+    settings.print_arrow(difference.drop_columns(["stream"]), null="", as_data=False)
+
+
+def _moment(catalog: Catalog, text: str) -> tuple[str, Any]:
+    """A position, a time, or else a ref or snapshot id."""
+    from icecore.engine.errors import ValidationError
+    from icecore.engine.expression.timestamps import to_epoch_ms
+
+    if text.isdecimal():
+        return ("position" if int(text) <= catalog.position else "ref"), int(text)
+    try:
+        to_epoch_ms(text, "time")
+    except ValidationError:
+        return "ref", text
+    return "time", text
+
+
+def _of_table(catalog: Catalog, table: str, moments: list[tuple[str, Any] | None], branch: str) -> SnapshotDiff:
+    given = [m for m in moments if m is not None]
+    kinds = {kind == "ref" for kind, _ in given}
+    if len(kinds) > 1:
+        raise click.UsageError("Both moments must be positions or times, or both refs or snapshot ids.")
+    values = [value for _, value in given]
+    if kinds == {True}:
+        return catalog.load_table(table).diff(*values)
+    return catalog.diff_table(table, *values, branch=branch)
+
+
+@click.command("show-commit")
+@click.argument("position", type=click.IntRange(min=1))
+@_FILES
+@_ROWS
+@common_options
+@pass_settings
+def show_commit(settings: Settings, position: int, files: bool, rows: bool) -> None:
+    """Print all that one commit was.
+
+    Who, when, why, what it changed. With --rows instead the rows that it deleted and inserted, with --files the files
+    that it added and removed.
+    """
+    from icecore.engine.catalog.past.comparing import change_lines
+
+    with settings.read() as catalog:
+        commit = catalog.show_commit(position)
+        if rows:
+            changed = commit.rows()
+            settings.print_arrow(commit.files.slice(0, 0) if changed is None else changed)
+            return
+    if files:
+        settings.print_arrow(commit.files, as_data=False)
+        return
+    event = commit.event
+    who = {n: event[n] for n in ("position", "recorded_at", "actor", "engine", "message", "kind", "name", "changes")}
+    others = [p for p in commit.together if p != position]
+    told = who | ({"together with": ", ".join(map(str, others))} if others else {}) | {"hash": event["hash"]}
+    facts = list(change_lines(commit.difference))
+    columns = ("name", "what", "key", "before", "after")
+    record = who | {
+        "together": list(commit.together),
+        "hash": event["hash"],
+        "difference": [dict(zip(columns, row, strict=True)) for row in facts],
+        "files": commit.files.to_pylist(),
+    }
+    lines = pair_lines(told)
+    if facts:
+        lines += ["", *row_lines(columns, facts, settings.form)]
+    if commit.files.num_rows:
+        shown = [
+            n for n in ("change", "content", "partition", "record_count", "file_path") if n in commit.files.column_names
+        ]
+        some = commit.files.select(shown).slice(0, SHOWN).to_pylist()
+        lines += ["", counted(commit.files.num_rows, "file"), *row_lines(shown, [list(r.values()) for r in some])]
+    settings.print_record(record, *lines)
+
+
+def print_graph(settings: Settings, catalog: Catalog, table: str, limit: int | None) -> None:
+    """Prints the snapshots of a table as a graph, the latest first: their refs, positions, authors and reasons."""
+    from icecore.engine.display.ref_graph import graph_lines
+
+    loaded = catalog.load_table(table)
+    events = {e["snapshot_id"]: e for e in catalog.log(table).to_pylist() if e["snapshot_id"] is not None}
+    ordered = sorted(loaded.snapshots(), key=lambda s: (s.sequence_number, s.timestamp_ms), reverse=True)[:limit]
+    shown = {s.snapshot_id for s in ordered}
+    refs: dict[int, list[str]] = {}
+    for name, ref in loaded.refs().items():
+        refs.setdefault(ref.snapshot_id, []).append(name if ref.type == "branch" else f"tag: {name}")
+    nodes, records = [], []
+    for s in ordered:
+        event = events.get(s.snapshot_id if s.snapshot_id < 2**63 else s.snapshot_id - 2**64, {})
+        named = sorted(refs.get(s.snapshot_id, []))
+        told = (f"({', '.join(named)})" if named else None, event.get("position"), event.get("actor"), s.operation)
+        text = " ".join(str(t) for t in (s.snapshot_id, *told, event.get("message")) if t is not None)
+        nodes.append((s.snapshot_id, s.parent_snapshot_id if s.parent_snapshot_id in shown else None, text))
+        who = {n: event.get(n) for n in ("position", "recorded_at", "actor", "message")}
+        ids = {"snapshot_id": s.snapshot_id, "parent_id": s.parent_snapshot_id, "refs": named, "operation": s.operation}
+        records.append(ids | who)
+    if settings.form.is_text:
+        print_text("\n".join(graph_lines(nodes)))
+    else:
+        settings.print_rows(list(records[0]) if records else [], [list(r.values()) for r in records])

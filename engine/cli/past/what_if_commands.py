@@ -1,0 +1,33 @@
+"""The command that runs others in a copy of the warehouse."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+
+from icecore.engine.cli.settings import Settings, common_options, pass_settings
+
+
+@click.command("what-if")
+@click.argument("commands", metavar="COMMAND...", nargs=-1, required=True)
+@common_options
+@pass_settings
+@click.pass_context
+def what_if(context: click.Context, settings: Settings, commands: tuple[str, ...]) -> None:
+    """Run commands in a copy that is thrown away.
+
+    Each COMMAND is one argument, as in: icecore what-if 'append t new.csv' 'show t' verify. The copy shares the data
+    files, and deletes none of them.
+    """
+    import icecore
+
+    program = context.find_root().command
+    with icecore.what_if(settings.path) as copy:
+        for command in commands:
+            words = shlex.split(command)
+            with program.make_context("icecore", words) as called:
+                copied = called.ensure_object(Settings)
+                copied.warehouse, copied.output = str(copy.path), settings.output
+                copied.expanded, copied.wide = settings.expanded, settings.wide
+                program.invoke(called)

@@ -1,0 +1,105 @@
+"""One commit shown whole, two moments compared, and the log of what was renamed or dropped."""
+
+from __future__ import annotations
+
+import pytest
+from core_tables import make_table, rows
+
+import icecore
+from icecore.engine.display.ref_graph import graph_lines
+from icecore.engine.errors import NoSuchSnapshotError, NoSuchTableError, ValidationError
+
+
+def test_a_commit_is_shown_whole(catalog: icecore.Catalog) -> None:
+    """Who and why, each fact before and after, each file, each row; of a table that was dropped since too."""
+    table = make_table(catalog)
+    table.append(rows(1, 2), message="two rows", author="ann")
+    with table.transaction(message="both") as changes:
+        changes.delete("id = 1")
+        changes.set_properties({"a": "1"})
+    position = catalog.position
+    catalog.drop_table("ns.t")
+    shown = catalog.show_commit(position)
+    assert (shown.position, shown.event["message"], shown.event["actor"]) == (position, "both", "tester")
+    assert shown.together == (position,)
+    [of_table] = shown.difference.tables
+    assert ("property", "a", None, "1") in [(c.what, c.key, c.before, c.after) for c in of_table.changes]
+    assert sorted(shown.files["change"].to_pylist()) == ["added", "removed"]
+    changed = shown.rows()
+    assert changed is not None
+    assert [(r["_change_type"], r["id"]) for r in changed.to_pylist()] == [("DELETE", 1)]
+    drop = catalog.show_commit(position + 1)
+    assert drop.rows() is None and drop.files.num_rows == 0 and drop.event["kind"] == "table.dropped"
+    catalog.purge_table("ns.t")
+    assert "deleted" in catalog.show_commit(catalog.position).files["change"].to_pylist()
+    for wrong in (0, catalog.position + 1):
+        with pytest.raises(ValidationError, match="no commit at position"):
+            catalog.show_commit(wrong)
+
+
+def test_the_events_of_a_transaction_are_told(catalog: icecore.Catalog) -> None:
+    make_table(catalog)
+    with catalog.transaction() as both:
+        both.table("ns.t").append(rows(1))
+        both.rename_table("ns.t", "ns.u")
+    end = catalog.position
+    assert catalog.show_commit(end).together == (end - 1, end) == catalog.show_commit(end - 1).together
+
+
+def test_snapshots_refs_positions_and_times_are_compared(catalog: icecore.Catalog) -> None:
+    """Across branches, with what was there before and again no difference; what is expired is told."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    first = table.current_snapshot()
+    assert first is not None
+    start = catalog.position
+    table.manage_snapshots().create_branch(first.snapshot_id, "b").commit()
+    table.append(rows(3))
+    table.append(rows(4), branch="b")
+    table.delete("id = 1")
+
+    def found(difference: object) -> list[tuple[str, int]]:
+        return sorted((r["_change_type"], r["id"]) for r in difference.rows().to_pylist())  # type: ignore[attr-defined]
+
+    assert found(table.diff("b", "main")) == [("DELETE", 1), ("DELETE", 4), ("INSERT", 3)]
+    assert found(table.diff(first.snapshot_id)) == [("DELETE", 1), ("INSERT", 3)]
+    assert found(table.diff(first.snapshot_id, "b", row_filter="id > 5")) == []
+    assert found(table.diff(None, first.snapshot_id)) == [("INSERT", 1), ("INSERT", 2)]
+    assert found(catalog.diff_table("ns.t", start)) == [("DELETE", 1), ("INSERT", 3)]
+    assert found(catalog.diff_table("ns.t", 0, start)) == [("INSERT", 1), ("INSERT", 2)]
+    assert found(catalog.diff_table("ns.t", start, branch="b")) == [("INSERT", 1), ("INSERT", 2), ("INSERT", 4)]
+    files = table.diff("main", "b").files()
+    assert sorted(files["change"].to_pylist()) == ["added", "added", "removed", "removed"]
+    assert not catalog.diff("1970-01-02", "1970-01-03").objects
+    table.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    with pytest.raises(NoSuchSnapshotError, match=f"of position {start}, is gone"):
+        catalog.diff_table("ns.t", start)
+    with pytest.raises(NoSuchSnapshotError):
+        table.refresh().diff("nothing")
+    with pytest.raises(ValidationError, match="can't compare"):
+        catalog.diff_table("ns.t", 3, 2)
+    with pytest.raises(NoSuchTableError):
+        catalog.diff_table("ns.nothing", 1)
+
+
+def test_the_log_of_what_was_renamed_and_dropped(catalog: icecore.Catalog) -> None:
+    """By the last name, whole; followed through all tables that had the name; the newest first where asked."""
+    make_table(catalog).append(rows(1))
+    catalog.rename_table("ns.t", "ns.u")
+    catalog.drop_table("ns.u")
+    make_table(catalog)
+    gone = catalog.log("ns.u")["kind"].to_pylist()
+    assert gone == ["table.created", "table.committed", "table.renamed", "table.dropped"]
+    assert catalog.log("ns.t")["kind"].to_pylist() == ["table.created"]
+    assert catalog.log("ns.t", follow=True)["kind"].to_pylist() == [*gone, "table.created"]
+    newest = catalog.log("ns.t", follow=True, limit=2, newest_first=True)
+    assert newest["kind"].to_pylist() == ["table.created", "table.dropped"]
+    with pytest.raises(NoSuchTableError):
+        catalog.log("ns.nothing")
+
+
+def test_a_graph_has_a_lane_for_each_line() -> None:
+    nodes = [(5, 3, "main"), (4, 2, "b"), (3, 2, "three"), (2, 1, "two"), (1, None, "one")]
+    assert list(graph_lines(nodes)) == ["*  main", "| *  b", "* |  three", "* |  two", "|/", "*  one"]
+    apart = [(3, None, "three"), (2, 1, "two"), (1, None, "one")]
+    assert list(graph_lines(apart)) == ["*  three", "*  two", "*  one"]
