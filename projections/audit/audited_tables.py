@@ -79,11 +79,15 @@ class AuditedTable:
 
 @define(eq=False)
 class AuditedTables:
-    """The tables of a catalog for one query. Errors of reading them are in `problems`, by stream."""
+    """The tables of a catalog for one query. Errors of reading them are in `problems`, by stream.
+
+    Those whose streams are in `passed_over` are not read.
+    """
 
     listed: Callable[[], Sequence[AuditedTable]]
     deadline: Deadline = field(factory=Deadline)
     problems: dict[str, tuple[AuditedTable, IcecoreError]] = field(factory=dict)
+    passed_over: frozenset[str] = frozenset()
     _all: Sequence[AuditedTable] | None = None
     _loaded: dict[str, Table] = field(factory=dict)
 
@@ -91,7 +95,13 @@ class AuditedTables:
         """The tables that a query can need, by name."""
         if self._all is None:
             self._all = self.listed()
-        return [t for t in self._all if needed.has(t.keys)]
+        return [t for t in self._all if needed.has(t.keys) and t.stream not in self.passed_over]
+
+    def readable(self) -> AuditedTables:
+        """The same tables without those that could not be read so far: a store that does not answer takes seconds."""
+        found = AuditedTables(self.listed, self.deadline, self.problems, frozenset(self.problems))
+        found._all, found._loaded = self._all, self._loaded
+        return found
 
     def read(self, needed: NeededTables, read: Callable[[Table], Read]) -> Iterator[tuple[AuditedTable, Read]]:
         """The result of reading each needed table; one that can't be read is a problem, and left out.

@@ -5,14 +5,13 @@ They are told as it is now, also where the past is asked.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from icecore.engine.deletion.orphan_files import unreferenced_files
-from icecore.engine.errors import IcecoreError
+from icecore.engine.errors import IcecoreError, MissingFileError, StorageError
 from icecore.engine.log.warehouse_folder import UUID, WarehouseFolder
 from icecore.engine.storage.listing import FoundFile
 from icecore.engine.table.table import Table
@@ -65,16 +64,32 @@ ORPHAN_FILES = pa.schema(
 
 
 def orphan_files(of: AuditedRows) -> pa.Table:
-    """The rows of `orphan_files`, of whatever age; none of a table where one can't be read that may need them."""
+    """The rows of `orphan_files`, of whatever age.
+
+    A table that can't be read may need any file that nothing else needs, so no more are told where there is one.
+    """
+    is_unsure = any(_is_unreachable(e) for _, e in of.tables.problems.values())
 
     def rows(table: Table) -> Iterator[dict[str, Any]]:
+        nonlocal is_unsure
         found: list[FoundFile] = []
-        with contextlib.suppress(IcecoreError):
+        if is_unsure:
+            return
+        try:
             found = unreferenced_files(of.log.repository, table.state.stream)
+        except IcecoreError:
+            # Where it can't be read itself, that is its own problem.
+            table.files()
+            is_unsure = True
         for f in found:
             yield {"file_path": f.location, "file_size_in_bytes": f.size, "modified_at": f.modified_ms}
 
     return of.of(ORPHAN_FILES, rows)
+
+
+def _is_unreachable(error: IcecoreError) -> bool:
+    """Whether a store did not answer, so that to ask it again takes seconds."""
+    return isinstance(error, StorageError) and not isinstance(error, MissingFileError)
 
 
 WAREHOUSE = pa.schema(

@@ -92,10 +92,12 @@ def _misnumbered(live: pa.Table, sequence_number: int) -> int:
 
 
 def _found(entries: pa.Table) -> dict[str, int]:
-    grouped = entries.group_by("status").aggregate([("record_count", "count"), ("record_count", "sum")])
-    found = {r["status"]: (r["record_count_count"], r["record_count_sum"]) for r in grouped.to_pylist()}
-    counts = {name: found.get(int(status), (0, 0)) for name, status in _STATUSES.items()}
-    return {f"{name}_{what}_found": n[i] for i, what in enumerate(("files", "rows")) for name, n in counts.items()}
+    status, records = (entries[name].to_numpy() for name in ("status", "record_count"))
+    found: dict[str, int] = {}
+    for name, wanted in _STATUSES.items():
+        rows = records[status == int(wanted)]
+        found[f"{name}_files_found"], found[f"{name}_rows_found"] = len(rows), int(rows.sum())
+    return found
 
 
 def _summaries_hold(

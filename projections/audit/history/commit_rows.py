@@ -6,9 +6,10 @@ manifests are still listed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
@@ -21,7 +22,7 @@ from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.table.table import Table
 from icecore.projections.audit.history.logged_tables import OF_EVENT, AuditedLog, LoggedTable, of_event
-from icecore.projections.inspect.entry_batches import TableEntries, faults_told
+from icecore.projections.inspect.entry_batches import ROWS_OF_A_BATCH, TableEntries, faults_told
 from icecore.projections.inspect.snapshot_rows import signed
 from icecore.projections.inspect.uniform_rows import METRICS, UNIFORM_FILES, UniformColumns
 
@@ -56,6 +57,8 @@ FILE_HISTORY = pa.schema(
         *(UNIFORM_FILES.field(name) for name in ("file_size_in_bytes", "readable_metrics")),
     ]
 )
+_Files = tuple[pa.Table, Mapping[str, Any]]
+"""Entries of one snapshot, and the values of OF_EVENT and of the snapshot."""
 _SUMMARY = {
     "added_data_files": "added-data-files",
     "added_delete_files": "added-delete-files",
@@ -151,17 +154,31 @@ def _number(text: str | None) -> int | None:
 def file_history(log: AuditedLog, table: LoggedTable, metrics: bool = True) -> list[pa.Table]:
     """The rows of `file_history`; without `metrics` these are null."""
     loaded = log.load(table.stream)
-    columns, found = UniformColumns.of(loaded.metadata), list[pa.Table]()
+    columns = UniformColumns.of(loaded.metadata)
     outside: dict[int, Brought] = {}
+    found: list[_Files] = []
     with faults_told(loaded.state):
         for each in brought(log, table):
             if each.entries is None:
                 outside[each.snapshot.snapshot_id] = each
             elif each.entries.num_rows:
-                found.append(_of_files(columns, each.entries, each.values(table), metrics))
+                found.append((each.entries, each.values(table)))
         for snapshot_id, entries in _from_manifests(loaded, outside):
-            found.append(_of_files(columns, entries, outside[snapshot_id].values(table), metrics))
-    return found
+            found.append((entries, outside[snapshot_id].values(table)))
+        return [_of_files(columns, batch, metrics) for batch in _batches(found)]
+
+
+def _batches(found: Iterable[_Files]) -> Iterator[list[_Files]]:
+    """The files of snapshots, so many together that few are small: each batch costs some milliseconds."""
+    held, rows = list[_Files](), 0
+    for entries, values in found:
+        held.append((entries, values))
+        rows += entries.num_rows
+        if rows >= ROWS_OF_A_BATCH:
+            yield held
+            held, rows = [], 0
+    if held:
+        yield held
 
 
 def _from_manifests(table: Table, outside: Mapping[int, Brought]) -> Iterator[tuple[int, pa.Table]]:
@@ -177,14 +194,16 @@ def _from_manifests(table: Table, outside: Mapping[int, Brought]) -> Iterator[tu
                 yield snapshot_id, changed.filter(pc.equal(changed["snapshot_id"], snapshot_id))
 
 
-def _of_files(columns: UniformColumns, entries: pa.Table, values: Mapping[str, Any], metrics: bool) -> pa.Table:
-    """The rows of a snapshot's files."""
-    entries = entries.combine_chunks()
+def _of_files(columns: UniformColumns, found: Sequence[_Files], metrics: bool) -> pa.Table:
+    """The rows of the files of snapshots."""
+    entries = pa.concat_tables([e for e, _ in found]).combine_chunks()
     files = columns.file_rows(entries) if metrics else columns.plain_rows(entries)
-    told = pa.array(["", "added", "removed"])
-    kinds = {name: FILE_HISTORY.field(name).type for name in values}
-    made = {name: pa.repeat(pa.scalar(value, kinds[name]), len(entries)) for name, value in values.items()}
-    made["change"] = told.take(entries["status"])
+    place = pa.array(np.repeat(np.arange(len(found)), [len(e) for e, _ in found]))
+    made = {
+        name: pa.array([values[name] for _, values in found], FILE_HISTORY.field(name).type).take(place)
+        for name in found[0][1]
+    }
+    made["change"] = pa.array(["", "added", "removed"]).take(entries["status"])
     if not metrics:
         made["readable_metrics"] = pa.nulls(len(entries), METRICS)
     return pa.table([made[n] if n in made else files[n] for n in FILE_HISTORY.names], schema=FILE_HISTORY)

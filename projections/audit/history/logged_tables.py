@@ -123,6 +123,8 @@ def rows_of_log(
     found = [schema.empty_table()]
     for table in log.needed(needed):
         tables.deadline.check()
+        if table.stream in tables.passed_over:
+            continue
         try:
             found += rows(table)
         except IcecoreError as e:

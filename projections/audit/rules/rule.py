@@ -17,8 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 
 from attrs import field, frozen
+from sqlglot import exp
 
 from icecore.engine.errors import ValidationError
 from icecore.projections.audit.audit_statement import parse_statement
@@ -76,7 +78,7 @@ def parse_rule(text: str, where: str) -> Rule:
         raise ValidationError(f"{where}: a rule's id is small letters and hyphens, found {parts['rule'][0]!r}")
     sql = "\n".join(lines[size:]).strip().rstrip(";")
     try:
-        parse_statement(sql)
+        statement_of(sql)
     except ValidationError as e:
         raise ValidationError(f"{where}: {e}") from e
     return Rule(
@@ -88,6 +90,12 @@ def parse_rule(text: str, where: str) -> Rule:
         Scope(_word(parts, "scope", Scope, where)),
         dict(_option(text, where) for text in parts.get("option", ())),
     )
+
+
+@lru_cache(maxsize=256)
+def statement_of(sql: str) -> exp.Expression:
+    """The tree of a rule's query, which nobody changes. Raises ValidationError where it is no query."""
+    return parse_statement(sql)
 
 
 def _header(lines: list[str], where: str) -> dict[str, list[str]]:

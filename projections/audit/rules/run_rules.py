@@ -18,20 +18,24 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query as named_query
 from icecore.engine.table.table import Table
-from icecore.projections.audit.audit_statement import parse_statement
-from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS, AUDIT_TABLES
+from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS, AUDIT_TABLES, ICEBERG_TABLES
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import AuditedCatalog, AuditedTables
 from icecore.projections.audit.history.logged_tables import AuditedLog
 from icecore.projections.audit.needed_columns import names_any
 from icecore.projections.audit.needed_tables import ALL, NeededTables
 from icecore.projections.audit.rules.audit_findings import AuditFinding
-from icecore.projections.audit.rules.rule import Option, Rule, Scope, parse_option
+from icecore.projections.audit.rules.rule import Option, Rule, Scope, parse_option, statement_of
 
 LIMITS = "limits"
 PREFIX = "icecore.audit."
 _OF_TABLE = ("namespace", "name", "table_uuid")
 _REQUIRED = ("subject", "message")
+_FROM_METADATA = {"history", "metadata_log_entries"}
+_FROM_FILES = frozenset(
+    {*ICEBERG_TABLES, "manifests", "files", "manifest_contents", "file_history", "problems"} - _FROM_METADATA
+)
+"""The audit tables that are read from manifests: once a table can't be read, it is not tried again for another."""
 
 
 @frozen(eq=False)
@@ -64,7 +68,7 @@ def run_rules(audited: Audited, rules: Sequence[Rule], options: Mapping[str, Opt
     """
     if audited.only is not None:
         rules = [r for r in rules if r.scope is not Scope.WAREHOUSE]
-    parsed = [_Parsed(r, parse_statement(r.sql)) for r in rules]
+    parsed = [_Parsed(r, statement_of(r.sql)) for r in rules]
     parsed.sort(key=lambda p: "problems" in p.names)
     limits = _limits(rules, options)
     con = duckdb.connect(":memory:")
@@ -125,7 +129,8 @@ class _Run:
 
         a = self._audited
         needed = a.needed([p.rule for p in users])
-        return AUDIT_TABLES[name](AuditedRows(a.catalog, a.tables, needed, a.log, asks_for))
+        tables = a.tables.readable() if name in _FROM_FILES else a.tables
+        return AUDIT_TABLES[name](AuditedRows(a.catalog, tables, needed, a.log, asks_for))
 
 
 def _answer(con: duckdb.DuckDBPyConnection, rule: Rule) -> pa.Table:
