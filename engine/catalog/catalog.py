@@ -244,6 +244,7 @@ class Catalog:
     verify = log_tools.verify
     audit = audit_tools.audit
     audit_rules = audit_tools.audit_rules
+    report = audit_tools.report
     rebuild = log_tools.rebuild
     materialize = log_tools.materialize
 

@@ -1,7 +1,7 @@
 -- rule: dangling-deletes
 -- severity: warning
 -- finds: Delete files that no data file of the table is old enough for, or whose data file is gone: they delete nothing.
--- mend: table.maintenance.rewrite_position_delete_files() and rewrite_data_files() leave them out.
+-- mend: table.rewrite_position_delete_files() and table.rewrite_data_files() leave them out.
 WITH of_partition AS (
     SELECT namespace, name, spec_id, partition, min(sequence_number) AS oldest
     FROM files WHERE content = 'data' GROUP BY ALL

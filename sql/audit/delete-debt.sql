@@ -1,7 +1,7 @@
 -- rule: delete-debt
 -- severity: warning
 -- finds: A table of whose rows so many are deleted by delete files or vectors that each scan pays for them.
--- mend: table.maintenance.rewrite_data_files(delete_ratio_threshold=...) writes the rows that are left.
+-- mend: table.rewrite_data_files(options={"delete-ratio-threshold": 0.2}) writes the rows that are left.
 -- option: delete_percent = 20
 WITH counted AS (
     SELECT

@@ -1,7 +1,7 @@
 -- rule: small-files
 -- severity: warning
 -- finds: Partitions of a table with many small data files, each of which a scan has to plan and to open.
--- mend: table.maintenance.rewrite_data_files() makes larger ones of them.
+-- mend: table.rewrite_data_files() makes larger ones of them.
 -- option: small_file_bytes = 16777216
 -- option: small_files = 20
 WITH small AS (

@@ -1,15 +1,18 @@
-"""The audits of a catalog by rules."""
+"""The audits of a catalog by rules, and reports."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle, table_of, table_streams
+from icecore.engine.catalog.log_tools import sql
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
-from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.errors import NoSuchTableError, StorageError, UnreadableTableWarning, ValidationError
 
 if TYPE_CHECKING:
     from icecore.projections.audit.audited_tables import AuditedTable
@@ -49,6 +52,43 @@ def audit(
     log = AuditedLog(warehouse.store, repository, partial(table_of, catalog), repository.foreign.adopt_all_if_changed)
     audited = Audited(catalog, AuditedTables(lambda: listed), log, only)
     return accepting(run_rules(audited, chosen, options or {}), accepted, chosen)
+
+
+def report(
+    catalog: CatalogHandle,
+    path: str | os.PathLike[str],
+    table: IdentifierLike | None = None,
+    *,
+    baseline: str | os.PathLike[str] | Sequence[Accepted] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    options: Mapping[str, Option] | None = None,
+) -> Path:
+    """Writes a report of all tables, or of one, to an HTML file that needs nothing else; its path.
+
+    It has commits over time, growth, sizes of files, partitions, delete debt, snapshots, and the findings of `audit`,
+    which takes the other options. Raises ValidationError, NoSuchTableError, StorageError where it can't be written.
+    """
+    from icecore.engine.common.ids import now_ms
+    from icecore.projections.report.report_data import report_data
+    from icecore.projections.report.report_page import ReportHead, report_page
+
+    tables = None if table is None else [table]
+    found = audit(catalog, tables=tables, baseline=baseline, folder=folder, options=options)
+    uuid = None if table is None else catalog.load_table(table).metadata.table_uuid
+    with warnings.catch_warnings():
+        # Tables that can't be read are among the findings.
+        warnings.simplefilter("ignore", UnreadableTableWarning)
+        told = report_data(partial(sql, catalog), uuid)
+    name = None if table is None else ".".join(identifier_tuple(table))
+    told = [t for t in told if name in (None, t.name)]
+    warehouse = catalog._warehouse
+    head = ReportHead(name or f"The warehouse {catalog.name}", str(warehouse.path), warehouse.store.head()[0], now_ms())
+    target = Path(path)
+    try:
+        target.write_text(report_page(head, told, found), encoding="utf-8", errors="replace")
+    except OSError as e:
+        raise StorageError(f"can't write the report {target}: {e.strerror}") from e
+    return target
 
 
 def audit_rules(catalog: CatalogHandle, folder: str | os.PathLike[str] | None = None) -> tuple[Rule, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,15 @@ def test_the_page_tells_each_rule() -> None:
     page = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
     for rule in own_rules().values():
         assert f"| `{rule.id}` | {rule.severity} | {rule.finds} |\n" in page, rule.id
+
+
+def test_what_mends_is_there() -> None:
+    """The calls and commands that the rules name."""
+    from icecore.engine.cli.main import COMMANDS
+    from icecore.engine.maintenance.maintenance import Maintenance
+
+    told = " ".join(r.mend for r in own_rules().values())
+    owners = {"table": icecore.Table, "table.maintenance": Maintenance, "catalog": icecore.Catalog}
+    calls = re.findall(r"\b([\w.]+)\.(\w+)\(", told)
+    assert len(calls) > 10 and all(hasattr(owners[owner], name) for owner, name in calls), calls
+    assert set(re.findall(r"`icecore (\w+)", told)) <= COMMANDS.keys()

@@ -1,0 +1,71 @@
+"""A heat map of partitions: the deeper the colour, the more bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from icecore.projections.report.html_elements import Markup, element, in_bytes, shortened
+from icecore.projections.report.svg_charts import WIDTH
+
+MOST_CELLS, MOST_ROWS, MOST_COLUMNS = 400, 30, 60
+_CELL, _LABEL = 14.0, 92.0
+
+
+@frozen
+class Cell:
+    """A partition: its path, the values of its fields, and its bytes; and what is told where it is pointed at."""
+
+    path: str
+    fields: tuple[str, ...]
+    size: int
+    title: str
+
+
+def heat_map(cells: Sequence[Cell], label: str) -> Markup:
+    """The cells, of two fields or more as rows and columns by the first two, else one after another."""
+    rows = list(dict.fromkeys(c.fields[0] for c in cells if len(c.fields) > 1))
+    columns = sorted({c.fields[1] for c in cells if len(c.fields) > 1})
+    if 1 < len(rows) <= MOST_ROWS and 1 < len(columns) <= MOST_COLUMNS and all(len(c.fields) > 1 for c in cells):
+        return _grid(cells, rows, columns, label)
+    return _in_turn(cells[:MOST_CELLS], label)
+
+
+def _grid(cells: Sequence[Cell], rows: Sequence[str], columns: Sequence[str], label: str) -> Markup:
+    width = min((WIDTH - _LABEL) / len(columns), 40)
+    greatest = max(c.size for c in cells)
+    across, down = ({name: i for i, name in enumerate(names)} for names in (columns, rows))
+    drawn = [
+        _square(c, _LABEL + across[c.fields[1]] * width, down[c.fields[0]] * _CELL, width, greatest) for c in cells
+    ]
+    drawn += [
+        element("text", shortened(name, 15), x=_LABEL - 5, y=i * _CELL + 10.5, text_anchor="end")
+        for i, name in enumerate(rows)
+    ]
+    height = len(rows) * _CELL + 16
+    for i in (0, len(columns) - 1):
+        x = _LABEL + (0 if i == 0 else len(columns) * width)
+        anchor = "start" if i == 0 else "end"
+        drawn.append(element("text", shortened(columns[i], 15), x=x, y=height - 4, text_anchor=anchor))
+    return _drawing(drawn, height, label)
+
+
+def _in_turn(cells: Sequence[Cell], label: str) -> Markup:
+    per_row = min(max(math.ceil(math.sqrt(len(cells) * 3)), 12), 32)
+    width = WIDTH / per_row
+    greatest = max((c.size for c in cells), default=1)
+    drawn = [_square(c, i % per_row * width, i // per_row * _CELL, width, greatest) for i, c in enumerate(cells)]
+    return _drawing(drawn, math.ceil(len(cells) / per_row) * _CELL + 2, label)
+
+
+def _square(cell: Cell, x: float, y: float, width: float, greatest: int) -> Markup:
+    """A cell; its colour is one of ten classes."""
+    heat = min(int(10 * cell.size / greatest), 9) if greatest else 0
+    title = element("title", f"{cell.path or 'the table'}: {in_bytes(cell.size)}, {cell.title}")
+    return element("rect", title, class_=f"heat h{heat}", x=x + 0.5, y=y + 0.5, width=width - 1, height=_CELL - 1, rx=2)
+
+
+def _drawing(drawn: Sequence[Markup], height: float, label: str) -> Markup:
+    return element("svg", *drawn, viewBox=f"0 0 {WIDTH:g} {height:g}", role="img", aria_label=label)

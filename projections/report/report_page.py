@@ -1,0 +1,154 @@
+"""The page of a report: one HTML file that needs nothing else, for a screen, light or dark, and for paper."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from importlib.resources import files
+
+from attrs import frozen
+
+from icecore.engine.common.version import engine_version
+from icecore.projections.audit.rules.audit_findings import Audit, AuditFinding
+from icecore.projections.audit.rules.rule import Severity
+from icecore.projections.report.html_elements import Markup, counted, element, in_bytes, joined
+from icecore.projections.report.report_data import TableData
+from icecore.projections.report.table_charts import charts, legend
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""Nothing is loaded from anywhere and nothing is run, whatever a name says."""
+MOST_FINDINGS = 50
+_COLUMNS = ("table", "rows", "bytes", "files", "deletes", "snapshots", "findings")
+
+
+@frozen
+class ReportHead:
+    """What a report is of, and as of when."""
+
+    title: str
+    warehouse: str
+    position: int
+    made_at_ms: int
+
+
+def report_page(head: ReportHead, tables: Sequence[TableData], audit: Audit) -> str:
+    """The page as text."""
+    style = (files("icecore") / "projections" / "report" / "report.css").read_text(encoding="utf-8")
+    at = dt.datetime.fromtimestamp(head.made_at_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    made = f"{head.warehouse}, position {head.position:,} of the log, {at}, {engine_version()}"
+    top = element("header", element("h1", head.title), element("p", made))
+    sections = [_section(i, t, audit) for i, t in enumerate(tables)]
+    parts = [top, _tiles(tables, audit), _overview(tables, audit), _others(tables, audit), legend(tables), *sections]
+    page = element(
+        "html",
+        element(
+            "head",
+            element("meta", charset="utf-8"),
+            element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", name="color-scheme", content="light dark"),
+            element("title", head.title),
+            element("style", Markup(style)),
+        ),
+        element("body", element("main", *parts)),
+        lang="en",
+    )
+    return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _tiles(tables: Sequence[TableData], audit: Audit) -> Markup:
+    """The sums of all."""
+    sums = {
+        "tables": f"{len(tables):,}",
+        "rows": f"{sum(t.sum('records') for t in tables):,}",
+        "data files": f"{sum(t.sum('files') for t in tables):,}",
+        "bytes": in_bytes(sum(t.sum("bytes") for t in tables)),
+        "commits": f"{sum(len(t.commits) for t in tables):,}",
+    }
+    tiles = [_tile(name, value, None) for name, value in sums.items()]
+    tiles += [_tile(f"{s}s", f"{audit.count(s):,}", str(s) if audit.count(s) else None) for s in Severity]
+    return element("section", *tiles, class_="tiles")
+
+
+def _tile(name: str, value: str, kind: str | None) -> Markup:
+    return element("div", element("b", value, class_=kind), element("span", name))
+
+
+def _overview(tables: Sequence[TableData], audit: Audit) -> Markup:
+    """A line for each table, which leads to its section."""
+    if len(tables) < 2:
+        return Markup("")
+    head = element("tr", *(element("th", name) for name in _COLUMNS))
+    rows = [_line(i, t, _findings_of(t, audit)) for i, t in enumerate(tables)]
+    return element("section", element("table", element("thead", head), element("tbody", *rows), class_="overview"))
+
+
+def _line(place: int, table: TableData, found: Sequence[AuditFinding]) -> Markup:
+    values = [
+        f"{table.sum('records'):,}",
+        in_bytes(table.sum("bytes")),
+        f"{table.sum('files'):,}",
+        f"{table.sum('deletes'):,}",
+        f"{table.about['snapshots']:,}",
+    ]
+    link = element("a", table.name, href=f"#t{place}")
+    worst = str(found[0].severity) if found else None
+    return element(
+        "tr", element("td", link), *(element("td", v) for v in values), element("td", f"{len(found):,}", class_=worst)
+    )
+
+
+def _others(tables: Sequence[TableData], audit: Audit) -> Markup:
+    """The findings that are of none of the tables."""
+    own = {f for t in tables for f in _findings_of(t, audit)}
+    left = [f for f in audit.findings if f not in own]
+    return element("section", element("h2", "Of the warehouse"), _listed(left)) if left else Markup("")
+
+
+def _section(place: int, table: TableData, audit: Audit) -> Markup:
+    about = table.about
+    facts = [
+        f"format version {about['format_version']}",
+        counted(about["columns"], "column"),
+        f"partitioned by {about['partition_spec']}" if _is_partitioned(table) else "not partitioned",
+        str(about["location"]),
+    ]
+    drawn = [
+        element("figure", element("figcaption", title), chart, element("p", said))
+        for title, said, chart in charts(table)
+    ]
+    found = _findings_of(table, audit)
+    return element(
+        "section",
+        element("h2", table.name),
+        element("p", "; ".join(facts), class_="facts"),
+        _listed(found) if found else Markup(""),
+        element("div", *drawn, class_="charts"),
+        id=f"t{place}",
+        class_="of-table",
+    )
+
+
+def _is_partitioned(table: TableData) -> bool:
+    return any(p["partition"] for p in table.partitions)
+
+
+def _findings_of(table: TableData, audit: Audit) -> list[AuditFinding]:
+    return [f for f in audit.findings if f.table == table.name and f.table_uuid in (None, table.about["table_uuid"])]
+
+
+def _listed(found: Sequence[AuditFinding]) -> Markup:
+    """Findings, each with what mends it."""
+    items = [
+        element(
+            "li",
+            element("b", str(f.severity), class_=str(f.severity)),
+            element("code", f.rule),
+            element("span", f.message),
+            element("small", f.mend),
+        )
+        for f in found[:MOST_FINDINGS]
+    ]
+    if len(found) > MOST_FINDINGS:
+        items.append(element("li", f"and {len(found) - MOST_FINDINGS:,} more"))
+    return element("ul", joined(items), class_="findings")
