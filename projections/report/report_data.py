@@ -1,4 +1,4 @@
-"""What a report tells of each table, from SQL over the audit tables."""
+"""The data of a report: of each table what SQL over the audit tables tells."""
 
 from __future__ import annotations
 

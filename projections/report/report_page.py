@@ -23,7 +23,7 @@ _COLUMNS = ("table", "rows", "bytes", "files", "deletes", "snapshots", "findings
 
 @frozen
 class ReportHead:
-    """What a report is of, and as of when."""
+    """The head of a report: its title, the warehouse, the position and the time."""
 
     title: str
     warehouse: str

@@ -62,7 +62,7 @@ def _growth(table: TableData) -> list[tuple[str, str, Markup]]:
 
 
 def _sizes(table: TableData) -> tuple[str, str, Markup] | None:
-    """How many data files are of which size."""
+    """The numbers of data files by size."""
     if not table.sizes:
         return None
     by_power = {s["power"]: s for s in table.sizes}
