@@ -22,7 +22,7 @@ sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
 import icecore
 from icecore.engine.errors import ValidationError
 from icecore.engine.maintenance import spark_compaction
-from spark_change_tables import make, row, rows_of
+from spark_change_tables import SCHEMA, make, row, rows_of
 
 catalog = icecore.open(sys.argv[2])
 catalog.create_namespace("ns")
@@ -52,6 +52,33 @@ for sorted_bytes in (spark_compaction.SORTED_BYTES, 1000):
     spark_compaction.SORTED_BYTES = sorted_bytes
     table.spark.rewrite_data_files(strategy="zorder", sort_order=["x"], options=sizes)
     assert rows_of(table) == model, rows_of(table)
+
+# Files that are there are described, deletes merged, folders listed; and columns come with the data.
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+folder = Path(sys.argv[2] + "-files")
+folder.mkdir()
+for i in (80, 81):
+    pq.write_table(pa.Table.from_pylist([row(i)], SCHEMA), folder / f"{i}.parquet")
+table.spark.add_files([str(folder / f"{i}.parquet") for i in (80, 81)])
+model |= {i: row(i) for i in (80, 81)}
+assert rows_of(table) == model, rows_of(table)
+table.append(spark.sql("SELECT 90L AS id, 'new' AS note"), merge_schema=True)
+assert rows_of(table)[90]["note"] == "new" and rows_of(table)[80] == {**row(80), "note": None}
+stray = Path(table.location().removeprefix("file://")) / "data" / "stray.parquet"
+stray.write_bytes(b"PAR1")
+os.utime(stray, (1, 1))
+found = table.spark.remove_orphan_files().orphan_file_locations
+assert [Path(f).name for f in found] == [stray.name] and not stray.exists(), found
+merged = make(catalog, 2, "merge-on-read", "ns.merged")
+for i in (1, 2):
+    merged.delete(f"id IN ({i}, {i + 10}, {i + 20})")
+result = merged.spark.rewrite_position_delete_files()
+assert result.added_delete_files and max(len(t.delete_files) for t in merged.scan().plan_files()) == 1, result
+assert set(rows_of(merged)) == {i for i in range(30) if i % 10 not in (1, 2)}
 # Nor does it keep Python from ending that the session is never stopped.
 print("done")
 """

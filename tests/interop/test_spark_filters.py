@@ -22,16 +22,18 @@ from icecore.engine.data.write.write_rows import write_data_files  # noqa: E402
 from icecore.engine.errors import ExpressionError  # noqa: E402
 from icecore.engine.expression.bind import bind  # noqa: E402
 from icecore.engine.expression.evaluate import evaluate  # noqa: E402
-from icecore.engine.expression.nodes import Expression  # noqa: E402
+from icecore.engine.expression.nodes import BoundTerm, Expression  # noqa: E402
 from icecore.engine.expression.sql.parse import parse_filter  # noqa: E402
 from icecore.engine.spark.read.scan_to_spark import read_tasks  # noqa: E402
 from icecore.engine.spark.read.stored_arrow import stored_array  # noqa: E402
+from icecore.engine.spark.relation.catalyst_filter import exact_filter_of, filter_of  # noqa: E402
+from icecore.engine.spark.relation.java_classes import planned_relations  # noqa: E402
 from icecore.engine.spark.spark_filter import to_spark_sql  # noqa: E402
 from icecore.engine.spark.spark_sql_text import quote  # noqa: E402
 from icecore.engine.spark.spark_types import stored_type  # noqa: E402
 from icecore.engine.spec.partition import UNPARTITIONED  # noqa: E402
 from icecore.engine.spec.schema import Schema  # noqa: E402
-from icecore.engine.spec.types import LongType, PrimitiveType, StringType, UUIDType  # noqa: E402
+from icecore.engine.spec.types import FLOATING_TYPES, LongType, PrimitiveType, StringType, UUIDType  # noqa: E402
 
 NAME = "a `name` it's"
 CONDITIONS = 60
@@ -94,6 +96,57 @@ def test_conditions_are_true_for_the_same_rows(spark: Any, column_type: Primitiv
         if sorted(r.id for r in found if r[f"c{i}"]) != expected(bound, column_type)
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("column_type", VALUES, ids=str)
+def test_conditions_of_spark_are_understood_both_ways(spark: Any, column_type: PrimitiveType) -> None:
+    """As Spark's optimizer leaves them: no row too few, and none too many where they are said to be exact."""
+    cases = filters(column_type, 12)
+    values = rows_of(column_type)
+    fields = [T.StructField("id", T.LongType()), T.StructField(NAME, stored_type(column_type))]
+    frame = spark.createDataFrame([], T.StructType(fields)).repartition(2)
+    columns: dict[tuple[str, ...], BoundTerm] = {(NAME,): BoundTerm(schema_for(column_type).find_field(2), NAME)}
+    exact, wrong = 0, []
+    for text, bound in cases:
+        said = text_of(spark, frame.where(to_spark_sql(bound, lambda t: quote(*t.name.split(".")))))
+        if said is None:
+            continue
+        wanted = set(expected(bound, column_type))
+        found = filter_of(said, columns)
+        if not wanted <= {i for i, v in enumerate(values) if holds(found, v)}:
+            wrong.append((text, said, str(found)))
+        told = exact_filter_of(said, columns)
+        if told is not None:
+            exact += 1
+            if wanted != {i for i, v in enumerate(values) if holds(told, v)}:
+                wrong.append((text, said, str(told)))
+    assert not wrong
+    # Floats have NaN and two zeros, about which rules differ.
+    assert bool(exact) is not isinstance(column_type, FLOATING_TYPES)
+
+
+def holds(bound: Expression, value: Any) -> bool:
+    return evaluate(bound, lambda _: value)
+
+
+def text_of(spark: Any, frame: Any) -> str | None:
+    """The optimized condition of a frame as a file index is told of it; None where Spark knows its answer."""
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    while plan.getClass().getSimpleName() != "Filter":
+        if plan.children().isEmpty():
+            return None
+        plan = plan.children().head()
+    java = planned_relations(spark)
+    assert java is not None
+    (of,) = (
+        m for m in java.getClass().getClassLoader().loadClass("icecore.FilterText").getMethods() if m.getName() == "of"
+    )
+    gateway = spark._sc._gateway
+    conditions = gateway.jvm.java.util.ArrayList()
+    conditions.add(plan.condition())
+    arguments = gateway.new_array(gateway.jvm.java.lang.Object, 1)
+    arguments[0] = gateway.jvm.org.apache.spark.api.python.PythonUtils.toSeq(conditions)
+    return str(of.invoke(None, arguments))
 
 
 @pytest.mark.parametrize("kind", ["float", "decimal(9, 2)", "date", "timestamp_ns", "string", "uuid"])
