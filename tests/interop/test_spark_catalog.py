@@ -57,6 +57,8 @@ def lake(spark: Any, folder: Path) -> Iterator[icecore.Catalog]:
         )
         catalog.create_table(ODD, odd).append(pa.table([[1, 2], ["x", None], [3, 4], [8, 9]], schema=odd))
         catalog.create_view("ns.view", "SELECT id, town FROM ns.v3 WHERE id > 20")
+        lone = pa.schema([("id", pa.int64()), ("town", pa.string()), *list(COLUMNS)[2:], ("more", pa.int32())])
+        catalog.create_table("ns.lone", lone)
         lost = catalog.create_table("ns.lost", COLUMNS)
         catalog.create_view("ns.orphan", "SELECT id FROM ns.lost")
         catalog.drop_table(lost.name())
@@ -194,6 +196,25 @@ def test_changes_by_sql(spark: Any, table: icecore.Table) -> None:
     assert operations == ["append", "delete", "overwrite", "delete"]
 
 
+def test_partitions_are_replaced(spark: Any, lake: icecore.Catalog) -> None:
+    """Those that the rows have, by either word of Spark; what a query reads of the table itself is as it was."""
+    table = lake.create_table("ns.parted", COLUMNS, partition_spec=["city"])
+    table.append(rows(0))
+    again = spark.sql("SELECT id + 100 AS id, city, st, score FROM lake.ns.parted WHERE city = 'c1' AND id > 3")
+    again.writeTo("lake.ns.parted").option("snapshot-properties", '{"k": "v"}').overwritePartitions()
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [0, 2, 4, 6, 105, 107]
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        spark.sql("INSERT OVERWRITE lake.ns.parted (id, city) VALUES (1, 'c0'), (2, 'new')")
+        with pytest.raises(Exception, match="partitioned"):
+            spark.table("lake.ns.v3").limit(1).writeTo("lake.ns.lone").overwritePartitions()
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [1, 2, 105, 107]
+    assert [s.operation for s in table.snapshots()] == ["append", "overwrite", "overwrite"]
+    assert (table.snapshots()[1].summary or {})["k"] == "v"
+
+
 def test_changed_rows_by_sql(spark: Any, table: icecore.Table) -> None:
     """UPDATE and MERGE, by whatever names, with clauses of every kind."""
     name = ".".join(["lake", *table.name()])
@@ -266,6 +287,11 @@ def test_writes_take_options(spark: Any, lake: icecore.Catalog, table: icecore.T
         ("SELECT * FROM lake.ns.view VERSION AS OF 1", "AS OF is of tables, found at ns.view"),
         ("INSERT INTO lake.ns.view VALUES (1, 'a')", "lake.ns.view is no table"),
         ("UPDATE lake.ns.v1 SET id = 1 WHERE id = (SELECT max(id) FROM lake.ns.v1)", "no subquery can say"),
+        ("DELETE FROM lake.ns.v1 WHERE id IN (SELECT id FROM lake.ns.v2)", "no subquery can say"),
+        (
+            "INSERT OVERWRITE lake.ns.v1 PARTITION (town = 'a') SELECT 1, NULL, 1, 1",
+            "does not support overwrite by filter",
+        ),
         ("UPDATE lake.ns.v1.files SET record_count = 1", "is no table"),
         ("CREATE TABLE lake.ns.new (id INT)", "catalog.create_table"),
         ("DROP TABLE lake.ns.v1", "catalog.drop_table"),
@@ -275,6 +301,14 @@ def test_writes_take_options(spark: Any, lake: icecore.Catalog, table: icecore.T
 def test_mistakes_are_named(spark: Any, lake: icecore.Catalog, query: str, text: str) -> None:
     with pytest.raises(Exception, match=text.replace("(", r"\(")):
         spark.sql(query).collect()
+
+
+def test_streams_have_no_names(spark: Any, lake: icecore.Catalog) -> None:
+    """Spark's own errors say so, before anything runs."""
+    with pytest.raises(Exception, match="does not support either micro-batch or continuous scan"):
+        spark.readStream.table("lake.ns.v1").writeStream.format("noop").start()
+    with pytest.raises(Exception, match="doesn't support streaming write"):
+        spark.readStream.format("rate").load().writeStream.toTable("lake.ns.v1")
 
 
 def test_threads_may_ask_at_once(spark: Any, lake: icecore.Catalog) -> None:

@@ -10,10 +10,12 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Subquery;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
@@ -53,6 +55,7 @@ public class LakeRule extends Rule {
     if (table != null) return change(plan, target, table);
     // With the query that it is of, which may be a change that takes none: it must not have become a constant by then.
     if (plan instanceof Subquery) return plan;
+    if (plan instanceof OverwritePartitionsDynamic) plan = handedOver((OverwritePartitionsDynamic) plan);
     return (TreeNode) plan.transformDownWithSubqueries(new Swap(session));
   }
 
@@ -71,6 +74,20 @@ public class LakeRule extends Rule {
       table.change(LakeChanges.merge(session, merge, source));
     }
     return new DeleteFromTable(target, MADE_ALREADY);
+  }
+
+  /** As an append, since Spark hands nothing else over as rows; what the write does with them it knows. */
+  private static LogicalPlan handedOver(OverwritePartitionsDynamic plan) {
+    // Janino can't choose among the methods by which the table, the first part, could be had.
+    if (changed((LogicalPlan) plan.productElement(0)) == null) return plan;
+    Object[] parts = new Object[plan.productArity() + 1];
+    for (int i = 0; i < parts.length - 1; i++) parts[i] = plan.productElement(i);
+    parts[parts.length - 1] = scala.Option.apply(plan.query());
+    try {
+      return (LogicalPlan) AppendData.class.getConstructors()[0].newInstance(parts);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
+    }
   }
 
   private static LakeTable changed(LogicalPlan target) {

@@ -26,6 +26,7 @@ import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.V1Write;
 import org.apache.spark.sql.connector.write.Write;
@@ -103,7 +104,13 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   }
 
   public Set capabilities() {
-    return EnumSet.of(TableCapability.BATCH_READ, TableCapability.V1_BATCH_WRITE, TableCapability.TRUNCATE);
+    return EnumSet.of(
+        TableCapability.BATCH_READ,
+        TableCapability.V1_BATCH_WRITE,
+        // Spark asks for it as well where partitions are to be replaced.
+        TableCapability.BATCH_WRITE,
+        TableCapability.OVERWRITE_DYNAMIC,
+        TableCapability.TRUNCATE);
   }
 
   public MetadataColumn[] metadataColumns() {
@@ -150,7 +157,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   // Changes
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new Insert(calls, LakeCalls.text(info.options().asCaseSensitiveMap()), false);
+    return new Insert(calls, LakeCalls.text(info.options().asCaseSensitiveMap()), "append");
   }
 
   /** The change that the command in hand asks for, as `LakeChanges` has it: predicates can't always say it. */
@@ -278,20 +285,24 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     }
   }
 
-  /** Rows that are added, or that replace all there are. */
-  private static class Insert implements InsertableRelation, SupportsTruncate, V1Write {
+  /** Rows that are added, or that replace all there are, or those of their partitions. */
+  private static class Insert implements InsertableRelation, SupportsTruncate, SupportsDynamicOverwrite, V1Write {
     private final LakeCalls calls;
     private final String options;
-    private final boolean replaces;
+    private final String change;
 
-    Insert(LakeCalls calls, String options, boolean replaces) {
+    Insert(LakeCalls calls, String options, String change) {
       this.calls = calls;
       this.options = options;
-      this.replaces = replaces;
+      this.change = change;
     }
 
     public WriteBuilder truncate() {
-      return new Insert(calls, options, true);
+      return new Insert(calls, options, "overwrite");
+    }
+
+    public WriteBuilder overwriteDynamicPartitions() {
+      return new Insert(calls, options, "overwrite-partitions");
     }
 
     public Write build() {
@@ -303,7 +314,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     }
 
     public void insert(org.apache.spark.sql.Dataset rows, boolean overwrite) {
-      calls.change(new Object[] {replaces ? "overwrite" : "append", rows, options});
+      calls.change(new Object[] {change, rows, options});
     }
   }
 }

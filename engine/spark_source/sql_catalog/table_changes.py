@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 def change_table(session: SparkSession, table: Table, change: Sequence[Any]) -> None:
     """Makes a change, as one commit.
 
-    Raises what `append`, `overwrite` and the changes of `table.spark` raise, ValidationError for unknown options.
+    Raises what `append`, the overwrites and the changes of `table.spark` raise, ValidationError for unknown options.
     """
     by_spark = table.spark.with_session(session)
     match change:
@@ -36,6 +36,8 @@ def change_table(session: SparkSession, table: Table, change: Sequence[Any]) -> 
             table.append(DataFrame(rows, session), **_options(options))
         case ["overwrite", rows, options]:
             table.overwrite(DataFrame(rows, session), **_options(options))
+        case ["overwrite-partitions", rows, options]:
+            table.dynamic_partition_overwrite(DataFrame(rows, session), **_options(options))
         case ["delete-all"]:
             table.delete("true")
         case ["delete", condition, text]:
