@@ -29,6 +29,11 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SHORT_RUN)
 # Room for short-lived objects and for classes, which Spark makes many of: each growth of either is a collection.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_SHORT_RUN} -Xmn400m -XX:MetaspaceSize=300m")
 
+# Spark's workers are forks of a process that has loaded what they need.
+_LOADED_BEFORE = str(Path(__file__).parent / "spark_workers")
+if _LOADED_BEFORE not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_LOADED_BEFORE, os.environ.get("PYTHONPATH"))))
+
 # Times are noisy where tests run, so no example fails for being slow; only `make fuzz` draws new examples.
 settings.register_profile("new each time", settings(deadline=None, database=None))
 settings.register_profile("the same each time", settings(deadline=None, derandomize=True))
@@ -74,7 +79,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _needs_spark(nodeid: str) -> bool:
-    return "spark" in nodeid.lower()
+    return "spark" in nodeid.lower() or nodeid.endswith("[README]")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any
 
 from icecore.engine.common.optional_packages import needs
 from icecore.engine.spark.java import find_java_home
+from icecore.engine.spark.worker import worker_daemon
 
 # Read when a query runs, not when it is built, so they must stay on for the session.
 _PINNED = {
@@ -61,6 +62,9 @@ def session(app_name: str = "icecore", *, master: str = "local[2]", memory: str 
         "spark.sql.warehouse.dir": _warehouse_folder(),
         **{k.replace("__", "."): str(v) for k, v in conf.items()},
     }
+    if master.startswith("local["):
+        # Elsewhere the workers may lack icecore.
+        settings.setdefault("spark.python.daemon.module", worker_daemon.NAME)
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -31,7 +31,6 @@ from icecore.engine.spec.types import (
 )
 
 _US = pa.timestamp("us")
-_STEP = pa.scalar(1, pa.duration("us"))
 # Zones are less than a day from UTC.
 _FARTHEST_US = 2**63 - 2 * 86_400_000_000
 
@@ -104,7 +103,9 @@ def _instants(array: pa.Array, zone: str | None, path: str) -> pa.Array:
     if not pc.any(skipped).as_py():
         return made
     # What the clocks skipped lies, as in Spark, as far behind the gap's end as it is behind its beginning.
-    start = pc.add(pc.local_timestamp(pc.subtract(made, _STEP)), _STEP)
+    # Made here: with a value of Python's, Arrow loads pandas, which a process that only plans does without.
+    step = pa.scalar(1, pa.duration("us"))
+    start = pc.add(pc.local_timestamp(pc.subtract(made, step)), step)
     return pc.if_else(skipped, pc.add(made, pc.subtract(array, start)), made)
 
 

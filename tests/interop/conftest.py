@@ -31,7 +31,9 @@ def spark() -> Iterator[Any]:
 
     if not java_available():
         pytest.skip("no Java 17 or later")
-    started = session("icecore-tests", spark__sql__shuffle__partitions=4)
+    # Where each function of a Column was called is noted for messages of errors, by six calls of the JVM.
+    quick = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+    started = session("icecore-tests", spark__sql__shuffle__partitions=4, **quick)
     # Another test of this process may have left one, which is this one then.
     started.conf.set("spark.sql.shuffle.partitions", "4")
     yield started

