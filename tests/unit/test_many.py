@@ -80,12 +80,12 @@ def test_the_collector_is_on_again_after_the_last() -> None:
     def other() -> None:
         with gc_paused():
             inside.set()
-            out.wait(5)
+            out.wait(60)
 
     thread = threading.Thread(target=other)
     with pytest.raises(ZeroDivisionError), gc_paused():
         thread.start()
-        inside.wait(5)
+        assert inside.wait(60)
         1 / 0  # noqa: B018
     assert not gc.isenabled()
     out.set()

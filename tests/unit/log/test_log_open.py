@@ -170,7 +170,7 @@ def test_the_lock_times_out_with_a_clear_error(catalog: icecore.Catalog) -> None
     started = time.monotonic()
     with pytest.raises(WarehouseLockedError, match=r"icecore\.db.*0\.15 s") as caught, impatient.write():
         pass
-    assert 0.1 < time.monotonic() - started < 5
+    assert 0.1 < time.monotonic() - started < 60
     assert caught.value.retryable
     holder.execute("ROLLBACK")
     with impatient.write():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -106,9 +105,8 @@ def test_a_view_of_many_versions_opens_from_a_checkpoint(
         return evolving(state, event)
 
     monkeypatch.setattr(view_fold, "evolve_view", noting)
-    started = time.perf_counter()
     assert reader.load_view("ns.v").state == view.state
-    assert folded == [] and time.perf_counter() - started < 1
+    assert folded == []
     assert reader.at(positions[130]).load_view("ns.v").properties["k"] == "130"
     assert 0 < len(folded) < 10
     assert reader.at(positions[3]).load_view("ns.v").properties["k"] == "3"
