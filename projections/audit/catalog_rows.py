@@ -11,7 +11,7 @@ from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import NAMED, TEXT_MAP, signed
-from icecore.projections.inspect.log_table import LOG_SCHEMA
+from icecore.projections.inspect.log_table import LOG_SCHEMA, log_table
 
 _AT = pa.timestamp("ms", "UTC")
 
@@ -27,13 +27,22 @@ EVENTS = pa.schema([*NAMED, *_OF_LOG])
 
 def events(of: AuditedRows) -> pa.Table:
     """The rows of `events`: the log, with what each event's table or view was called then and is now."""
-    rows = of.catalog.log()
+    rows = _logged(of)
     unnamed: dict[str, str | None] = dict.fromkeys(f.name for f in NAMED)
     named, known = list[dict[str, str | None]](), of.log.named
     for stream, position in zip(rows["stream"].to_pylist(), rows["position"].to_pylist(), strict=True):
         named.append(known[stream].named(position) if stream in known else unnamed)
     columns = [*(pa.array([n[f.name] for n in named], f.type) for f in NAMED), *(rows[f.name] for f in _OF_LOG)]
     return pa.table(columns, schema=EVENTS)
+
+
+def _logged(of: AuditedRows) -> pa.Table:
+    """The log, or the events of those tables and views that the query can need."""
+    if of.needed.limits is None:
+        return of.catalog.log()
+    store = of.log.store
+    found = [e for s in of.log.streams(of.needed) for e in store.stream_events(s, 0, of.log.up_to)]
+    return log_table(store, sorted(found, key=lambda e: e.position))
 
 
 NAMESPACES = pa.schema([("name", pa.string()), ("properties", TEXT_MAP)])

@@ -104,6 +104,10 @@ class AuditedLog:
         """The tables that a query can need by a name that they ever had."""
         return [t for s, t in self.named.items() if not is_view_stream(s) and _has(needed, t)]
 
+    def streams(self, needed: NeededTables) -> list[str]:
+        """The tables and views that a query can need by a name that they ever had."""
+        return [s for s, t in self.named.items() if _has(needed, t)]
+
     def events(self, table: LoggedTable) -> Iterator[Event]:
         """The events of a table. Raises MissingArchiveError, CorruptLogError."""
         return self.store.stream_events(table.stream, 0, self.up_to)

@@ -218,3 +218,19 @@ def test_an_archived_log_is_told_from_its_archive(tmp_path: Path) -> None:
         (tmp_path / "old.db").unlink()
         found = ask(catalog, "SELECT s.name, p.name AS problem, kind FROM schema_history AS s, problems AS p")
         assert found == [{"name": "late", "problem": "t", "kind": "MissingArchiveError"}] * 2
+
+
+def test_only_events_of_the_named_tables_are_read(lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And they are those that a filter of all events leaves."""
+    everything = ask(lake, "SELECT * FROM events")
+    monkeypatch.setattr(icecore.Catalog, "log", None)
+    for name in {row["name"] for row in everything} - {None}:
+        expected = [row for row in everything if row["name"] == name]
+        assert ask(lake, f"SELECT * FROM events WHERE name = '{name}' ORDER BY position") == expected
+    query = "SELECT count(*) AS n FROM events WHERE table_uuid = '00000000-0000-0000-0000-000000000000'"
+    assert ask(lake, query) == [{"n": 0}]
+
+
+def test_events_of_views_are_found_by_name(catalog: icecore.Catalog) -> None:
+    catalog.create_view("ns.v", "SELECT 1 AS x")
+    assert ask(catalog, "SELECT kind FROM events WHERE name = 'v'") == [{"kind": "view.created"}]
