@@ -50,7 +50,7 @@ class TableRows:
 
     def needed(self, rows: NeededRows) -> DataScan:
         """The scan of the files that can have rows that matter."""
-        return evolve(self.scan, row_filter=rows.condition)
+        return self.scan.filtered(rows.condition)
 
     def relation(self, prefix: str, rows: NeededRows) -> ScanRelation:
         """The relation of the rows of those files. Raises what planning raises."""

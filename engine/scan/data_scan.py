@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-from attrs import define, field
+from attrs import define, evolve, field
 
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.optional_packages import to_pandas
@@ -33,6 +33,7 @@ from icecore.projections.plan.scan_plan import ScanPlan
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
     from icecore.engine.data.read.read_tasks import DeleteCache
@@ -183,6 +184,18 @@ class DataScan:
         con = connection or duckdb.connect(":memory:")
         register_scan(con, table_name, self)
         return con
+
+    def to_polars(self) -> pl.LazyFrame:
+        """The rows as a lazy frame of Polars: files are planned and read by its filters, columns and limit."""
+        from icecore.engine.scan.polars_frame import lazy_frame
+
+        return lazy_frame(self)
+
+    def filtered(self, further: Expression) -> DataScan:
+        """The scan of the rows that another filter, bound to the schema, selects too."""
+        from icecore.engine.expression.simplify import and_
+
+        return evolve(self, row_filter=and_(self.row_filter, further))
 
     def count(self) -> int:
         """The number of rows: from metadata alone where no delete and no residual is in the way."""

@@ -160,6 +160,7 @@ class Table:
 
     # Reads
     scan = table_reads.scan
+    to_polars = table_reads.to_polars
     to_daft = table_reads.to_daft
     incremental_append_scan = table_reads.incremental_append_scan
     incremental_changelog_scan = table_reads.incremental_changelog_scan

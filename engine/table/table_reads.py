@@ -14,6 +14,7 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 from icecore.engine.table.table_handle import TableHandle
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
 
     from icecore.engine.scan.changelog import IncrementalChangelogScan
@@ -58,6 +59,11 @@ def scan(
 def to_daft(table: TableHandle) -> Any:
     """The rows as a Daft DataFrame. Raises MissingDependencyError where Daft is not installed."""
     return scan(table).to_daft()
+
+
+def to_polars(table: TableHandle) -> pl.LazyFrame:
+    """The rows of the current snapshot as a lazy frame of Polars: see `DataScan.to_polars`."""
+    return scan(table).to_polars()
 
 
 def incremental_append_scan(

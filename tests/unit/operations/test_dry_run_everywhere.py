@@ -59,7 +59,7 @@ READS: Mapping[type, frozenset[str]] = {
         "incremental_changelog_scan last_partition_id live_entries location manifests name name_mapping "
         "named_plan named_plans partition_statistics partitions prefetch refresh refs scan schema schemas "
         "snapshot_as_of_timestamp snapshot_by_id snapshot_by_name snapshots sort_order sort_orders spec specs "
-        "statistics to_daft"
+        "statistics to_daft to_polars"
     ),
     View: words(
         "current_version current_version_updates definition_of history location name query refresh schema schemas "
