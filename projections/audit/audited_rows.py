@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from attrs import field, frozen
 
@@ -39,14 +40,32 @@ class AuditedRows:
         return pa.Table.from_pylist(found, schema=schema)
 
     def joined(self, schema: pa.Schema, read: Callable[[Table], pa.Table]) -> pa.Table:
-        """The rows that `read` gives of each table, as they are in the schema after its columns of NAMED."""
-        found = [schema.empty_table()]
+        """The rows that `read` gives of each table, as they are in the schema after its columns of NAMED.
+
+        Columns that they lack are null.
+        """
+        told = list(schema)[len(NAMED) :]
+        found, named = [], []
         for audited, rows in self.each(read):
-            names = [pa.repeat(pa.scalar(audited.named[f.name], f.type), rows.num_rows) for f in NAMED]
-            columns = [rows[f.name].cast(f.type) for f in list(schema)[len(NAMED) :]]
-            found.append(pa.table([*names, *columns], schema=schema))
-        return pa.concat_tables(found)
+            there = set(rows.column_names)
+            own = pa.schema([f for f in told if f.name in there])
+            found.append(_as(rows.select(own.names), own))
+            named.append(audited.named)
+        if not found:
+            return schema.empty_table()
+        # Names are repeated, and nulls made, of all tables at once: each table apart has its price.
+        which = pa.array(np.repeat(np.arange(len(found)), [t.num_rows for t in found]))
+        names = [pa.array([n[f.name] for n in named], f.type).take(which) for f in NAMED]
+        together = pa.concat_tables(found)
+        known = dict(zip(together.column_names, together.columns, strict=True))
+        others = [known.get(f.name, pa.nulls(len(which), f.type)) for f in told]
+        return pa.table([*names, *others], schema=schema)
 
     def of_log(self, schema: pa.Schema, rows: Callable[[AuditedLog, LoggedTable], Sequence[pa.Table]]) -> pa.Table:
         """The rows of each table that the log knows and a query can need, dropped ones too: see `rows_of_log`."""
         return rows_of_log(self.log, self.tables, self.needed, schema, lambda table: rows(self.log, table))
+
+
+def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows of these columns in the types of a schema."""
+    return pa.table(rows.columns, schema=schema) if rows.schema.types == schema.types else rows.cast(schema)

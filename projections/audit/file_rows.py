@@ -63,14 +63,7 @@ def files(of: AuditedRows) -> pa.Table:
     """The rows of `files`. Metrics only where the query can need them."""
     if of.asks_for(_LONG_TO_MAKE):
         return of.joined(FILES, lambda table: uniform_files(table, ALL_CONTENTS))
-
-    def read(table: Table) -> pa.Table:
-        found = table.files()
-        for name in _LONG_TO_MAKE:
-            found = found.append_column(name, pa.nulls(found.num_rows, UNIFORM_FILES.field(name).type))
-        return found
-
-    return of.joined(FILES, read)
+    return of.joined(FILES, lambda table: table.files())
 
 
 def uniform_files(table: Table, contents: frozenset[int], *, of_all: bool = False) -> pa.Table:
