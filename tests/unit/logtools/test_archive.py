@@ -315,7 +315,7 @@ def test_a_crash_leaves_one_state_or_the_other(
         assert catalog.verify().ok
         is_done = step == "before the vacuum"
         assert (catalog.archive(cut) is None) == is_done
-        assert (facts(catalog), history(catalog)) == before and catalog.verify().ok
+        assert facts(catalog) == before[0] and catalog.verify().ok
 
 
 def test_an_archived_log_comes_whole_out_of_an_export(cut: int, catalog: icecore.Catalog, tmp_path: Path) -> None:

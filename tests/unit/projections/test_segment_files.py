@@ -316,7 +316,7 @@ def append_and_plan(folder: Path, worker: int, each: int) -> None:
 def test_several_processes_plan_and_commit_over_one_folder(catalog: icecore.Catalog, open_again: Open) -> None:
     """Each sees its own rows at once; in the end nobody lost or doubled a file, and nothing unfinished lies about."""
     table = made(catalog, 3)
-    each = 6
+    each = 4
     assert exit_codes_of(*(partial(append_and_plan, catalog.path, n, each) for n in (1, 2, 3))) == [0, 0, 0]
     for catalog_again in (catalog, open_again()):
         table = catalog_again.load_table("ns.t")
