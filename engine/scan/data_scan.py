@@ -23,7 +23,7 @@ from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.scan import refine_scan, scan_frames
+from icecore.engine.scan import planned_by_spark, refine_scan, scan_frames
 from icecore.engine.scan.refine_scan import remaking
 from icecore.engine.spec.reserved import DELETED, select
 from icecore.engine.spec.schema import Schema
@@ -57,6 +57,7 @@ class DataScan:
     limit: int | None
     # What the scan was made by, and the call that makes it again with other options.
     _again: Callable[..., Any] = field(kw_only=True, repr=False, eq=False)
+    _session: SparkSession | None = field(default=None, repr=False, kw_only=True)
 
     @classmethod
     def of(
@@ -116,6 +117,8 @@ class DataScan:
     @lazy_property
     def planned(self) -> PlannedFiles:
         """The plan's files as columns."""
+        if self._session is not None:
+            return planned_by_spark.planned(self, self._session)
         listed, entries = self._manifests()
         return self._planner.plan_manifests(self._state, listed, self.row_filter, self.schema, entries)
 
@@ -124,6 +127,9 @@ class DataScan:
         if self.snapshot is None:
             return (), "TRUE"
         return self._planner.list_manifests(self._state, self.snapshot), "TRUE"
+
+    planned_by = planned_by_spark.planned_by
+    plan_frame = planned_by_spark.plan_frame
 
     def plan_files(self) -> list[FileScanTask]:
         """One task for each file, whole."""
@@ -250,11 +256,9 @@ class DataScan:
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""
-        from icecore.engine.scan.replanning import replanning
         from icecore.engine.spark.read.scan_to_spark import read_tasks
 
         tasks = self.plan_files()
-        listed, entries = self._manifests()
         frame = read_tasks(
             session,
             tasks,
@@ -262,7 +266,7 @@ class DataScan:
             metadata=self._state.metadata,
             storage=self.storage,
             filter=self.row_filter,
-            replanned=replanning(self._planner, self._state, listed, self.row_filter, self.schema, entries),
+            replanned=planned_by_spark.replanned(self),
         )
         return frame if self.limit is None else frame.limit(self.limit)
 

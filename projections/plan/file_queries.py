@@ -6,7 +6,7 @@ data files have to satisfy beside the predicate.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import duckdb
 import pyarrow as pa
@@ -53,23 +53,31 @@ def data_files(
     `more` are columns of the wide entries that are wanted too; what is not there is null.
     """
     parameters = Parameters()
-    where = parameters.write(conjunction(sql(entries), predicate.where))
-    might = parameters.write(bit_columns("might", predicate.might_of_planned))
-    surely = parameters.write(bit_columns("all", predicate.leaf_all))
-    names = used_columns((where, might, surely), scope.columns())
-    statement = query(
-        FILES,
-        "data_files",
-        entries=scope.relation(dict.fromkeys((*DATA_COLUMNS, *names, *more))),
-        where=where,
-        might=might,
-        all=surely,
-        more=_selected(more),
-    )
+    statement, _ = data_files_statement(scope.columns(), scope.relation, predicate, parameters, entries, more)
     files = duck.arrow(connection, statement, parameters.values)
     index = files.schema.get_field_index("first_row_id")
     row_ids = scope.row_ids(files["m"], files["first_row_id"], files["row_offset"])
     return files.set_column(index, "first_row_id", row_ids)
+
+
+def data_files_statement(
+    columns: Mapping[str, str],
+    relation: Callable[[Iterable[str]], str],
+    predicate: PlanPredicate,
+    parameters: Parameters,
+    entries: str = "TRUE",
+    more: Iterable[str] = (),
+) -> tuple[str, list[str]]:
+    """The statement of `data_files`, whose values go to `parameters`, and the columns that it looks at.
+
+    `columns` are those that there are, `relation` gives a query in brackets for some of them.
+    """
+    where = parameters.write(conjunction(sql(entries), predicate.where))
+    might = parameters.write(bit_columns("might", predicate.might_of_planned))
+    surely = parameters.write(bit_columns("all", predicate.leaf_all))
+    names = list(dict.fromkeys((*DATA_COLUMNS, *used_columns((where, might, surely), columns), *more)))
+    parts = {"where": where, "might": might, "all": surely, "more": _selected(more)}
+    return query(FILES, "data_files", entries=relation(names), **parts), names
 
 
 def columns_of_files(
@@ -88,22 +96,27 @@ def count_files(
 ) -> tuple[int, int, int]:
     """Live data files, their rows, and the files that a predicate over partition values leaves."""
     parameters = Parameters()
-    where = parameters.write(by_partition.where)
-    names = used_columns((where,), partition_columns(scope))
-    statement = query(
-        FILES,
-        "count_files",
-        entries=scope.relation(dict.fromkeys((*COUNTED_COLUMNS, *names))),
-        where=entries,
-        by_partition=where,
-    )
+    statement, _ = count_files_statement(scope.columns(), scope.relation, by_partition, parameters, entries)
     files, rows, left = duck.rows(connection, statement, parameters.values)[0]
     return files, rows, left
 
 
-def partition_columns(scope: ManifestSelection) -> dict[str, str]:
-    """The columns of a scope that hold partition values, with their DuckDB types."""
-    return {n: t for n, t in scope.columns().items() if n.startswith("part_") or n == "spec_id"}
+def count_files_statement(
+    columns: Mapping[str, str],
+    relation: Callable[[Iterable[str]], str],
+    by_partition: PlanPredicate,
+    parameters: Parameters,
+    entries: str = "TRUE",
+) -> tuple[str, list[str]]:
+    """The statement of `count_files` and the columns that it looks at, as of `data_files_statement`."""
+    where = parameters.write(by_partition.where)
+    names = list(dict.fromkeys((*COUNTED_COLUMNS, *used_columns((where,), partition_columns(columns)))))
+    return query(FILES, "count_files", entries=relation(names), where=entries, by_partition=where), names
+
+
+def partition_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns, with their DuckDB types, that hold partition values."""
+    return {n: t for n, t in columns.items() if n.startswith("part_") or n == "spec_id"}
 
 
 def _selected(names: Iterable[str]) -> str:

@@ -77,11 +77,17 @@ def alike_partitions(
     if not losable:
         return None
     of_data, of_deletes = _keys(connection, data), _keys(connection, deletes)
-    if not any(_is_lost(key, losable) for key in of_data | of_deletes):
+    if not any_lost(of_data | of_deletes, metadata):
         return None
     pairs = sorted(_pairs(of_data, of_deletes, losable))
     columns = [pa.array([p[side] for p in pairs], pa.binary()) for side in range(2)]
     return pa.Table.from_arrays(columns, names=["data_key", "delete_key"])
+
+
+def any_lost(keys: Iterable[bytes], metadata: TableMetadata) -> bool:
+    """Whether some partitions, given by their keys, may have lost values."""
+    losable = losable_fields(metadata)
+    return any(_is_lost(key, losable) for key in keys)
 
 
 def _keys(connection: duckdb.DuckDBPyConnection, files: str) -> set[bytes]:

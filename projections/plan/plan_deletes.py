@@ -6,7 +6,7 @@ be left out where the bounds of one of its columns exclude the data file's (Spec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -28,8 +28,8 @@ from icecore.projections.segments.manifest_selection import ManifestSelection
 DELETES = "plan/deletes.sql"
 ENTRIES = "delete_entries"
 PLANNED = "planned_data"
-_OF_DATA = ("file_path", "sequence_number", "partition_key")
-_OF_DELETES = (
+OF_DATA = ("file_path", "sequence_number", "partition_key")
+OF_DELETES = (
     "ordinal",
     "status",
     "content",
@@ -40,7 +40,7 @@ _OF_DELETES = (
     "referenced_data_file",
     "equality_ids",
 )
-_OF_FILES = (
+OF_FILES = (
     "file_path",
     "file_format",
     "spec_id",
@@ -59,7 +59,7 @@ _OF_FILES = (
     "content_offset",
     "content_size_in_bytes",
 )
-_PATH_BOUNDS = ((f"lower_{PATH_FIELD_ID}", "above_path_bound"), (f"upper_{PATH_FIELD_ID}", "below_path_bound"))
+PATH_BOUNDS = ((f"lower_{PATH_FIELD_ID}", "above_path_bound"), (f"upper_{PATH_FIELD_ID}", "below_path_bound"))
 
 
 @frozen
@@ -75,9 +75,24 @@ class DeleteKinds:
     @classmethod
     def of_query(cls, connection: duckdb.DuckDBPyConnection, deletes: str) -> DeleteKinds:
         """The kinds among the entries of a query in brackets."""
-        sql = query(DELETES, "kinds", deletes=deletes)
-        ((vectors, named, positions, equality, ids),) = duck.rows(connection, sql)
+        (row,) = duck.rows(connection, kinds_statement(deletes))
+        return cls.of_row(row)
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> DeleteKinds:
+        """The kinds that the one row of `kinds_statement` tells."""
+        vectors, named, positions, equality, ids = row
         return cls(vectors, named, positions, equality, tuple(sorted(ids or ())))
+
+    @property
+    def metrics(self) -> list[str]:
+        """The columns of bounds and counts that equality deletes and data files are compared by."""
+        return [f"{prefix}_{i}" for i in self.equality_ids for prefix in METRIC_PREFIXES]
+
+
+def kinds_statement(deletes: str) -> str:
+    """The statement for the kinds among the entries of a query in brackets."""
+    return query(DELETES, "kinds", deletes=deletes)
 
 
 @frozen(eq=False)
@@ -98,26 +113,26 @@ class DeleteEntries:
         cls, connection: duckdb.DuckDBPyConnection, deletes: ManifestSelection, data: ManifestSelection
     ) -> DeleteEntries:
         """The delete files of `deletes`, in the order of its manifests, for the data files of another scope."""
-        kinds = DeleteKinds.of_query(connection, deletes.relation(_OF_DELETES))
+        kinds = DeleteKinds.of_query(connection, deletes.relation(OF_DELETES))
         known = {**deletes.columns(), **data.columns()}
-        columns = {c: known[c] for c in _equality_columns(kinds) if c in known}
-        paths = {c: known[c] for c, _ in _PATH_BOUNDS if c in known}
-        names = dict.fromkeys((*_OF_DELETES, *_OF_FILES, *columns, *paths))
+        columns = {c: known[c] for c in kinds.metrics if c in known}
+        paths = {c: known[c] for c, _ in PATH_BOUNDS if c in known}
+        names = dict.fromkeys((*OF_DELETES, *OF_FILES, *columns, *paths))
         found = deletes.in_list_order(duck.arrow(connection, live_deletes(deletes.relation(names), paths)))
-        seen = [n for n in found.column_names if n in _OF_DELETES or n not in ("m", *_OF_FILES)]
+        seen = [n for n in found.column_names if n in OF_DELETES or n not in ("m", *OF_FILES)]
         entries = numbered(found.select(seen))
-        return cls(kinds, found.select(_OF_FILES), entries, {**columns, **paths})
+        return cls(kinds, found.select(OF_FILES), entries, {**columns, **paths})
 
     def metrics(self) -> list[str]:
         """The columns of metrics that `pairs` needs of data files."""
-        return [c for c in self.columns if c in _equality_columns(self.kinds)]
+        return [c for c in self.columns if c in self.kinds.metrics]
 
     def pairs(self, connection: duckdb.DuckDBPyConnection, files: pa.Table, metadata: TableMetadata) -> DeletePairs:
         """The pairs of rows of `files`, planned data files, and rows of the delete files that apply to them.
 
         Raises CorruptFileError where a delete file names a data file of another partition (SP7).
         """
-        data = numbered(files.select([*_OF_DATA, *self.metrics()]))
+        data = numbered(files.select([*OF_DATA, *self.metrics()]))
         with (
             duck.registered(connection, PLANNED, data),
             duck.registered(connection, ENTRIES, self.entries),
@@ -129,10 +144,6 @@ class DeleteEntries:
             delete, file = (t["file_path"][wrong[c][0].as_py()] for t, c in ((self.files, "delete"), (files, "file")))
             raise CorruptFileError(f"{delete} deletes rows of {file}, which is in another partition (SP7)")
         return DeletePairs.from_arrow(found)
-
-
-def _equality_columns(kinds: DeleteKinds) -> list[str]:
-    return [f"{prefix}_{i}" for i in kinds.equality_ids for prefix in METRIC_PREFIXES]
 
 
 @contextmanager
@@ -150,7 +161,7 @@ def pairs_between(
     beside.
     """
     alike = alike_partitions(connection, data, deletes, metadata)
-    sql = _statement(data, deletes, columns, kinds, is_by_key=alike is None)
+    sql = pairs_statement(data, deletes, columns, kinds, is_by_key=alike is None)
     unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
     parameters = duck.used(sql, {"unpartitioned": unpartitioned})
     if alike is None:
@@ -160,7 +171,8 @@ def pairs_between(
         yield sql, parameters
 
 
-def _statement(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, *, is_by_key: bool) -> str:
+def pairs_statement(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, *, is_by_key: bool) -> str:
+    """The statement of `pairs_between`; `is_by_key` where partitions are the same just where their keys are equal."""
     part = partial(query, DELETES)
     same_partition, in_partition = part("equal_keys" if is_by_key else "alike_keys"), "deletes"
     more = ""
@@ -189,7 +201,7 @@ def live_deletes(entries: str, columns: Mapping[str, str]) -> str:
 
 def plain_bounds(columns: Mapping[str, str]) -> str:
     """The bounds on paths of `d` without scheme and authority, and those two alone, to be selected too."""
-    found = [(c, f"d.{quote(c)}") for c, _ in _PATH_BOUNDS if c in columns]
+    found = [(c, f"d.{quote(c)}") for c, _ in PATH_BOUNDS if c in columns]
     return "".join(query(DELETES, "plain_bound", column=c, bound=d, plain=_plain(d)) for c, d in found)
 
 
@@ -205,7 +217,7 @@ def path_bounds(columns: Mapping[str, str]) -> str:
     """
     conditions = [
         query(DELETES, name, column=c, bound=f"d.{quote(c)}", plain=_plain("data.file_path"))
-        for c, name in _PATH_BOUNDS
+        for c, name in PATH_BOUNDS
         if c in columns
     ]
     return " AND ".join(conditions) or "TRUE"

@@ -104,22 +104,7 @@ class PlannedFiles:
     @lazy_property
     def coded_residuals(self) -> tuple[Codes, list[Expression]]:
         """The residual of each file, as a place among the distinct ones."""
-        count = self.files.num_rows
-        if isinstance(self.bound, AlwaysTrue) or count == 0:
-            return np.zeros(count, np.int64), [self.bound]
-        names = [n for n in self.files.column_names if n.startswith(("might_", "all_"))]
-        bits = np.stack([arrays.to_numbers(self.files[n]) for n in names])
-        if (bits == bits[:, :1]).all():
-            found, codes = bits[:, :1].T, np.zeros(count, np.int64)
-        else:
-            found, codes = np.unique(bits.T, axis=0, return_inverse=True)
-        distinct, residuals = [], Residuals.of(self.bound)
-        for row in found.tolist():
-            might, surely = (
-                [v for n, v in zip(names, row, strict=True) if n.startswith(prefix)] for prefix in ("might_", "all_")
-            )
-            distinct.append(residuals.left(from_bits(might), from_bits(surely)))
-        return codes.reshape(-1).astype(np.int64), distinct
+        return coded_residuals(self.files, self.bound)
 
     @property
     def are_wholly_wanted(self) -> npt.NDArray[np.bool_]:
@@ -178,6 +163,26 @@ class PlannedFiles:
         made = {p: row_to_file(r, specs[r["spec_id"]], schema) for p, r in zip(used, rows, strict=True)}
         found = [made[p] for p in places]
         return [tuple(found[a:z]) for a, z in itertools.pairwise(offsets)]
+
+
+def coded_residuals(files: pa.Table, bound: Expression) -> tuple[Codes, list[Expression]]:
+    """The residuals of files by what their columns `might_` and `all_` tell of the filter's leaves, as places."""
+    count = files.num_rows
+    if isinstance(bound, AlwaysTrue) or count == 0:
+        return np.zeros(count, np.int64), [bound]
+    names = [n for n in files.column_names if n.startswith(("might_", "all_"))]
+    bits = np.stack([arrays.to_numbers(files[n]) for n in names])
+    if (bits == bits[:, :1]).all():
+        found, codes = bits[:, :1].T, np.zeros(count, np.int64)
+    else:
+        found, codes = np.unique(bits.T, axis=0, return_inverse=True)
+    distinct, residuals = [], Residuals.of(bound)
+    for row in found.tolist():
+        might, surely = (
+            [v for n, v in zip(names, row, strict=True) if n.startswith(prefix)] for prefix in ("might_", "all_")
+        )
+        distinct.append(residuals.left(from_bits(might), from_bits(surely)))
+    return codes.reshape(-1).astype(np.int64), distinct
 
 
 def _values(files: pa.Table, name: str) -> list[Any]:

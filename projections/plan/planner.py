@@ -359,7 +359,7 @@ class Planner:
         """Live data files in the manifests looked into, their rows, and the files that partition values leave."""
         if not scope.parts:
             return 0, 0, 0
-        specs, columns = telling_specs(planned.state.metadata), partition_columns(scope)
+        specs, columns = telling_specs(planned.state.metadata), partition_columns(scope.columns())
         by_partition = plan_predicate(planned.bound, specs, planned.schema, columns, scope.spec_ids)
         return count_files(self._tables.connection, scope, by_partition, entries)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import orjson
 import pyarrow as pa
@@ -12,11 +12,12 @@ from icecore.engine.common.bulk_attrs import gc_paused
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.json.expression_json import to_json
+from icecore.engine.expression.nodes import Expression
 from icecore.engine.formats import arrays
-from icecore.projections.plan.planner import PlanCounts, PlannedFiles
+from icecore.projections.plan.planned_files import Codes, PlanCounts, PlannedFiles
 from icecore.projections.plan.splits import CombinedTask, combine, split_tasks, splitting_of
 
-_DELETE = pa.struct(
+DELETE_TYPE = pa.struct(
     [
         ("file_path", pa.string()),
         ("content", pa.int32()),
@@ -36,7 +37,7 @@ PLAN_SCHEMA = pa.schema(
         ("data_sequence_number", pa.int64()),
         ("first_row_id", pa.int64()),
         ("residual", pa.string()),
-        ("delete_files", pa.list_(_DELETE)),
+        ("delete_files", pa.list_(DELETE_TYPE)),
     ]
 )
 
@@ -61,12 +62,10 @@ class ScanPlan:
     def to_arrow(self) -> pa.Table:
         """One row for each data file (see PLAN_SCHEMA); `residual` is an Iceberg expression as JSON text."""
         files = self.planned.files
-        codes, distinct = self.planned.coded_residuals
-        texts = arrays.texts(orjson.dumps(to_json(r)).decode() for r in distinct)
         columns = {n: files[n] for n in ("file_path", "file_format", "spec_id", "record_count", "file_size_in_bytes")}
         columns["data_sequence_number"] = files["sequence_number"]
         columns["first_row_id"] = files["first_row_id"]
-        columns["residual"] = texts.take(arrays.numbers(codes))
+        columns["residual"] = residual_texts(*self.planned.coded_residuals)
         columns["delete_files"] = self._deletes()
         return pa.table([columns[n] for n in PLAN_SCHEMA.names], names=PLAN_SCHEMA.names).cast(PLAN_SCHEMA)
 
@@ -74,10 +73,10 @@ class ScanPlan:
         offsets, places = self.planned.deletes_by_file()
         deletes = self.planned.deletes
         if not len(places):
-            values = pa.nulls(0, _DELETE)
+            values = pa.nulls(0, DELETE_TYPE)
         else:
-            fields = [_taken(deletes[f.name], f.type, places) for f in _DELETE]
-            values = pa.StructArray.from_arrays(fields, fields=list(_DELETE))
+            fields = [_taken(deletes[f.name], f.type, places) for f in DELETE_TYPE]
+            values = pa.StructArray.from_arrays(fields, fields=list(DELETE_TYPE))
         return pa.ListArray.from_arrays(offsets, values)
 
     def splits(self) -> list[CombinedTask]:
@@ -85,6 +84,11 @@ class ScanPlan:
         splitting = splitting_of(self._properties)
         with gc_paused():
             return combine(split_tasks(self.tasks, splitting), splitting)
+
+
+def residual_texts(codes: Codes, distinct: Iterable[Expression]) -> pa.Array:
+    """Residuals as JSON text, given as places among the distinct ones."""
+    return arrays.texts(orjson.dumps(to_json(r)).decode() for r in distinct).take(arrays.numbers(codes))
 
 
 def _taken(column: pa.ChunkedArray, kind: pa.DataType, places: pa.Array) -> pa.Array:

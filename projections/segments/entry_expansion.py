@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from icecore.engine.events.manifest_changes import ListedManifest
-from icecore.projections.entries.wide_entries import inherit_sequence_numbers, widen_all
+from icecore.projections.entries.wide_entries import WideEntries, inherit_sequence_numbers, widen_all
 from icecore.projections.segments.entry_table import manifest_key
 from icecore.projections.segments.entry_typing import EntryTyping, StoredTypes
 from icecore.projections.segments.segment_files import Growing
@@ -32,19 +32,35 @@ NOT_NEEDED = frozenset({"column_sizes"})
 
 def expand(growing: Growing, typing: EntryTyping, manifests: Iterable[tuple[ListedManifest, pa.Table]]) -> None:
     """Appends the entries of manifests, which come with their rows as read; those of one spec next to each other."""
+    for batch, listed in runs(manifests):
+        _add(growing, typing, batch, listed)
+
+
+def runs(manifests: Iterable[tuple[ListedManifest, pa.Table]]) -> Iterator[tuple[list[pa.Table], list[ListedManifest]]]:
+    """The rows of manifests, which come next to each other, in runs of one spec that are widened at once."""
     batch: list[pa.Table] = []
     listed: list[ListedManifest] = []
     rows = 0
     for each, entries in manifests:
         same_spec = listed and listed[-1].manifest.partition_spec_id == each.manifest.partition_spec_id
         if listed and (rows >= ROWS_PER_INSERT or not same_spec):
-            _add(growing, typing, batch, listed)
+            yield batch, listed
             batch, listed, rows = [], [], 0
         batch.append(entries)
         listed.append(each)
         rows += entries.num_rows
     if listed:
-        _add(growing, typing, batch, listed)
+        yield batch, listed
+
+
+def widened(typing: EntryTyping, batch: Sequence[pa.Table], manifests: Sequence[ListedManifest]) -> WideEntries:
+    """The wide entries of a run, with what they inherit but for row ids.
+
+    Raises CorruptFileError where a live entry that isn't new lacks its data sequence number.
+    """
+    counts = [b.num_rows for b in batch]
+    entries = inherit_sequence_numbers(pa.concat_tables(batch), [m.manifest for m in manifests], counts)
+    return widen_all(entries, counts, schema=typing.schema, specs=typing.specs)
 
 
 def expected_cells(typing: EntryTyping, manifests: Iterable[ListedManifest]) -> int:
@@ -62,15 +78,13 @@ def expected_rows(listed: ListedManifest) -> int:
 def _add(growing: Growing, typing: EntryTyping, batch: Sequence[pa.Table], manifests: Sequence[ListedManifest]) -> None:
     """Appends the entries of manifests of one spec."""
     counts = [b.num_rows for b in batch]
-    records = [m.manifest for m in manifests]
-    entries = inherit_sequence_numbers(pa.concat_tables(batch), records, counts)
-    wide = widen_all(entries, counts, schema=typing.schema, specs=typing.specs)
+    wide = widened(typing, batch, manifests)
     first = len(growing.info.manifests)
     numbers = np.repeat(np.arange(first, first + len(counts), dtype=np.int32), counts)
     left_out = NOT_LOADED | typing.ambiguous
     columns = [c for c in wide.table.column_names if c not in left_out]
     rows = wide.table.select(columns).append_column("m", pa.array(numbers))
-    spec_ids = {m.partition_spec_id for m in records}
+    spec_ids = {m.manifest.partition_spec_id for m in manifests}
     typed = StoredTypes(
         {n: t for n, t in wide.types.items() if n not in left_out},
         wide.unreadable - left_out,

@@ -38,6 +38,8 @@ GUARDED = {
     # Where a session was given.
     "engine/spark/relation/planned_frame.py: pyspark",
     "engine/spark_source/sql_catalog/session_catalog.py: pyspark",
+    "projections/distributed_plan/entry_frames.py: pyspark",
+    "projections/distributed_plan/spark_planner.py: pyspark",
     # Loaded by the data source, which has asked for PySpark before.
     "engine/spark_source/batch_reader.py: pyspark",
     "engine/spark_source/batch_writer.py: pyspark",

@@ -80,9 +80,14 @@ def _combined(word: str, parts: Sequence[Fragment], *, neutral: Fragment, decidi
 
 @define
 class Parameters:
-    """The values that a statement binds as `p0`, `p1` and so on: the same value of a type once."""
+    """The values that a statement binds as `p0`, `p1` and so on: the same value of a type once.
+
+    `types` has their DuckDB types, which references name unless `typed` is false.
+    """
 
     values: dict[str, Any] = field(factory=dict)
+    types: dict[str, str] = field(factory=dict)
+    typed: bool = True
     _names: dict[SqlLiteral, str] = field(factory=dict)
 
     def write(self, fragment: Fragment) -> str:
@@ -95,4 +100,5 @@ class Parameters:
         if value not in self._names:
             name = self._names[value] = f"p{len(self._names)}"
             self.values[name] = list(value.value) if value.is_list else value.value
-        return f"${self._names[value]}::{value.type}"
+            self.types[name] = value.type
+        return f"${self._names[value]}::{value.type}" if self.typed else f"${self._names[value]}"
