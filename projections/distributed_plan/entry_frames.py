@@ -23,6 +23,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import parse_primitive
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.decode_entries import decode_manifests
+from icecore.projections.entries.wide_entries import BOUND_MAPS, COUNT_MAPS
 from icecore.projections.segments.duckdb_types import raw_type
 from icecore.projections.segments.entry_expansion import NOT_NEEDED, runs, widened
 from icecore.projections.segments.entry_typing import METRIC_PREFIXES, EntryTyping
@@ -67,7 +68,8 @@ class EntryFrames:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         names = list(dict.fromkeys(("m", "number", *columns)))
-        expansion = _Expansion(self.storage, _narrowed(self.typing, names), _schema(self.typing, names))
+        typing, schema = _narrowed(self.typing, names), _schema(self.typing, names)
+        expansion = _Expansion(self.storage, typing, schema, _left_out(names))
         # Those of one spec next to each other, as `runs` wants them.
         placed = sorted(enumerate(manifests), key=lambda p: p[1].manifest.partition_spec_id)
         items = [(i, evolve(m, manifest=evolve(m.manifest, partitions=None), sources=())) for i, m in placed]
@@ -82,6 +84,7 @@ class _Expansion:
     storage: Storage
     typing: EntryTyping
     schema: pa.Schema
+    left_out: frozenset[str]
 
     def batches(self, placed: list[tuple[int, ListedManifest]]) -> Batches:
         """The entries of manifests, which come with their places."""
@@ -91,7 +94,7 @@ class _Expansion:
             (m.manifest.manifest_path, self.storage.read_bytes(m.manifest.manifest_path), m.manifest.partition_spec_id)
             for m in manifests
         )
-        found = decode_manifests(files, NOT_NEEDED)
+        found = decode_manifests(files, self.left_out)
         for batch, listed in runs(zip(manifests, found, strict=True)):
             table = widened(self.typing, batch, listed).table
             counts = [b.num_rows for b in batch]
@@ -119,9 +122,15 @@ def _with_row_ids(table: pa.Table, listed: Sequence[ListedManifest], counts: Seq
 
 def _narrowed(typing: EntryTyping, columns: Collection[str]) -> EntryTyping:
     """The typing of some columns alone, and of partitions: metrics of other fields are not decoded."""
-    wanted = {int(c.partition("_")[2]) for c in columns if c.partition("_")[0] in METRIC_PREFIXES and "_" in c}
+    wanted = {int(c.partition("_")[2]) for c in columns if c.rpartition("_")[0] in METRIC_PREFIXES}
     wanted |= {i for s in typing.specs.values() for f in s.fields for i in f.source_ids}
     return evolve(typing, schema=Schema(tuple(f for f in typing.schema.fields if f.field_id in wanted)))
+
+
+def _left_out(columns: Collection[str]) -> frozenset[str]:
+    """The canonical columns that are not decoded: maps of metrics of which no column is wanted."""
+    wanted = {c.partition("_")[0] for c in columns if c.rpartition("_")[2].isdigit()}
+    return NOT_NEEDED | {column for prefix, column in (BOUND_MAPS | COUNT_MAPS).items() if prefix not in wanted}
 
 
 def _schema(typing: EntryTyping, columns: Iterable[str]) -> pa.Schema:
