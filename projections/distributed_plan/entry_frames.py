@@ -79,7 +79,7 @@ class EntryFrames:
 
 @frozen
 class _Expansion:
-    """What a task needs to expand manifests."""
+    """The expansion of manifests, as tasks are handed it."""
 
     storage: Storage
     typing: EntryTyping
