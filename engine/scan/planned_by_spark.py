@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from attrs import evolve
 
+from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
-from icecore.projections.plan.planner import PlannedFiles
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.spec.schema import Schema
+from icecore.projections.plan.planner import PlannedFiles, Planner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from icecore.engine.scan.data_scan import DataScan
     from icecore.projections.distributed_plan.spark_planner import SparkPlanner
 
-Scan = TypeVar("Scan", bound="DataScan")
+
+class Plannable(Protocol):
+    """A scan that can be planned."""
+
+    _planner: Planner
+    _state: TableState
+    _session: SparkSession | None
+    _again: Callable[..., Any]
+    schema: Schema
+    row_filter: Expression
+
+    def _manifests(self) -> tuple[tuple[ListedManifest, ...], str]: ...
+
+
+Scan = TypeVar("Scan", bound=Plannable)
 
 
 def planned_by(scan: Scan, session: SparkSession) -> Scan:
@@ -29,10 +45,11 @@ def planned_by(scan: Scan, session: SparkSession) -> Scan:
     def again(**others: Any) -> Any:
         return planned_by(scan._again(**others), session)
 
-    return evolve(scan, session=session, again=again)
+    made: Scan = evolve(cast("Any", scan), session=session, again=again)
+    return made
 
 
-def plan_frame(scan: DataScan, session: SparkSession) -> DataFrame:
+def plan_frame(scan: Plannable, session: SparkSession) -> DataFrame:
     """The plan as a Spark DataFrame, made by Spark: the columns of `plan().to_arrow()`, a row for each data file.
 
     Raises ValidationError where the table's files are not written out yet, or the filter can't be said in Spark SQL;
@@ -41,12 +58,12 @@ def plan_frame(scan: DataScan, session: SparkSession) -> DataFrame:
     return _planner(scan, session).frame()
 
 
-def planned(scan: DataScan, session: SparkSession) -> PlannedFiles:
+def planned(scan: Plannable, session: SparkSession) -> PlannedFiles:
     """The plan's files as columns. Raises ValidationError, CorruptFileError, StorageError."""
     return _planner(scan, session).planned()
 
 
-def replanned(scan: DataScan) -> Callable[[Expression], list[str]] | None:
+def replanned(scan: Plannable) -> Callable[[Expression], list[str]] | None:
     """The way to plan a scan again with a further filter; None where plans are not made here."""
     from icecore.engine.scan.replanning import replanning
 
@@ -56,7 +73,7 @@ def replanned(scan: DataScan) -> Callable[[Expression], list[str]] | None:
     return replanning(scan._planner, scan._state, listed, scan.row_filter, scan.schema, entries)
 
 
-def _planner(scan: DataScan, session: SparkSession) -> SparkPlanner:
+def _planner(scan: Plannable, session: SparkSession) -> SparkPlanner:
     from icecore.projections.distributed_plan.spark_planner import SparkPlanner
 
     listed, entries = scan._manifests()
