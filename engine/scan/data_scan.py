@@ -117,10 +117,7 @@ class DataScan:
     @lazy_property
     def planned(self) -> PlannedFiles:
         """The plan's files as columns."""
-        if self._session is not None:
-            return planned_by_spark.planned(self, self._session)
-        listed, entries = self._manifests()
-        return self._planner.plan_manifests(self._state, listed, self.row_filter, self.schema, entries)
+        return planned_by_spark.planned(self)
 
     def _manifests(self) -> tuple[tuple[ListedManifest, ...], str]:
         """The manifests to plan over, and a condition in SQL over their entries `e`."""
@@ -157,7 +154,6 @@ class DataScan:
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of batches; files are opened as the stream gets to them."""
-
         from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 
         schema = schema_to_arrow(self.projection, with_ids=False)
@@ -165,7 +161,6 @@ class DataScan:
 
     def to_arrow(self) -> pa.Table:
         """The rows as a table. Files are read in parallel, rows come in the order of the plan."""
-
         from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 
         schema = schema_to_arrow(self.projection, with_ids=False)
@@ -221,7 +216,6 @@ class DataScan:
         Files of which metadata tells the answer exactly are not read. NaN is greater than all numbers. Raises
         ValidationError for anything else, and for a scan with a limit.
         """
-
         from icecore.engine.data.read.read_tasks import DeleteCache
         from icecore.engine.scan.aggregates import Aggregate
 
@@ -258,10 +252,9 @@ class DataScan:
         """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""
         from icecore.engine.spark.read.scan_to_spark import read_tasks
 
-        tasks = self.plan_files()
         frame = read_tasks(
             session,
-            tasks,
+            self.plan_files(),
             projection=self.projection,
             metadata=self._state.metadata,
             storage=self.storage,
@@ -339,7 +332,6 @@ class DataScan:
 
     def read_tasks(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]:
         """The selected rows of the tasks, in order, a few files ahead; with the columns that the filter needs."""
-
         from icecore.engine.data.read.read_ahead import read_ahead
         from icecore.engine.data.read.read_tasks import DeleteCache
 

@@ -1,4 +1,4 @@
-"""Scans that Spark plans: see `projections/distributed_plan`."""
+"""Plans of scans, made here or by Spark: see `projections/distributed_plan`."""
 
 from __future__ import annotations
 
@@ -58,9 +58,12 @@ def plan_frame(scan: Plannable, session: SparkSession) -> DataFrame:
     return _planner(scan, session).frame()
 
 
-def planned(scan: Plannable, session: SparkSession) -> PlannedFiles:
-    """The plan's files as columns. Raises ValidationError, CorruptFileError, StorageError."""
-    return _planner(scan, session).planned()
+def planned(scan: Plannable) -> PlannedFiles:
+    """The plan's files as columns, planned by Spark if asked for. Raises CorruptFileError, StorageError."""
+    if scan._session is not None:
+        return _planner(scan, scan._session).planned()
+    listed, entries = scan._manifests()
+    return scan._planner.plan_manifests(scan._state, listed, scan.row_filter, scan.schema, entries)
 
 
 def replanned(scan: Plannable) -> Callable[[Expression], list[str]] | None:
