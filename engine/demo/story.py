@@ -1,4 +1,4 @@
-"""The demo in seven steps: open, create, load, evolve, plan, read, audit. Each is a function that can be read alone."""
+"""The demo in eight steps: open, create, load, evolve, plan, read, audit, look back. Each can be read alone."""
 
 from __future__ import annotations
 
@@ -82,6 +82,7 @@ def tell(folder: Path, *, with_spark: bool = True, rows: int | None = None) -> N
         read(demo, scan)
         audit(demo)
         rebuild(demo)
+        look_back(demo, folder)
     headline(f"Done in {time.perf_counter() - started:.0f} s. Try next:")
     print_text("\n".join(f"    {command}" for command in next_commands(folder)))
 
@@ -248,6 +249,22 @@ def rebuild(demo: Demo) -> None:
     )
     if before != after:
         raise IcecoreError("the rebuilt metadata differs from what was deleted")
+
+
+# 8
+
+
+def look_back(demo: Demo, folder: Path) -> None:
+    """The last step: which commits brought some rows, what the rules of audits find, and a report of it all."""
+    headline(f"8. Look back: which commits brought the flights of {FILTER}")
+    with waiting("asking each snapshot"):
+        rows = demo.flights.blame(FILTER, selected_fields=("dest",))
+    brought = rows.group_by(["_position", "_actor", "_message"]).aggregate([([], "count_all")]).sort_by("_position")
+    print_rows(("position", "who", "why", "flights"), [tuple(row.values()) for row in brought.to_pylist()])
+    headline("   Audited by rules")
+    with waiting("applying the rules"):
+        print_text(str(demo.catalog.audit()))
+    print_text(f"\nAll of it as a page: {short(demo.catalog.report(folder / 'report.html'))}")
 
 
 def digests(folders: list[Path]) -> dict[Path, str]:

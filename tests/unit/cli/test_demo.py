@@ -46,6 +46,10 @@ def test_the_sample_is_all_there(told: Path) -> None:
         assert set(table.refs()) == {"main", "year-2013"}
         assert [s.operation for s in table.snapshots()] == ["append"] * 4 + ["overwrite"]
         assert catalog.verify().ok
+        brought = table.blame("mph > 0", selected_fields=("mph",))
+        assert set(brought["_actor"].to_pylist()) == {"bob"}
+        assert catalog.audit().at_least("warning") == ()
+    assert "demo.flights" in (told / "report.html").read_text(encoding="utf-8")
 
 
 def test_plan_and_csv_agree(told: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
