@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from icecore.engine.catalog import catalog_handle, catalog_namespaces, catalog_tables, catalog_views, log_tools
 from icecore.engine.catalog.audits import audit_tools
-from icecore.engine.catalog.past import blaming, comparing, undoing
+from icecore.engine.catalog.past import blaming, comparing, searching, undoing
 from icecore.engine.catalog.warehouse import open_warehouse
 from icecore.engine.events.provenance import provenance
 from icecore.engine.query import catalog_query
@@ -230,6 +230,7 @@ class Catalog:
     diff = comparing.diff
     diff_table = comparing.diff_table
     show_commit = comparing.show_commit
+    find_value = searching.find_value
     blame = blaming.blame
 
     # Undone, forgotten

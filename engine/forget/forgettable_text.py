@@ -36,9 +36,9 @@ def text_replacements(events: Iterable[Event], text: str) -> list[Replacement]:
             n: t.replace(text, LEFT) for n, t in event.texts.items() if n != PAYLOAD and t is not None and text in t
         }
         payload = orjson.loads(event.payload_text)
-        if _holds(payload, text):
+        if holds_text(payload, text):
             _redact(event.kind, payload, text)
-            if _holds(payload, text):
+            if holds_text(payload, text):
                 raise ValidationError(
                     f"position {event.position}: the {event.kind} event has the text in a name, a path or another "
                     f"engine's metadata file, which the log can't do without; what can be forgotten are actors, "
@@ -50,7 +50,7 @@ def text_replacements(events: Iterable[Event], text: str) -> list[Replacement]:
     return out
 
 
-def _holds(value: Any, text: str) -> bool:
+def holds_text(value: Any, text: str) -> bool:
     """Whether a text is anywhere in a payload, names of fields included."""
     match value:
         case str():
@@ -58,9 +58,9 @@ def _holds(value: Any, text: str) -> bool:
         case dict():
             if METADATA_FILE in value and text.encode() in _original(value):
                 return True
-            return any(text in k or _holds(v, text) for k, v in value.items())
+            return any(text in k or holds_text(v, text) for k, v in value.items())
         case list():
-            return any(_holds(v, text) for v in value)
+            return any(holds_text(v, text) for v in value)
         case _:
             return False
 

@@ -52,7 +52,8 @@ READS: Mapping[type, frozenset[str]] = {
     Catalog: words(
         "all_namespaces archives at audit audit_rules blame close diff diff_table export_log list_namespaces "
         "list_tables list_views load_namespace_properties load_table load_view log namespace_exists new_location "
-        "query report show_commit sql table_exists tables verify view_exists views"
+        "query report show_commit sql table_exists tables verify view_exists views "
+        "find_value"
     ),
     Table: words(
         "blame current_snapshot diff drop_named_plan files history incremental_append_scan "

@@ -1,0 +1,56 @@
+"""The command that tells whether a value is anywhere in the warehouse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from attrs import asdict
+
+from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.display.output import counted, row_lines, waiting
+
+
+@click.command("where-is")
+@click.argument("value")
+@click.option("--table", metavar="NAME", help="Only what is of this table, a dropped one too.")
+@click.option("--column", metavar="NAME", help="Only this column of the table.")
+@click.option("--exact", is_flag=True, help="Of text in rows only the whole, not a part.")
+@click.option("--evidence", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Keep the answer.")
+@common_options
+@pass_settings
+@click.pass_context
+def where_is(
+    context: click.Context,
+    settings: Settings,
+    value: str,
+    table: str | None,
+    column: str | None,
+    exact: bool,
+    evidence: Path | None,
+) -> None:
+    """Say whether VALUE is anywhere.
+
+    In files of all snapshots and of none, of dropped tables too, and in the log with its archives. The exit code is 1
+    where it is found, or where a file can't be searched. The evidence is JSON, and has the value's hash only.
+    """
+    with settings.read() as catalog, waiting("reading everything"):
+        found = catalog.find_value(value, table=table, column=column, exact=exact)
+    if evidence is not None:
+        evidence.write_text(found.to_json() + "\n", encoding="utf-8")
+    searched = ", ".join(
+        counted(found.searched[n], n.removesuffix("s").replace("_", " "))
+        for n in ("event", "table", "snapshot", "file")
+        for n in (f"{n}s",)
+    )
+    places = [
+        (p.kind, p.where, ", ".join(p.what), p.count, p.table, len(p.snapshots), ", ".join(p.refs))
+        for p in found.places
+    ]
+    lines = [f"{'nowhere' if found.is_nowhere else counted(len(places), 'place')}: searched {searched}"]
+    columns = ("kind", "where", "what", "count", "table", "snapshots", "refs")
+    lines += row_lines(columns, places, settings.form) if places else []
+    lines += [f"not searched: {location}: {why}" for location, why in found.unread.items()]
+    settings.print_record({**asdict(found), "is_nowhere": found.is_nowhere}, *lines)
+    if not found.is_nowhere:
+        context.exit(1)

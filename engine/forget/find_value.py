@@ -1,0 +1,332 @@
+"""The search for a value in all that a warehouse keeps: rows of every snapshot, the log with its archives, all files.
+
+Files are searched whole, rows that delete files hide included, whether a snapshot needs them or not. What the answer
+relies on is part of it, so that it can be kept as evidence.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import asdict, define, field, frozen
+
+from icecore.engine.common.ids import now_ms
+from icecore.engine.common.location import to_uri
+from icecore.engine.common.version import engine_version
+from icecore.engine.errors import IcecoreError
+from icecore.engine.events import event as ev
+from icecore.engine.events.event import PAYLOAD, Event
+from icecore.engine.forget.forgettable_text import holds_text
+from icecore.engine.forget.value_matches import Wanted
+from icecore.engine.formats.avro_blocks import read_blocks, read_header
+from icecore.engine.log.chain import chain_problems
+from icecore.engine.log.deletion_content import deleted_files
+from icecore.engine.log.read_models import dotted
+from icecore.engine.metadata.fold import TableState, folders_of
+from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.single_value import to_bytes
+from icecore.engine.spec.types import DateType, DoubleType, FloatType, IntegerType, LongType, Type
+from icecore.engine.storage.file_io import Storage
+
+CACHES = ".icecore"
+CUT = 8
+"""The bytes that part of a text must have at least, so that it says something of the text."""
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@frozen
+class Place:
+    """A place that holds the value.
+
+    `kind` is `event`, `bounds`, `file` or `log file`; `where` a position or a location. `what` are the parts: of an
+    event `message`, `payload` and so on, of a file its columns. `count` is how many values there are. `table` is a name
+    of the table that needs it, `snapshots` are those that do, none of a file that nothing needs, and `refs` lead to it.
+    """
+
+    kind: str
+    where: str
+    what: tuple[str, ...] = ()
+    count: int = 1
+    table: str | None = None
+    snapshots: tuple[int, ...] = ()
+    refs: tuple[str, ...] = ()
+
+
+@frozen
+class FoundValue:
+    """The answer to where a value is: `places`, and what it relies on, but not the value itself.
+
+    `unread` are files that could not be searched, with the reason: the answer says nothing about them. `position` and
+    `log_hash` are of the last event, `chain_ok` says that each event has the hash that it must have. `searched` counts
+    events, tables, dropped ones, snapshots, files and bytes. `made_at_ms` is when the search began.
+    """
+
+    value_sha256: str
+    table: str | None
+    column: str | None
+    exact: bool
+    made_at_ms: int
+    engine: str
+    warehouse: str
+    position: int
+    log_hash: str
+    chain_ok: bool
+    searched: Mapping[str, int]
+    places: tuple[Place, ...]
+    unread: Mapping[str, str] = field(factory=dict)
+
+    @property
+    def is_nowhere(self) -> bool:
+        """Whether everything was searched, and the value is not there."""
+        return not self.places and not self.unread and self.chain_ok
+
+    def to_json(self) -> str:
+        """The answer as JSON text, with its own SHA-256 in `sha256`."""
+        told = {**asdict(self), "is_nowhere": self.is_nowhere}
+        digest = hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        return orjson.dumps({**told, "sha256": digest}, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()
+
+
+@frozen
+class _Column:
+    """The column that is searched alone; digits elsewhere say nothing of a number in it."""
+
+    field_id: int
+    bound: bytes | None
+    """The value as a bound of the column; None of a column of text, whose bounds may hold part of it."""
+
+
+@define
+class ValueSearch:
+    """A search; `stream` and `column`, a column's full name, leave out all else but the log's texts."""
+
+    repository: Repository
+    wanted: Wanted
+    stream: str | None = None
+    column: str | None = None
+    _users: dict[str, set[tuple[str, int]]] = field(factory=dict, init=False)
+    _unread: dict[str, str] = field(factory=dict, init=False)
+    _counts: dict[str, int] = field(factory=dict, init=False)
+    _storages: dict[str, Storage] = field(factory=dict, init=False)
+
+    def run(self) -> FoundValue:
+        """Searches everything. Raises MissingArchiveError, CorruptLogError, ValidationError for an unknown column."""
+        store, began = self.repository.store, now_ms()
+        position, log_hash, _ = store.head()
+        self._counts = dict.fromkeys(("events", "tables", "dropped_tables", "snapshots", "files", "bytes"), 0)
+        states = [s for s in self._states() if self.stream in (None, s.stream)]
+        only = self._only(states[0]) if self.column is not None else None
+        places = list(self._in_log(position, only))
+        for state in states:
+            self._note_files(state)
+        names = {s.stream: dotted(s.identifier) for s in states}
+        refs = {s.stream: s.metadata for s in states}
+        for location in sorted(self._locations(states)):
+            for what, count in self._in_file(location, only).items():
+                users = self._users.get(location, set())
+                ids = {snapshot_id for _, snapshot_id in users}
+                led = {n for s, _ in users for n, r in refs[s].refs.items() if self._leads(refs[s], r.snapshot_id, ids)}
+                table = next((names[s] for s, _ in sorted(users)), None)
+                places.append(Place("file", location, (what,), count, table, tuple(sorted(ids)), tuple(sorted(led))))
+        if self.stream is None and not any(p.kind == "event" for p in places):
+            places += self._in_log_files()
+        return FoundValue(
+            hashlib.sha256(self.wanted.encoded).hexdigest(),
+            names.get(self.stream) if self.stream is not None else None,
+            self.column,
+            self.wanted.exact,
+            began,
+            engine_version(),
+            str(store.path.absolute().parent),
+            position,
+            log_hash,
+            not list(chain_problems(store)),
+            self._counts,
+            tuple(places),
+            self._unread,
+        )
+
+    def _states(self) -> Iterator[TableState]:
+        """The latest state of each table, dropped ones too, but for those that were purged."""
+        streams = dict.fromkeys(e.stream for e in self.repository.store.naming_events())
+        for stream in streams:
+            if stream != ev.CATALOG_STREAM and not ev.is_view_stream(stream):
+                state = self.repository.state(stream)
+                self._counts["dropped_tables" if state.dropped else "tables"] += 1
+                if state.purged_at is None:
+                    yield state
+
+    def _only(self, state: TableState) -> _Column:
+        found = state.metadata.schema().find_field(str(self.column))
+        return _Column(found.field_id, bound_of(found.field_type, self.wanted.text))
+
+    @staticmethod
+    def _leads(metadata: Any, head: int, ids: set[int]) -> bool:
+        return any(s.snapshot_id in ids for s in metadata.ancestors(head))
+
+    # The log
+
+    def _in_log(self, up_to: int, only: _Column | None) -> Iterator[Place]:
+        for event in self.repository.store.events(0, up_to):
+            self._counts["events"] += 1
+            is_text = only is None or only.bound is None
+            if is_text and self.stream in (None, event.stream) and (what := self._parts(event)):
+                yield Place("event", str(event.position), what)
+            if self.stream in (None, event.stream) and (count := self._in_content(event, only)):
+                yield Place("bounds", str(event.position), count=count)
+
+    def _in_log_files(self) -> Iterator[Place]:
+        """The files of the log where no event has the text: pages that were freed keep it until they are written."""
+        for path in sorted(self.repository.store.path.parent.glob(f"{self.repository.store.path.name}*")):
+            if count := self._raw(path.read_bytes()):
+                yield Place("log file", to_uri(path), count=count)
+
+    def _parts(self, event: Event) -> tuple[str, ...]:
+        """The parts of an event that have the text."""
+        text, p = self.wanted.text, event.provenance
+        texts = {n: t for n, t in event.texts.items() if n != PAYLOAD} | {"idempotency key": p.idempotency_key}
+        found = [name for name, t in texts.items() if t is not None and text in t]
+        if holds_text(orjson.loads(event.payload_text), text):
+            found.append(PAYLOAD)
+        return tuple(found)
+
+    def _in_content(self, event: Event, only: _Column | None) -> int:
+        """The number of bounds, partition values and paths beside an event that hold the value."""
+        store = self.repository.store
+        if store.content_row(event.position) is None:
+            return 0
+        if event.kind in ev.DELETIONS:
+            return sum(self.wanted.text in f.location for f in deleted_files(store, event))
+        entries = store.entries(event.position)
+        if entries is None:
+            return 0
+        count = self.wanted.count(entries["file_path"]) if only is None else 0
+        for name in ("lower_bounds", "upper_bounds", "partition"):
+            maps = entries[name].combine_chunks()
+            values = maps.items
+            if only is not None and name != "partition":
+                values = values.filter(pc.equal(maps.keys, only.field_id))
+            if only is not None and only.bound is not None:
+                count += int(pc.sum(pc.equal(values, only.bound)).as_py() or 0)
+            else:
+                count += sum(self._is_part(value) for value in values.to_pylist() if value is not None)
+        return count
+
+    def _is_part(self, bound: bytes) -> bool:
+        """Whether a bound holds the text, or the beginning of it: bounds are cut short, upper ones end one higher."""
+        text = self.wanted.encoded
+        return text in bound or (len(bound) >= CUT and text.startswith((bound, bound[:-1])))
+
+    # Files
+
+    def _note_files(self, state: TableState) -> None:
+        """Notes which snapshots need which files."""
+        storage = self.repository.storage_of(state)
+        by_manifest: dict[str, list[str]] = {}
+        for snapshot in state.metadata.snapshots:
+            self._counts["snapshots"] += 1
+            for listed in self.repository.list_manifests(state, snapshot):
+                path = listed.manifest.manifest_path
+                if path not in by_manifest:
+                    entries = self.repository.entries.live(state.stream, listed, storage)
+                    by_manifest[path] = [path, *entries["file_path"].to_pylist()]
+                for location in by_manifest[path]:
+                    there = storage.resolve(location)
+                    self._storages.setdefault(there, storage)
+                    self._users.setdefault(there, set()).add((state.stream, snapshot.snapshot_id))
+
+    def _locations(self, states: list[TableState]) -> set[str]:
+        """All files of the warehouse's folder but its log and caches, or of the one table, and those that it needs."""
+        root = self.repository.store.path.absolute().parent
+        folders = [to_uri(root)] if self.stream is None else [f for s in states for f in folders_of(s)]
+        found = set(self._users)
+        for folder in folders:
+            path = self.repository.storage.local_path(self.repository.storage.resolve(folder))
+            for parent, inner, names in os.walk(path) if path is not None else ():
+                inner[:] = [i for i in inner if i != CACHES]
+                if Path(parent) == root:
+                    names = [n for n in names if not n.startswith(self.repository.store.path.name)]
+                found.update(to_uri(Path(parent, name)) for name in names)
+        return found
+
+    def _in_file(self, location: str, only: _Column | None) -> dict[str, int]:
+        """The matches in each column of a file, or in its bytes."""
+        storage = self._storages.get(location, self.repository.storage)
+        try:
+            data = storage.read_bytes(location)
+            self._counts["files"] += 1
+            self._counts["bytes"] += len(data)
+            return {name: n for name, n in self._in_bytes(data, location, only) if n}
+        except (IcecoreError, OSError, ValueError, pa.ArrowException) as e:
+            self._unread[location] = str(e)
+            return {}
+
+    def _in_bytes(self, data: bytes, where: str, only: _Column | None) -> Iterator[tuple[str, int]]:
+        is_text = only is None or only.bound is None
+        match data[:4]:
+            case b"PAR1":
+                from pyarrow import parquet
+
+                file = parquet.ParquetFile(pa.BufferReader(data))
+                for group in range(file.num_row_groups):
+                    yield from self._in_table(file.read_row_group(group), only)
+                for key, value in (file.metadata.metadata or {}).items():
+                    yield f"footer {key.decode('utf-8', 'replace')}", self._raw(value) if is_text else 0
+            case bytes(head) if head[:3] == b"ORC":
+                from pyarrow import orc
+
+                yield from self._in_table(orc.ORCFile(pa.BufferReader(data)).read(), None)
+            case _ if not is_text:
+                return
+            case b"Obj\x01":
+                header = read_header(data, where)
+                yield "header", self._raw(b"".join(header.metadata.values()))
+                yield "blocks", sum(self._raw(block.data) for block in read_blocks(data, header, where))
+            case bytes(head) if head[:2] == b"\x1f\x8b":
+                yield "text", self._raw(gzip.decompress(data))
+            case _:
+                yield "text", self._raw(data)
+
+    def _in_table(self, table: pa.Table, only: _Column | None) -> Iterator[tuple[str, int]]:
+        found: dict[str, int] = {}
+        for column in table.schema:
+            told = (column.metadata or {}).get(_FIELD_ID)
+            if only is None or told is None or int(told) == only.field_id or pa.types.is_nested(column.type):
+                found[column.name] = found.get(column.name, 0) + self.wanted.count(table[column.name])
+        yield from found.items()
+
+    def _raw(self, data: bytes) -> int:
+        """The matches of the text in bytes, as it is or as JSON writes it."""
+        forms = {self.wanted.encoded, orjson.dumps(self.wanted.text)[1:-1], ascii_json(self.wanted.text)}
+        return max(data.count(form) for form in forms)
+
+
+def ascii_json(text: str) -> bytes:
+    """A text as JSON of ASCII characters has it, without quotes."""
+    return json.dumps(text)[1:-1].encode()
+
+
+def bound_of(kind: Type, text: str) -> bytes | None:
+    """A value as a bound of a column of numbers or days; None of other types, or where the text says no such value."""
+    try:
+        match kind:
+            case IntegerType() | LongType():
+                return to_bytes(kind, int(text))
+            case FloatType() | DoubleType():
+                return to_bytes(kind, float(text))
+            case DateType():
+                return to_bytes(kind, (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days)
+            case _:
+                return None
+    except (ValueError, OverflowError, IcecoreError):
+        return None

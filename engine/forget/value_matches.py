@@ -1,0 +1,86 @@
+"""Matches of a value in columns of Arrow: text that contains or is it, and what its text says in other types."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from decimal import Decimal, InvalidOperation
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+
+@frozen
+class Wanted:
+    """A value that is searched, by its text. Text matches where it contains it, or only where it is it (`exact`)."""
+
+    text: str
+    exact: bool = False
+
+    @property
+    def encoded(self) -> bytes:
+        """The text in UTF-8."""
+        return self.text.encode()
+
+    def count(self, column: pa.ChunkedArray | pa.Array) -> int:
+        """The number of values in a column, nested ones too, that match."""
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        return sum(self._count(chunk) for chunk in chunks)
+
+    def _count(self, array: pa.Array) -> int:
+        kind = array.type
+        if isinstance(array, pa.ExtensionArray):
+            return self._count(array.storage)
+        if pa.types.is_dictionary(kind):
+            return self._count(array.dictionary_decode())
+        if pa.types.is_struct(kind):
+            return sum(self._count(child) for child in array.flatten())
+        if pa.types.is_map(kind):
+            return self._count(array.keys) + self._count(array.items)
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            return self._count(array.flatten())
+        if pa.types.is_fixed_size_binary(kind):
+            return self._count_true(pc.is_in(array, pa.array(self._fixed(kind.byte_width), kind)))
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            return self._texts(array, self.text)
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            return self._texts(array, self.encoded)
+        value = self._typed(kind)
+        return 0 if value is None else self._count_true(pc.equal(array, value))
+
+    def _texts(self, array: pa.Array, wanted: str | bytes) -> int:
+        if self.exact:
+            return self._count_true(pc.equal(array, pa.scalar(wanted, array.type)))
+        return self._count_true(pc.match_substring(array, wanted))
+
+    @staticmethod
+    def _count_true(mask: pa.Array) -> int:
+        return int(pc.sum(mask).as_py() or 0)
+
+    def _fixed(self, width: int) -> list[bytes]:
+        found = [self.encoded] if len(self.encoded) == width else []
+        try:
+            return [*found, *([uuid.UUID(self.text).bytes] if width == 16 else [])]
+        except ValueError:
+            return found
+
+    def _typed(self, kind: pa.DataType) -> pa.Scalar | None:
+        """The value in a type that is no text; None where the text says none."""
+        try:
+            if pa.types.is_integer(kind):
+                return pa.scalar(int(self.text), kind)
+            if pa.types.is_floating(kind):
+                return pa.scalar(float(self.text), kind)
+            if pa.types.is_decimal(kind):
+                return pa.scalar(Decimal(self.text), kind)
+            if pa.types.is_date(kind):
+                return pa.scalar(dt.date.fromisoformat(self.text), kind)
+            if pa.types.is_timestamp(kind):
+                moment = dt.datetime.fromisoformat(self.text)
+                return pa.scalar(moment.replace(tzinfo=moment.tzinfo or dt.UTC) if kind.tz else moment, kind)
+            if pa.types.is_time(kind):
+                return pa.scalar(dt.time.fromisoformat(self.text), kind)
+        except (ValueError, TypeError, OverflowError, InvalidOperation, pa.ArrowException):
+            return None
+        return None

@@ -1,0 +1,134 @@
+"""The search for a value finds it wherever it is kept, and says that it is nowhere only where nothing is left of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from core_tables import make_table, rows, store_of
+
+import icecore
+from icecore.engine.cli.main import cli
+from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.forget.find_value import FoundValue
+from icecore.engine.forget.value_matches import Wanted
+
+NAME = "Ottoline Featherstonehaugh"
+
+
+def people(*ids: int) -> pa.Table:
+    """Rows, the first of which has the name."""
+    return rows(*ids).set_column(1, "name", [[NAME, *(f"n{i}" for i in ids[1:])]])
+
+
+def kinds(found: FoundValue) -> dict[str, list[str]]:
+    """What is told of places by kind."""
+    out: dict[str, list[str]] = {}
+    for p in found.places:
+        out.setdefault(p.kind, []).append(",".join(p.what) if p.kind != "file" else f"{p.where[-8:]} {p.what[0]}")
+    return {kind: sorted(told) for kind, told in out.items()}
+
+
+def test_it_is_found_until_it_is_erased(catalog: icecore.Catalog, warehouse: Path) -> None:
+    """In rows, deleted ones too, then in what only history holds, then nowhere; the answer tells what it relies on."""
+    table = make_table(catalog, properties={"write.delete.mode": "merge-on-read"})
+    table.append(people(1, 2))
+    first = table.current_snapshot()
+    assert first is not None
+    found = catalog.find_value(NAME)
+    [file] = [p for p in found.places if p.kind == "file" and p.where.endswith(".parquet")]
+    assert (file.what, file.count, file.table, file.refs) == (("name",), 1, "ns.t", ("main",))
+    assert file.snapshots == (first.snapshot_id,) and {"bounds", "file"} == set(kinds(found))
+    table.delete("id = 1")
+    assert "uet name" in str(kinds(catalog.find_value(NAME))["file"]), "a deleted row is there as long as its file"
+    table.rewrite_data_files(options={"rewrite-all": "true", "remove-dangling-deletes": "true"})
+    [old] = [p for p in catalog.find_value(NAME).places if p.where.endswith(".parquet")]
+    assert old.refs == ("main",), "it is reachable by the history of main"
+    table.rewrite_manifests()
+    table.maintenance.expire_snapshots().older_than(dt.datetime.now()).retain_last(1).commit()
+    left = catalog.find_value(NAME)
+    assert not left.is_nowhere and {p.kind for p in left.places} <= {"bounds", "file"}
+    assert all(not p.snapshots for p in left.places)
+    table.refresh().forget(columns=["name"])
+    table.maintenance.remove_orphan_files(older_than=dt.datetime.now() + dt.timedelta(days=1), allow_recent=True)
+    gone = catalog.find_value(NAME)
+    assert gone.is_nowhere, gone.places
+    position, head, _ = store_of(catalog).head()
+    assert (gone.position, gone.log_hash, gone.chain_ok) == (position, head, True)
+    assert gone.searched["events"] == position and gone.searched["files"] > 3
+    evidence = json.loads(gone.to_json())
+    assert NAME not in gone.to_json() and evidence["is_nowhere"] and len(evidence["sha256"]) == 64
+
+
+def test_the_log_and_stray_files_are_searched(catalog: icecore.Catalog, warehouse: Path) -> None:
+    """Messages, authors, properties and summaries, dropped tables, archives, files that nothing needs, also packed."""
+    table = make_table(catalog)
+    table.append(rows(1), message=f"for {NAME}", author=NAME)
+    table.set_properties({"owner": NAME})
+    catalog.drop_table("ns.t")
+    catalog.archive(catalog.position)
+    stray = warehouse / "stray"
+    stray.mkdir()
+    (stray / "note.txt").write_text(f"{NAME} was here")
+    (stray / "note.json.gz").write_bytes(gzip.compress(json.dumps({"n": "Zo\\u00eb " + NAME}).encode()))
+    found = catalog.find_value(NAME)
+    assert kinds(found)["event"] == ["actor,message", "payload"]
+    strays = [p for p in found.places if "/stray/" in p.where]
+    assert len(strays) == 2 and not any(p.snapshots for p in strays)
+    (stray / "broken.parquet").write_bytes(b"PAR1 no more")
+    assert [Path(p).name for p in catalog.find_value("nobody at all").unread] == ["broken.parquet"]
+    assert not catalog.find_value("nobody at all").is_nowhere
+
+
+def test_one_column_and_other_types(catalog: icecore.Catalog) -> None:
+    """A number is found where a column has it, and its bounds have; not in other columns or tables."""
+    schema = pa.schema([("id", pa.int64()), ("born", pa.date32()), ("tags", pa.list_(pa.string()))])
+    table = catalog.create_table("ns.t", schema)
+    table.append([{"id": 777, "born": dt.date(1990, 2, 3), "tags": ["a", NAME]}])
+    make_table(catalog, "other").append(rows(777))
+    of_id = catalog.find_value(777, table="ns.t", column="id")
+    assert kinds(of_id)["file"] == [f"{table.files()['file_path'][0].as_py()[-8:]} id"] and "bounds" in kinds(of_id)
+    assert catalog.find_value(777, table="ns.t", column="born").is_nowhere
+    assert not catalog.find_value("1990-02-03", table="ns.t", column="born").is_nowhere
+    assert catalog.find_value(NAME[:8], table="ns.t", column="tags", exact=True).is_nowhere
+    assert not catalog.find_value(NAME[:8], table="ns.t", column="tags").is_nowhere
+    for wrong in ({"column": "id"}, {"table": "ns.t", "column": "nothing"}):
+        with pytest.raises(ValidationError):
+            catalog.find_value(1, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match="empty"):
+        catalog.find_value("")
+    with pytest.raises(NoSuchTableError):
+        catalog.find_value(1, table="ns.nothing")
+
+
+def test_values_of_all_types_match() -> None:
+    """What the text says in each type; text by part, unless it is to be exact."""
+    columns = [
+        (pa.array(["a 12 b", "12", None]), 2, "12"),
+        (pa.array([12, 13], pa.int8()), 1, "12"),
+        (pa.array([12, 13], pa.int8()), 0, "1200"),
+        (pa.array([1.5]), 1, "1.5"),
+        (pa.array([b"\x0012", b"2"]), 1, "12"),
+        (pa.array([{"x": "12"}, None], pa.struct([("x", pa.string())])), 1, "12"),
+        (pa.array([[("k12", 1)]], pa.map_(pa.string(), pa.int32())), 1, "12"),
+        (pa.array(["12", "12"]).dictionary_encode(), 2, "12"),
+        (pa.array([dt.datetime(2020, 1, 2)], pa.timestamp("us", "UTC")), 1, "2020-01-02"),
+        (pa.array([True]), 0, "12"),
+    ]
+    for column, expected, text in columns:
+        assert Wanted(text).count(column) == expected, column
+    assert Wanted("12", exact=True).count(columns[0][0]) == 1
+
+
+def test_in_the_shell(catalog: icecore.Catalog, warehouse: Path, tmp_path: Path) -> None:
+    make_table(catalog).append(people(1))
+    kept = tmp_path / "evidence.json"
+    there = CliRunner().invoke(cli, ["-w", str(warehouse), "where-is", NAME, "--evidence", str(kept)])
+    assert there.exit_code == 1 and "place" in there.output and NAME not in kept.read_text()
+    nowhere = CliRunner().invoke(cli, ["-w", str(warehouse), "where-is", "nobody at all"])
+    assert nowhere.exit_code == 0 and nowhere.output.startswith("nowhere: searched ")
