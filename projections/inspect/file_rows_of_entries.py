@@ -74,6 +74,22 @@ class EntryColumns:
         """
         return cls(unified_partition_type(metadata), tuple(_measured(metadata.schema())))
 
+    @classmethod
+    def of_history(cls, metadata: TableMetadata) -> EntryColumns:
+        """As `of`, with the fields that earlier schemas had, by their last names.
+
+        A name that another field has by now is followed by the id. Raises ValidationError as `of`.
+        """
+        found = list(_measured(metadata.schema()))
+        names, ids = {name for name, _, _ in found}, {field_id for _, field_id, _ in found}
+        for schema in reversed(metadata.schemas):
+            for name, field_id, kind in _measured(schema):
+                if field_id not in ids:
+                    found.append((name if name not in names else f"{name} (field {field_id})", field_id, kind))
+                    names.add(found[-1][0])
+                    ids.add(field_id)
+        return cls(unified_partition_type(metadata), tuple(found))
+
     @property
     def partition_field(self) -> pa.Field:
         """The column `partition`."""

@@ -23,6 +23,7 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.table.table import Table
 from icecore.projections.audit.history.logged_tables import OF_EVENT, AuditedLog, LoggedTable, of_event
 from icecore.projections.inspect.entry_batches import ROWS_OF_A_BATCH, TableEntries, faults_told
+from icecore.projections.inspect.file_rows_of_entries import EntryColumns
 from icecore.projections.inspect.snapshot_rows import signed
 from icecore.projections.inspect.uniform_rows import METRICS, UNIFORM_FILES, UniformColumns
 
@@ -154,7 +155,7 @@ def _number(text: str | None) -> int | None:
 def file_history(log: AuditedLog, table: LoggedTable, metrics: bool = True) -> list[pa.Table]:
     """The rows of `file_history`; without `metrics` these are null."""
     loaded = log.load(table.stream)
-    columns = UniformColumns.of(loaded.metadata)
+    columns = UniformColumns(loaded.metadata, EntryColumns.of_history(loaded.metadata))
     outside: dict[int, Brought] = {}
     found: list[_Files] = []
     with faults_told(loaded.state):

@@ -234,3 +234,16 @@ def test_only_events_of_the_named_tables_are_read(lake: icecore.Catalog, monkeyp
 def test_events_of_views_are_found_by_name(catalog: icecore.Catalog) -> None:
     catalog.create_view("ns.v", "SELECT 1 AS x")
     assert ask(catalog, "SELECT kind FROM events WHERE name = 'v'") == [{"kind": "view.created"}]
+
+
+def test_bounds_of_columns_that_were_dropped_are_told(catalog: icecore.Catalog) -> None:
+    """The log still has them: by the name that the column had, with its id where another one has that name by now."""
+    table = catalog.create_table("ns.t", SCHEMA)
+    table.append([{"id": 1, "city": "Oslo"}])
+    for is_added in (False, True):
+        with table.update_schema() as schema:
+            _ = schema.add_column("city", "string") if is_added else schema.delete_column("city")
+        query = "SELECT unnest(map_entries(readable_metrics)) AS m FROM file_history"
+        bounds = {r["m"]["key"]: r["m"]["value"]["lower_bound"] for r in ask(catalog, query)}
+        assert bounds == {"id": "1", "city": "Oslo"} or bounds == {"id": "1", "city": None, "city (field 2)": "Oslo"}
+    assert "city (field 2)" in bounds
