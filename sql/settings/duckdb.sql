@@ -1,4 +1,5 @@
--- What DuckDB is told of a connection before its queries run. Nothing here gives a row.
+-- What DuckDB is told of a connection before its queries run, which gives no row. One row of `reads_files` says whether
+-- it may read files.
 
 -- name: one_thread
 SET threads = 1;
@@ -21,3 +22,6 @@ SET enable_external_access = false;
 
 -- name: no_python_names
 SET python_enable_replacements = false;
+
+-- name: reads_files
+SELECT current_setting('enable_external_access');

@@ -17,7 +17,9 @@ _NUMBERS = itertools.count()
 def register_scan(connection: duckdb.DuckDBPyConnection, name: str, scan: Scanned) -> None:
     """Makes the rows of a scan a view of that name, in place of one that there is. Raises what planning raises."""
     prefix = f"__icecore_scan_{next(_NUMBERS)}"
-    register_relation(connection, name, scan_relation(scan, scan.plan_files(), prefix))
+    ((may_read_files,),) = duck.rows(connection, query(duck.SETTINGS, "reads_files"))
+    relation = scan_relation(scan, scan.plan_files(), prefix, may_read_files=may_read_files)
+    register_relation(connection, name, relation)
 
 
 def register_relation(connection: duckdb.DuckDBPyConnection, name: str, relation: ScanRelation) -> None:

@@ -77,14 +77,20 @@ class _Group:
 
 
 def scan_relation(
-    scan: Scanned, tasks: Sequence[FileScanTask], prefix: str, needed: frozenset[int] | None = None
+    scan: Scanned,
+    tasks: Sequence[FileScanTask],
+    prefix: str,
+    needed: frozenset[int] | None = None,
+    *,
+    may_read_files: bool = True,
 ) -> ScanRelation:
     """The relation of the rows of a scan's tasks, with the columns of its projection by name, null where not `needed`.
 
-    The names of all relations begin with the prefix. A name that DuckDB takes for that of an earlier column has a
-    number at its end, as in a registered Arrow table. Raises ValidationError where a partition spec is missing.
+    Files are read by DuckDB where it may. The names of all relations begin with the prefix. A name that DuckDB takes
+    for that of an earlier column has a number at its end, as in a registered Arrow table. Raises ValidationError where
+    a partition spec is missing.
     """
-    return _Relation(scan, prefix, needed).relation(tasks)
+    return _Relation(scan, prefix, needed, may_read_files).relation(tasks)
 
 
 def column_names(schema: Schema) -> list[str]:
@@ -104,6 +110,7 @@ class _Relation:
     scan: Scanned
     prefix: str
     needed: frozenset[int] | None
+    may_read_files: bool
     relations: dict[str, Any] = field(factory=dict)
     files: list[str] = field(factory=list)
     streams: list[RowStream] = field(factory=list)
@@ -170,7 +177,9 @@ class _Relation:
         """The local path of a file that DuckDB can read, None where it can't."""
         file = task.file
         equality = any(d.content is DataFileContent.EQUALITY_DELETES for d in task.delete_files)
-        if file.file_format is not FileFormat.PARQUET or file.key_metadata is not None or equality:
+        if not self.may_read_files or equality:
+            return None
+        if file.file_format is not FileFormat.PARQUET or file.key_metadata is not None:
             return None
         path: str | None = self.scan.storage.local_path(file.file_path)
         return path if path is not None and _GLOB.isdisjoint(path) and task.residual == TRUE else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -197,6 +198,13 @@ def test_files_of_all_kinds_are_one_table(tmp_path: Path) -> None:
         assert catalog.query("SELECT city FROM ns.t WHERE number = 8").fetchall() == [("hive",)]
         connection = table.scan("number > 4", limit=2).to_duckdb("found")
         assert connection.sql("SELECT count(*), min(number) > 4 FROM found").fetchall() == [(2, True)]
+
+
+def test_a_connection_that_may_read_no_files_is_given_rows(lake: icecore.Catalog) -> None:
+    connection = duckdb.connect(config={"enable_external_access": "false"})
+    assert lake.load_table("ns.t").scan("id > 11").to_duckdb("found", connection) is connection
+    for _ in range(2):
+        assert connection.sql("SELECT count(*), min(id) FROM found").fetchall() == [(17, 12)]
 
 
 def _count(path: str, answer: Any, out: Any) -> None:

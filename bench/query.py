@@ -1,0 +1,78 @@
+"""SQL over rows by `catalog.query`, beside DuckDB's own read_parquet on the same list of files, in CPU time.
+
+usage: python bench/query.py [ROWS]
+
+A table of 40 files, as it is, and with a fiftieth of its rows deleted by deletion vectors, which read_parquet gives all
+the same. `query` is a call from text to rows, `again` the same answer asked once more. Results go to
+results/query.json.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from measure import cpu_seconds, peak_memory_mb, save
+
+import icecore
+
+FILES, ROWS, DELETED = 40, 2_000_000, 50
+SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("city", pa.string()), ("y", pa.int64())])
+QUERIES = {
+    "grouped": "SELECT city, sum(x), count(*) FROM {rows} GROUP BY city",
+    "all columns": "SELECT sum(id), sum(x), max(city), sum(y) FROM {rows}",
+    "a filter on rows": "SELECT count(*) FROM {rows} WHERE city = 'c7' AND y > 500",
+    "a selective filter": "SELECT count(*), sum(x) FROM {rows} WHERE id BETWEEN 1000 AND 1100",
+}
+
+
+def fill(catalog: icecore.Catalog, rows: int) -> None:
+    """Makes the two tables."""
+    catalog.create_namespace("ns")
+    properties = {"write.delete.mode": "merge-on-read"}
+    each, dice = rows // FILES, np.random.default_rng(1)
+    for name in ("whole", "deleted"):
+        table = catalog.create_table(f"ns.{name}", SCHEMA, properties=properties, format_version=3)
+        for start in range(0, each * FILES, each):
+            ids = np.arange(start, start + each)
+            cities = pa.array([f"c{i % 50}" for i in range(each)])
+            table.append(pa.table([ids, dice.random(each), cities, dice.integers(0, 1000, each)], schema=SCHEMA))
+    catalog.load_table("ns.deleted").delete(f"y < {1000 // DELETED}")
+
+
+def measured(catalog: icecore.Catalog, name: str, query: str) -> dict[str, float]:
+    """Milliseconds of CPU of each way."""
+    text = query.format(rows=f"ns.{name}")
+    files = [t.file.file_path.removeprefix("file://") for t in catalog.load_table(f"ns.{name}").scan().plan_files()]
+    con = duckdb.connect()
+    bare = query.format(rows=f"read_parquet({files})")
+    answer = catalog.query(text)
+    calls = {
+        "read_parquet": lambda: con.sql(bare).fetchall(),
+        "query": lambda: catalog.query(text).fetchall(),
+        "again": answer.fetchall,
+    }
+    return {what: 1000 * cpu_seconds(call, 5) for what, call in calls.items()}
+
+
+def main() -> None:
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        with icecore.open(folder) as catalog:
+            fill(catalog, rows)
+        with icecore.open(folder, read_only=True) as catalog:
+            before = peak_memory_mb()
+            for name in ("whole", "deleted"):
+                for what, query in QUERIES.items():
+                    found = results[f"{name}: {what}"] = measured(catalog, name, query)
+                    print(f"{name}: {what}: " + ", ".join(f"{k} {v:.1f} ms" for k, v in found.items()))
+    save("query", {"rows": rows, "queries": results, "peak_memory_mb": [before, peak_memory_mb()]})
+
+
+if __name__ == "__main__":
+    main()
