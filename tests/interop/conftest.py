@@ -66,7 +66,7 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
     said = next((line.split() for line in server.stdout if line.startswith("ready ")), [])
     assert said, (folder / "errors").read_text()
     yield {"SPARK_REMOTE": f"sc://localhost:{said[1]}", "SPARK_CONNECT_AUTHENTICATE_TOKEN": said[2]}
-    server.communicate(timeout=100)
+    server.communicate(timeout=600)
 
 
 @pytest.fixture
