@@ -1,7 +1,7 @@
 """Reads broken copies of data and delete files in a process of its own: what decodes them may end the process.
 
-Run as a module with the number of changes to each file, a seed and a format; prints a line of JSON with the outcomes of
-each case of the format. On standard error stand the changes, so that the last one tells where a process ended.
+Run as a module with the number of changes to each file, a seed and formats; prints a line of JSON with the outcomes of
+each case of them. On standard error stand the changes, so that the last one tells where a process ended.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ def outcome(case: Case, expected: pa.Table) -> str:
     return "same" if found.equals(expected) else "other rows"
 
 
-def main(count: int, seed: int, only: str) -> None:
+def main(count: int, seed: int, *kinds: str) -> None:
     secrets.token_bytes = lambda nbytes=None: bytes(nbytes or 32)
-    for what, kind, codec in (c for c in CASES if c[1] == only):
+    for what, kind, codec in (c for c in CASES if c[1] in kinds):
         # Relative names and one sync marker, so that the files, and what becomes of them, are the same in each run.
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             case = made(what, kind, codec, "files")
@@ -168,4 +168,4 @@ def main(count: int, seed: int, only: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
