@@ -34,10 +34,14 @@ STATEMENT = re.compile(
 )
 
 PREDICATE = "a predicate: one of many literals"
+SHOWN = "a command that a help shows"
 GENERATED = {
     ("engine/expression/sql/duckdb_sql.py", "{} IN (SELECT unnest({}::{}[]))"): PREDICATE,
     ("projections/plan/metrics_predicate.py", "{} IN (SELECT unnest(?))"): PREDICATE,
     ("engine/evolution/schema_text.py", "CREATE TABLE t (\n{}\n)"): "columns, parsed to read their types; never run",
+    ("engine/cli/querying.py", "icecore query 'SELECT city, sum(amount) FROM shop.orders GROUP BY city'"): SHOWN,
+    ("engine/cli/creating.py", 'icecore create-view shop.big --sql "SELECT * FROM orders WHERE amount > 10"'): SHOWN,
+    ("engine/cli/reading.py", 'icecore sql "SELECT actor, count(*) AS events FROM log GROUP BY ALL"'): SHOWN,
     ("engine/spark/read/frame_columns.py", "regexp_replace(lower(hex({})), {})"): "a column, in Spark's SQL",
     (
         "engine/demo/story.py",

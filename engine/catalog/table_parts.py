@@ -14,9 +14,11 @@ from icecore.engine.events import event as ev
 from icecore.engine.evolution.create_table import creation_payload, creation_updates
 from icecore.engine.evolution.replace_table import replaced_table
 from icecore.engine.foreign.register import registration_payload
+from icecore.engine.foreign.table_folder import moved_from, newest_metadata
 from icecore.engine.joint_commit.joint_tables import NewTable
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 
 
@@ -61,10 +63,14 @@ def replacement(
 def registered_table(
     repository: Repository, name: Identifier, metadata_location: str, location_mapping: Mapping[str, str] | None
 ) -> NewTable:
-    """A table of another engine.
+    """A table of another engine, by its metadata file or its folder; see `table_folder`.
 
     Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
     """
-    payload, table_uuid = registration_payload(name, metadata_location, location_mapping, Storage())
+    location = to_uri(newest_metadata(metadata_location, Storage()))
+    payload, table_uuid = registration_payload(name, location, location_mapping, Storage())
+    if location_mapping is None:
+        metadata = TableMetadata.from_dict(payload["metadata"])
+        payload["location-mapping"] = moved_from(metadata, location, Storage()).to_dict()
     stream = repository.models.unused_stream(ev.table_stream(table_uuid))
     return NewTable(name, stream, ev.TABLE_REGISTERED, payload)

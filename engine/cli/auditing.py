@@ -12,6 +12,7 @@ import click
 
 from icecore.engine.cli.settings import Settings, pass_settings
 from icecore.engine.cli.texts import pairs
+from icecore.engine.cli.verbs import examples
 from icecore.engine.errors import IcecoreError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class AuditFailure(click.ClickException):
     exit_code = 2
 
 
-@click.command()
+@click.command(epilog=examples("icecore audit", "icecore audit shop.orders --output sarif"))
 @click.argument("tables", metavar="[TABLE]...", nargs=-1)
 @click.option("--rule", "rules", metavar="ID", multiple=True, help="Only this rule; may be given several times.")
 @click.option("--rules", "folder", metavar="DIR", help="A folder of rules of your own, which join.")

@@ -17,6 +17,7 @@ from icecore.engine.cli.settings import (
     pass_settings,
 )
 from icecore.engine.cli.texts import pairs
+from icecore.engine.cli.verbs import agree, examples
 from icecore.engine.display.output import counted
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
@@ -25,10 +26,18 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "icecore create shop.cities --schema 'city string not null, people long' --sort city",
+        "icecore create shop.again --like orders.csv --null NA --partition 'month(day)'",
+    )
+)
 @click.argument("table")
 @click.option("--schema", metavar="COLUMNS", help="As in 'id long not null, ts timestamptz, tags list<string>'.")
 @click.option("--like", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Columns as in this file.")
+@click.option("--null", "nulls", metavar="TEXT", multiple=True, help="What means null in a CSV file of --like, as NA.")
+@click.option("--replace", is_flag=True, help="Give a table that is there these columns, and no rows.")
+@click.option("--yes", "-y", is_flag=True, help="With --replace, do not ask.")
 @click.option("--partition", metavar="TERM", multiple=True, help="As in 'month(ts)'; may be repeated.")
 @click.option("--sort", metavar="TERM", multiple=True, help="As in 'ts DESC NULLS LAST'; may be repeated.")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True, callback=pairs, help="May be repeated.")
@@ -43,6 +52,9 @@ def create(
     table: str,
     schema: str | None,
     like: Path | None,
+    nulls: tuple[str, ...],
+    replace: bool,
+    yes: bool,
     partition: tuple[str, ...],
     sort: tuple[str, ...],
     properties: dict[str, str],
@@ -53,11 +65,15 @@ def create(
     author: str | None,
 ) -> None:
     """Make an empty table."""
-    columns = _columns(schema, like)
+    columns = _columns(schema, like, nulls)
     with settings.write() as catalog:
         if create_namespace:
             make_namespace(catalog, table)
-        made = catalog.create_table(
+        if replace and catalog.table_exists(table):
+            held = TableText(catalog.load_table(table)).total("records") or 0
+            agree([f"would replace {table} with its {counted(held, 'row')}; its snapshots stay"], yes=yes)
+        make = catalog.create_or_replace_table if replace else catalog.create_table
+        made = make(
             table,
             columns,
             partition_spec=partition or None,
@@ -73,7 +89,7 @@ def create(
         settings.print_record(text.as_dict(), f"created {text.name}: {columns_made}, partitioned by {text.partition()}")
 
 
-@click.command()
+@click.command(epilog=examples('icecore create-view shop.big --sql "SELECT * FROM orders WHERE amount > 10"'))
 @click.argument("view")
 @click.option("--sql", metavar="QUERY", required=True, help="What its rows are.")
 @click.option("--dialect", default=DUCKDB, show_default=True, help="Whose SQL that is, as spark or trino.")
@@ -106,10 +122,10 @@ def create_view(
         settings.print_record(text.as_dict(), f"made {text.name}: a view of {columns}, version {version}")
 
 
-def _columns(schema: str | None, like: Path | None) -> Schema | pa.Schema:
+def _columns(schema: str | None, like: Path | None, nulls: tuple[str, ...]) -> Schema | pa.Schema:
     if (schema is None) == (like is None):
         raise click.UsageError("give --schema COLUMNS or --like FILE")
     if schema is not None:
         return parse_schema(schema)
     assert like is not None, "one of both was given"
-    return file_schema(like)
+    return file_schema(like, nulls)

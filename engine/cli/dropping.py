@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import click
 
-from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.cli.settings import Settings
+from icecore.engine.cli.verbs import agree, change_command, key_option, risk_options
 from icecore.engine.deletion.purge_table import Purged
 from icecore.engine.display.output import counted, waiting
+from icecore.engine.display.table_text import TableText
 
 _POSITION = click.option(
     "--position", type=click.IntRange(min=1), help="That of the drop; the latest one of the name else."
@@ -14,33 +17,36 @@ _POSITION = click.option(
 SHOWN = 5
 
 
-@click.command()
+@change_command(shown=("icecore drop shop.returns --dry-run", "icecore drop shop.returns --yes -m 'was a test'"))
 @click.argument("name")
-@commit_options
-@common_options
-@pass_settings
-def drop(settings: Settings, name: str, message: str | None, author: str | None) -> None:
+@risk_options
+def drop(settings: Settings, name: str, dry_run: bool, yes: bool, message: str | None, author: str | None) -> None:
     """Drop a table or view.
 
     The log keeps it, and its files stay: `icecore undrop` gives it back, `icecore purge` deletes a table's files.
     """
     with settings.write() as catalog:
         is_view = catalog.view_exists(name)
-        (catalog.drop_view if is_view else catalog.drop_table)(name, message=message, author=author)
+        drop_it = catalog.drop_view if is_view else catalog.drop_table
+        kind = "view" if is_view else "table"
+        drop_it(name, dry_run=True)
+        would = f"would drop the view {name}" if is_view else f"would drop {name}: {_held(catalog, name)}"
+        if dry_run:
+            settings.print_record({"name": name, "kind": kind, "position": None}, would)
+            return
+        agree([f"{would}; `icecore undrop {name}` gives it back"], yes=yes)
+        drop_it(name, message=message, author=author)
         position = catalog.position
     settings.print_record(
-        {"name": name, "kind": "view" if is_view else "table", "position": position},
+        {"name": name, "kind": kind, "position": position},
         f"dropped {'the view ' if is_view else ''}{name} at position {position}",
     )
 
 
-@click.command()
+@change_command(shown=("icecore undrop shop.returns -m 'it was none'",))
 @click.argument("name")
 @click.option("--view", is_flag=True, help="It was a view.")
 @_POSITION
-@commit_options
-@common_options
-@pass_settings
 def undrop(
     settings: Settings, name: str, view: bool, position: int | None, message: str | None, author: str | None
 ) -> None:
@@ -58,18 +64,16 @@ def undrop(
     )
 
 
-@click.command()
+@change_command(shown=("icecore purge shop.forgotten --dry-run", "icecore purge shop.forgotten --yes -m 'asked to'"))
 @click.argument("table")
 @_POSITION
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@commit_options
-@common_options
-@pass_settings
+@key_option
+@risk_options
 def purge(
     settings: Settings,
     table: str,
     position: int | None,
+    key: str | None,
     dry_run: bool,
     yes: bool,
     message: str | None,
@@ -82,9 +86,11 @@ def purge(
     with settings.write() as catalog:
         if not dry_run and not yes:
             purged = catalog.purge_table(table, position=position, dry_run=True)
-            click.confirm(f"delete {counted(len(purged.files), 'file')} of {table} for good?", abort=True, err=True)
+            agree([*_lines(table, purged, True), "for good"], yes=False)
         with waiting(f"purging {table}"):
-            purged = catalog.purge_table(table, position=position, message=message, author=author, dry_run=dry_run)
+            purged = catalog.purge_table(
+                table, position=position, message=message, author=author, idempotency_key=key, dry_run=dry_run
+            )
     found = {
         "table": table,
         "position": purged.position,
@@ -95,6 +101,12 @@ def purge(
         "left": purged.left_files,
     }
     settings.print_record(found, *_lines(table, purged, dry_run))
+
+
+def _held(catalog: Catalog, name: str) -> str:
+    text = TableText(catalog.load_table(name))
+    files, rows = text.total("data-files"), text.total("records")
+    return f"{counted(files or 0, 'data file')} with {counted(rows or 0, 'row')}, which stay in the log"
 
 
 def _lines(table: str, found: Purged, dry_run: bool) -> list[str]:

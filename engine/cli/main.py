@@ -8,7 +8,9 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from icecore.engine.cli.completion import completes_names, named
 from icecore.engine.cli.settings import program_options
 from icecore.engine.common.text import printable
 from icecore.engine.errors import IcecoreError
@@ -19,9 +21,47 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "create-view": ("creating", "create_view", "Make a view of a query."),
     "ls": ("table_commands", "ls", "List the tables and views of a namespace, or of all."),
     "describe": ("table_commands", "describe", "Print what a table or view is."),
-    "append": ("rows.changing", "append", "Append the rows of FILES, as one commit."),
-    "register": ("rows.changing", "register", "Adopt a table of another engine."),
-    "resolve": ("rows.changing", "resolve", "End a conflict with another engine's commit."),
+    "load": ("rows.loading", "load", "Load FILES into a table, which is made where it is missing."),
+    "append": ("rows.loading", "append", "Append the rows of FILES, as one commit."),
+    "upsert": ("rows.row_commands", "upsert", "Update the rows whose keys FILES have, and insert the others."),
+    "overwrite": ("rows.row_commands", "overwrite", "Replace rows by those of FILES, in one commit."),
+    "delete": ("rows.row_commands", "delete", "Delete rows of a table."),
+    "add-files": ("rows.loading", "add_files", "Add Parquet files to a table, as they are."),
+    "register": ("adopting", "register", "Adopt a table of another engine."),
+    "migrate": ("adopting", "migrate", "Make a table of a folder of Parquet files."),
+    "resolve": ("adopting", "resolve", "End a conflict with another engine's commit."),
+    "rename": ("changes.name_commands", "rename", "Rename a table or view."),
+    "alter": ("changes.alter_commands", "alter", "Change the columns, partitions, order or format of a table."),
+    "properties": (
+        "changes.name_commands",
+        "properties",
+        "Read and change properties.",
+    ),
+    "namespace": ("changes.name_commands", "namespace", "Make, list and drop namespaces."),
+    "refs": ("changes.ref_commands", "refs", "List the branches and tags of a table."),
+    "branch": ("changes.ref_commands", "branch", "Make, move, keep and remove branches."),
+    "tag": ("changes.ref_commands", "tag", "Make, move and remove tags."),
+    "rollback": ("changes.ref_commands", "rollback", "Point main at one of its ancestors."),
+    "set-snapshot": ("changes.ref_commands", "set_snapshot", "Point main at any snapshot, an ancestor or not."),
+    "cherry-pick": ("changes.ref_commands", "cherry_pick", "Apply the changes of a snapshot to main."),
+    "publish": ("changes.ref_commands", "publish", "Apply to main what was staged under a wap.id, once."),
+    "maintain": ("changes.upkeep_commands", "maintain", "Do all the upkeep that a table's properties ask for."),
+    "compact": ("changes.upkeep_commands", "compact", "Write small data files again as few large ones."),
+    "rewrite-deletes": ("changes.upkeep_commands", "rewrite_deletes", "Merge position deletes."),
+    "rewrite-manifests": (
+        "changes.upkeep_commands",
+        "rewrite_manifests",
+        "Write manifests again, by partition.",
+    ),
+    "compute-statistics": ("changes.upkeep_commands", "compute_statistics", "Compute the statistics of a snapshot."),
+    "expire": ("changes.upkeep_commands", "expire", "Let old snapshots go, with the files that only they need."),
+    "orphans": ("changes.upkeep_commands", "orphans", "Delete files in a table's folders that nothing needs."),
+    "materialize": (
+        "changes.upkeep_commands",
+        "materialize",
+        "Write the metadata files of tables by hand.",
+    ),
+    "checkpoint": ("changes.upkeep_commands", "checkpoint", "Note the state of all tables in the log's file."),
     "drop": ("dropping", "drop", "Drop a table or view."),
     "undrop": ("dropping", "undrop", "Give a dropped table or view its name back."),
     "purge": ("dropping", "purge", "Delete the files of a dropped table, for good."),
@@ -84,9 +124,16 @@ class Program(click.Group):
         """The command, of a module that is loaded only now."""
         if name not in COMMANDS:
             return None
+        if completes_names(name):
+            return named(name)
         module, function, _help = COMMANDS[name]
         command: click.Command = getattr(import_module(f"icecore.engine.cli.{module}"), function)
         return command
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands and options that begin so, without loading any command."""
+        found = [CompletionItem(n, help=text) for n, (_, _, text) in COMMANDS.items() if n.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, context, incomplete)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the help of each command, without loading any."""

@@ -9,6 +9,7 @@ import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds
+from icecore.engine.cli.verbs import examples
 from icecore.engine.display.output import counted, print_json
 from icecore.engine.display.plan_text import (
     EXPLAINED_COLUMNS,
@@ -27,7 +28,11 @@ from icecore.projections.plan.scan_plan import ScanPlan
 SHOWN = 20
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "icecore plan shop.orders --where \"city = 'Oslo'\"", "icecore plan shop.orders --where 'amount > 10' --explain"
+    )
+)
 @click.argument("table")
 @click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
 @click.option("--snapshot", "snapshot_id", type=int, help="The snapshot of this id.")
@@ -135,7 +140,7 @@ def _print_files(
     )
 
 
-@click.command()
+@click.command(epilog=examples("icecore plans shop.orders"))
 @click.argument("table")
 @click.option("--drop", "dropped", metavar="NAME", help="Forget this one.")
 @common_options

@@ -8,9 +8,10 @@ import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds
+from icecore.engine.cli.verbs import examples
 
 
-@click.command()
+@click.command(epilog=examples("icecore query 'SELECT city, sum(amount) FROM shop.orders GROUP BY city'"))
 @click.argument("query")
 @click.option("--namespace", "-n", metavar="NAME", help="Where a table that is named alone is looked for.")
 @click.option("--at", type=int, metavar="POSITION", help="Ask what was so at a position of the log.")

@@ -12,6 +12,7 @@ import pyarrow as pa
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds, names
+from icecore.engine.cli.verbs import examples
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.row_filter import keep_rows
@@ -24,7 +25,7 @@ from icecore.projections.audit.sql_prompt import AUDIT_SCHEMAS
 SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
 
 
-@click.command()
+@click.command(epilog=examples("icecore log shop.orders", "icecore log --actor bob --since 2024-01-01"))
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--actor", help="Only what this one did.")
 @click.option(
@@ -76,7 +77,12 @@ def log(
         print_text("\n\n".join("\n".join(_event_lines(row)) for row in _rows(events)))
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "icecore show shop.orders --where \"city = 'Oslo'\" --columns id,amount",
+        "icecore show shop.orders --as-of 2030-01-01 --output csv",
+    )
+)
 @click.argument("name")
 @click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
 @click.option("--columns", metavar="A,B", callback=names, help="Only these.")
@@ -113,7 +119,9 @@ def show(
     settings.print_arrow(rows)
 
 
-@click.command()
+@click.command(
+    epilog=examples('icecore sql "SELECT actor, count(*) AS events FROM log GROUP BY ALL"', "icecore sql --tables")
+)
 @click.argument("query", required=False)
 @click.option("--tables", is_flag=True, help="List the tables that a query can name, with their columns.")
 @click.option("--at", type=int, metavar="POSITION", help="Ask what was so at a position of the log.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.verbs import examples
 from icecore.engine.display.output import pair_lines
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _Row = tuple[str, str, int | str, int | None, int | None, dt.datetime]
 
 
-@click.command()
+@click.command(epilog=examples("icecore ls", "icecore ls shop --output json"))
 @click.argument("namespace", required=False)
 @common_options
 @pass_settings
@@ -41,7 +42,7 @@ def ls(settings: Settings, namespace: str | None) -> None:
     settings.print_rows(columns, rows)
 
 
-@click.command()
+@click.command(epilog=examples("icecore describe shop.orders"))
 @click.argument("name")
 @common_options
 @pass_settings

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from attrs import field, frozen
 
 from icecore.engine.commit.decide import Decision
+from icecore.engine.common.text import short_repr
 from icecore.engine.errors import CommitConflictError, ConflictingCommitsError
 from icecore.engine.events.event import DELETIONS, TABLE_COMMITTED, TABLE_CREATED, Event
 from icecore.engine.formats.deleted_files import decode_files
@@ -29,6 +30,8 @@ class DryRun:
     `added_files` and `removed_files` are paths of data and delete files; those that only this call wrote are deleted
     again. `is_done` says that an earlier call with the same idempotency key made the commit already.
     """
+
+    __repr__ = short_repr
 
     payload: Mapping[str, Any] = field(repr=False)
     metadata: TableMetadata = field(repr=False)
@@ -57,6 +60,8 @@ class DryRun:
 class ViewDryRun:
     """The outcome of a dry run of one view's commit: the event's payload, and the view after it."""
 
+    __repr__ = short_repr
+
     payload: Mapping[str, Any] = field(repr=False)
     metadata: ViewMetadata = field(repr=False)
     conflicts: tuple[str, ...] = ()
@@ -70,6 +75,8 @@ class ViewDryRun:
 @frozen
 class PartDryRun:
     """One event of a transaction's dry run, or its conflicts: then it has no kind and no payload."""
+
+    __repr__ = short_repr
 
     identifier: tuple[str, ...]
     kind: str | None = None
@@ -90,6 +97,8 @@ class CatalogDryRun:
 
     `is_done` says that an earlier call with the same idempotency key made it already.
     """
+
+    __repr__ = short_repr
 
     parts: tuple[PartDryRun, ...] = ()
     is_done: bool = False

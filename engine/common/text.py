@@ -1,11 +1,16 @@
-"""Text: lists as messages show them, what a terminal can print, and what can be written as UTF-8."""
+"""Text: lists as messages show them, short reprs, what a terminal can print, and what can be written as UTF-8."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
+from typing import Any
 
 MOST = 20
+MOST_OF_A_REPR = 500
+_MOST_OF_A_VALUE = 100
+_ITEMS = 3
 
 
 def abbreviated(names: Iterable[object], most: int = MOST) -> str:
@@ -28,3 +33,64 @@ def is_unicode(text: str) -> bool:
 def printable(text: str) -> str:
     """Text in which control characters are written as escapes; new lines stay."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def short_repr(value: Any) -> str:
+    """The repr of an attrs object: its fields, long ones cut, of many things the first ones and their number.
+
+    Fields that begin with an underscore, or are left out of attrs' own repr, are not shown.
+    """
+    import attrs
+
+    shown = (a for a in attrs.fields(type(value)) if a.repr is not False and not a.name.startswith("_"))
+    parts = (f"{a.name}={_brief(getattr(value, a.name))}" for a in shown)
+    return _cut(f"{type(value).__qualname__}({', '.join(_fitting(parts))})", MOST_OF_A_REPR)
+
+
+def rows_html(columns: Sequence[str], rows: Iterable[Iterable[object]], *, most: int = 20) -> str:
+    """Rows as an HTML table, the first ones and the number of the others. No text of them is markup."""
+    from html import escape
+
+    rows = list(rows)
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    lines = ("".join(f"<td>{escape(_cut(str(v), 200))}</td>" for v in row) for row in rows[:most])
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    more = f"<p>… {len(rows) - most:,} more</p>" if len(rows) > most else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _fitting(parts: Iterable[str]) -> Iterator[str]:
+    """The parts up to what is more than MOST_OF_A_REPR characters, so that no more are made."""
+    length = 0
+    for part in parts:
+        if length > MOST_OF_A_REPR:
+            return
+        length += len(part) + 2
+        yield part
+
+
+def _brief(value: Any) -> str:
+    match value:
+        case str() | bytes():
+            return repr(value) if len(value) <= _MOST_OF_A_VALUE else f"{repr(value[:_MOST_OF_A_VALUE])[:-1]}…"
+        case Mapping():
+            inner = (f"{_brief(k)}: {_brief(v)}" for k, v in islice(value.items(), _ITEMS))
+            return f"{{{_some(inner, len(value))}}}"
+        case list() | tuple() | AbstractSet():
+            return f"[{_some(map(_brief, islice(value, _ITEMS)), len(value))}]"
+        case _ if hasattr(type(value), "__attrs_attrs__"):
+            # Its own repr may be as long as all that it holds.
+            return _cut(short_repr(value), _MOST_OF_A_VALUE)
+        case _ if hasattr(value, "num_rows"):
+            return f"<{value.num_rows:,} rows>"
+        case _:
+            return _cut(repr(value), _MOST_OF_A_VALUE)
+
+
+def _some(items: Iterable[str], count: int) -> str:
+    more = [f"… {count - _ITEMS:,} more"] if count > _ITEMS else []
+    return ", ".join([*items, *more])
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
+from icecore.engine.common.text import short_repr
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.spec.content_file import ContentFile, without_metrics
 
@@ -16,6 +17,8 @@ class FileScanTask:
     a bound expression: a row of the file that satisfies it satisfies the scan's filter (Spec: SP8).
     `data_sequence_number` is the number after inheritance.
     """
+
+    __repr__ = short_repr
 
     file: ContentFile
     delete_files: tuple[ContentFile, ...]

@@ -15,6 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from icecore.engine.commit.decide import ChangeMetadata, Command, StaleRemovals
 from icecore.engine.common.ids import now_ms
+from icecore.engine.common.text import short_repr
 from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.deletion_candidates import Candidates
@@ -44,6 +45,8 @@ _OUTSIDE = 3
 @frozen
 class Expired:
     """The result of an expiry: snapshots and refs removed from the table, files deleted."""
+
+    __repr__ = short_repr
 
     snapshot_ids: tuple[int, ...] = ()
     refs: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from icecore.engine.common.ids import now_ms
 from icecore.engine.common.location import EQUAL_SCHEMES, to_uri
+from icecore.engine.common.text import short_repr
 from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismatchMode, is_within
@@ -41,6 +42,8 @@ class OrphanFiles:
     `passed_over` are unreferenced files of that age which are not deleted, as their names are not those of a table's
     files (see `file_names`).
     """
+
+    __repr__ = short_repr
 
     orphan_file_locations: tuple[str, ...] = ()
     deleted_files: tuple[str, ...] = ()

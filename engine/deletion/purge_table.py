@@ -12,6 +12,7 @@ from collections.abc import Callable
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import short_repr
 from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.deletion_candidates import Candidates
@@ -41,6 +42,8 @@ class Purged:
     known. Retained are `kept_files`, which something else references, and `left_files`, which are neither in the
     table's folders nor in the warehouse, or are in its folders but not named as a table's files are.
     """
+
+    __repr__ = short_repr
 
     position: int | None = None
     files: tuple[str, ...] = field(default=(), repr=False)

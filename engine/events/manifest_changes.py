@@ -14,6 +14,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from icecore.engine.common.json_reader import get, get_list
+from icecore.engine.common.text import short_repr
 from icecore.engine.spec.content_file import FieldSummary, ManifestContent, ManifestFile
 
 WHERE = "manifest record"
@@ -44,6 +45,8 @@ class ListedManifest:
     were listed when this was made: branches list one manifest under different ones (RL7). `depth` is how many manifests
     one after another have to be looked up to know the entries.
     """
+
+    __repr__ = short_repr
 
     manifest: ManifestFile
     position: int = 0

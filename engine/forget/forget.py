@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from icecore.engine.common.text import short_repr
 from icecore.engine.errors import ForeignCommitError, IcecoreError, StorageError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
@@ -38,6 +39,8 @@ class Forgotten:
     rewrite the manifests and expire it to forget these too. `left_files` still lie in storage, though no snapshot needs
     them: `remove_orphan_files` deletes them.
     """
+
+    __repr__ = short_repr
 
     position: int | None = None
     events: tuple[int, ...] = ()

@@ -8,18 +8,20 @@ from typing import TypedDict
 from attrs import evolve, frozen
 
 from icecore.engine.commit.single_use import OnceInBlock
+from icecore.engine.common.text import short_repr
 from icecore.engine.deletion.expire_snapshots import Expired, expire, would_expire
 from icecore.engine.deletion.orphan_files import OrphanFiles, OrphanSearch, remove_orphan_files
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.provenance import provenance
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
+from icecore.engine.maintenance.rewrite_data_files import RewriteResult
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.retention import Expiry
 from icecore.engine.repository.repository import Repository
 from icecore.engine.storage.listing import Lister, list_folders
 
-__all__ = ["ExpireSnapshots", "Expired", "Maintenance", "OrphanFiles"]
+__all__ = ["ExpireSnapshots", "Expired", "Maintained", "Maintenance", "OrphanFiles"]
 
 
 class OrphanOptions(TypedDict, total=False):
@@ -37,8 +39,27 @@ class OrphanOptions(TypedDict, total=False):
 
 
 @frozen
+class Maintained:
+    """The result of `Table.maintain`: what each step did, or would do.
+
+    `skipped` says which steps were left out, and why; of a dry run `compacted` has the files that would be read only.
+    """
+
+    __repr__ = short_repr
+
+    compacted: RewriteResult = RewriteResult()
+    deletes: RewriteResult = RewriteResult()
+    rewrote_manifests: bool = False
+    expired: Expired = Expired()
+    orphans: OrphanFiles = OrphanFiles()
+    skipped: tuple[str, ...] = ()
+
+
+@frozen
 class Maintenance:
     """The upkeep of the table of one stream; `committed` takes the state after a commit, `lister` lists folders."""
+
+    __repr__ = short_repr
 
     stream: str
     repository: Repository

@@ -15,6 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.dry_run import DryRun
+from icecore.engine.common.text import short_repr
 from icecore.engine.data.arrow.sorting import RowOrder
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.group_rewrite import GroupRewrite
@@ -41,6 +42,8 @@ class RewriteResult:
 
     After a dry run they are what the rewrite would give, and `outcomes` has its commits.
     """
+
+    __repr__ = short_repr
 
     rewritten_data_files: int = 0
     added_data_files: int = 0

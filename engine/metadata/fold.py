@@ -11,6 +11,7 @@ from typing import Any, assert_never
 from attrs import evolve, frozen
 
 from icecore.engine.common.location import LocationMapping
+from icecore.engine.common.text import short_repr
 from icecore.engine.errors import CorruptLogError, IcecoreError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.events.table_events import (
@@ -61,6 +62,8 @@ class TableState:
     be written out later (`icecore.materialize = manual`). `purged_at` is the position of the event that let all files
     of a dropped table go.
     """
+
+    __repr__ = short_repr
 
     stream: str
     stream_version: int

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 from attrs import evolve, frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import short_repr
 from icecore.engine.errors import CorruptLogError, IcecoreError
 from icecore.engine.events.event import Event
 from icecore.engine.events.view_events import (
@@ -34,6 +35,8 @@ class ViewState:
 
     `metadata_location` is where its metadata file is written, `metadata_version` the number in that file's name.
     """
+
+    __repr__ = short_repr
 
     stream: str
     stream_version: int

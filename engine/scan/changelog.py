@@ -17,6 +17,7 @@ from attrs import define
 
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.optional_packages import to_pandas
+from icecore.engine.common.text import short_repr
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.read.changed_file_rows import (
@@ -68,6 +69,8 @@ class IncrementalChangelogScan:
     `snapshots` are those that count, in the order of `_change_ordinal`. Rows have the table's current schema. Applied
     to the rows at the start, taking away what is deleted and adding what is inserted, they give those at the end.
     """
+
+    __repr__ = short_repr
 
     _planner: Planner
     _state: TableState

@@ -25,6 +25,7 @@ from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.scan import planned_by_spark, refine_scan, scan_frames
 from icecore.engine.scan.refine_scan import remaking
+from icecore.engine.scan.scan_display import ScanDisplay
 from icecore.engine.spec.reserved import DELETED, select
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRefType
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
     from icecore.projections.explain.explain import Explanation
 
 
-@define(slots=False)
-class DataScan:
+@define(slots=False, repr=False)
+class DataScan(ScanDisplay):
     """A scan of one snapshot. Nothing is planned or read before it is asked for; a plan is made once."""
 
     _planner: Planner

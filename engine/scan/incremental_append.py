@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import define
 
+from icecore.engine.common.text import short_repr
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
@@ -34,6 +35,8 @@ class IncrementalAppendScan(DataScan):
 
     `snapshots` are the appends of the range, oldest first. Rows have the table's current schema.
     """
+
+    __repr__ = short_repr
 
     snapshots: tuple[Snapshot, ...] = ()
 

@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 from attrs import define
 
+from icecore.engine.common.text import short_repr
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import NoSuchPlanError, StorageError, ValidationError
 from icecore.engine.expression.json.stored_expression import from_kept, to_kept
@@ -35,6 +36,8 @@ class NamedPlan:
     `scan` reads it as any scan. `manifests_evaluated` manifests of the snapshot were evaluated this time,
     of the others the results were stored.
     """
+
+    __repr__ = short_repr
 
     name: str
     scan: DataScan

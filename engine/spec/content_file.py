@@ -11,6 +11,8 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from icecore.engine.common.text import short_repr
+
 
 class DataFileContent(enum.IntEnum):
     """The `content` of a data file in a manifest entry (Spec: M3)."""
@@ -51,6 +53,8 @@ class ContentFile:
     `partition` holds internal values in the order of the fields of spec `spec_id`. Sizes are in bytes, offsets in
     bytes from the start of the file. Metrics are None where the writer gave none.
     """
+
+    __repr__ = short_repr
 
     content: DataFileContent
     file_path: str

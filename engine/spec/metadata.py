@@ -15,6 +15,7 @@ from attrs import define, field
 from icecore.engine.common.compressed_json import decompress
 from icecore.engine.common.growing_json import JoinedJson
 from icecore.engine.common.json_reader import loads
+from icecore.engine.common.text import short_repr
 from icecore.engine.errors import NoSuchSnapshotError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.spec.metadata_json import NO_SNAPSHOT, SUPPORTED_FORMAT_VERSIONS, WHERE, metadata_fields
 from icecore.engine.spec.partition import PARTITION_FIELD_ID_START, PartitionSpec
@@ -46,6 +47,8 @@ class TableMetadata:
 
     Raises ValidationError where ids point nowhere or refs disagree with the current snapshot.
     """
+
+    __repr__ = short_repr
 
     format_version: int
     table_uuid: str | None

@@ -12,7 +12,7 @@ from typing import Any
 from attrs import define, evolve, field
 
 from icecore.engine.common.json_reader import get, get_ints, get_list, unknown
-from icecore.engine.common.text import abbreviated
+from icecore.engine.common.text import abbreviated, short_repr
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec import single_value
 from icecore.engine.spec.types import (
@@ -52,6 +52,7 @@ class Schema:
     schema_id: int = INITIAL_SCHEMA_ID
     identifier_field_ids: tuple[int, ...] = field(converter=_sorted_ids, default=())
     extra: Mapping[str, Any] = field(factory=dict, hash=False)
+    __repr__ = short_repr
 
     def __attrs_post_init__(self) -> None:
         seen: dict[int, str] = {}
@@ -103,10 +104,8 @@ class Schema:
 
     @cached_property
     def _by_lower_name(self) -> dict[str, int]:
-        lower: dict[str, int] = {}
-        for name, field_id in self._by_name.items():
-            lower.setdefault(name.lower(), field_id)
-        return lower
+        # The first of names that differ in case alone counts.
+        return {name.lower(): field_id for name, field_id in reversed(self._by_name.items())}
 
     @property
     def highest_field_id(self) -> int:

@@ -14,6 +14,7 @@ import orjson
 from attrs import field, frozen
 
 from icecore.engine.common.json_reader import get, get_list, get_str_map, unknown
+from icecore.engine.common.text import short_repr
 from icecore.engine.errors import ValidationError
 
 MAIN_BRANCH = "main"
@@ -53,6 +54,8 @@ class Snapshot:
     `manifests` holds the manifest paths of a v1 snapshot that has no manifest list. `summary` includes `operation`
     where the writer gave one.
     """
+
+    __repr__ = short_repr
 
     snapshot_id: int
     timestamp_ms: int

@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 
 from icecore.engine.common.compressed_json import decompress
 from icecore.engine.common.json_reader import get, get_list, get_str_map, loads, unknown
+from icecore.engine.common.text import short_repr
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
 from icecore.engine.spec.schema import Schema
 
@@ -62,6 +63,8 @@ _VERSION_KEYS = frozenset(
 @frozen
 class ViewVersion:
     """One immutable version of a view."""
+
+    __repr__ = short_repr
 
     version_id: int
     schema_id: int
@@ -140,6 +143,8 @@ _KNOWN = frozenset(
 @define(frozen=True)
 class ViewMetadata:
     """View metadata. Raises ValidationError where ids point nowhere."""
+
+    __repr__ = short_repr
 
     view_uuid: str
     location: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
+from icecore.engine.common.text import rows_html
 from icecore.engine.errors import CommitConflictError, NoSuchSnapshotError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import Identifier, TableState
@@ -153,6 +154,11 @@ class Table:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dotted(self.name())!r}, version {self._state.stream_version})"
 
+    def _repr_html_(self) -> str:
+        """The table in a notebook: its columns below what it is."""
+        columns = [(f.name, f.field_type, "not null" if f.required else "", f.doc or "") for f in self.schema().fields]
+        return rows_html((repr(self), "type", "", ""), columns)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Table) and other._state == self._state
 
@@ -219,6 +225,7 @@ class Table:
     rewrite_position_delete_files = table_maintenance.rewrite_position_delete_files
     remove_dangling_deletes = table_maintenance.remove_dangling_deletes
     rewrite_manifests = table_maintenance.rewrite_manifests
+    maintain = table_maintenance.maintain
     forget = table_maintenance.forget
 
     @property

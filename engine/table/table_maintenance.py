@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from attrs import evolve
+
 from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.expression.sql.parse import FilterLike
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
+from icecore.engine.properties.table_properties import GC_ENABLED
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table import table_commits
 from icecore.engine.table.commit_options import MetadataOptions
@@ -16,6 +19,7 @@ from icecore.engine.table.table_handle import TableHandle
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.forget.forget import Forgotten
+    from icecore.engine.maintenance.maintenance import Maintained
     from icecore.engine.maintenance.rewrite_data_files import GroupWriter, RewriteResult
     from icecore.engine.maintenance.rewrite_delete_files import DeletesWriter
 
@@ -167,6 +171,54 @@ def rewrite_manifests(
     No commit is made where the manifests are few and clean already. Raises NoSuchSnapshotError.
     """
     return table_commits.commit_with(table, lambda t: t.rewrite_manifests(branch=branch), **options)
+
+
+@takes_options(MetadataOptions)
+def maintain(table: TableHandle, **options: Unpack[MetadataOptions]) -> Maintained:
+    """All upkeep that a table's properties ask for, step by step, each a commit of its own where it changes something.
+
+    Small data files, and those with many deletes, are rewritten (`write.target-file-size-bytes`), position deletes
+    merged, dangling ones removed, manifests rewritten (`commit.manifest.target-size-bytes`), snapshots expired
+    (`history.expire.*`), and orphan files older than three days deleted. Where `gc.enabled` is false the last two are
+    skipped. Raises what the steps raise; those before are done then.
+    """
+    from icecore.engine.maintenance.maintenance import Maintained, Maintenance
+
+    dry_run = options.get("dry_run", False)
+    done = Maintained()
+    if table.metadata.current_snapshot() is not None:
+        deletes = rewrite_position_delete_files(table, **options) + remove_dangling_deletes(table, **options)
+        done = evolve(
+            done,
+            compacted=_to_compact(table) if dry_run else rewrite_data_files(table, **options),
+            deletes=deletes,
+            rewrote_manifests=_rewrites_manifests(table, options),
+        )
+    if not GC_ENABLED.of(table.metadata.properties):
+        return evolve(done, skipped=("expiry and orphan files: gc.enabled is false",))
+    upkeep = Maintenance(table._state.stream, table._repository, table._committed, table._actor)
+    message, author = options.get("message"), options.get("author")
+    expiry = upkeep.expire_snapshots(message=message, author=author)
+    expired = expiry.dry_run() if dry_run else expiry.commit()
+    orphans = upkeep.remove_orphan_files(message=message, author=author, dry_run=dry_run)
+    return evolve(done, expired=expired, orphans=orphans)
+
+
+def _to_compact(table: TableHandle) -> RewriteResult:
+    """The files that compaction would read, without reading them."""
+    from icecore.engine.maintenance.compaction_groups import CompactionOptions
+    from icecore.engine.maintenance.rewrite_data_files import RewriteResult
+
+    planning = table_commits.transaction(table, dry_run=True)
+    groups = planning.file_groups(None, CompactionOptions.of({}, planning.metadata), MAIN_BRANCH)
+    return RewriteResult(rewritten_data_files=sum(len(g.paths) for g in groups))
+
+
+def _rewrites_manifests(table: TableHandle, options: MetadataOptions) -> bool:
+    """Rewrites manifests, or would; whether there was something to rewrite."""
+    before = table.metadata.current_snapshot_id
+    outcome = rewrite_manifests(table, **options)
+    return table.metadata.current_snapshot_id != before if outcome is None else not outcome.is_empty
 
 
 @takes_options(MetadataOptions)

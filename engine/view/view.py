@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
 from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.common.optional_packages import to_pandas
+from icecore.engine.common.text import rows_html
 from icecore.engine.errors import ValidationError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.view_fold import ViewState
@@ -130,6 +131,10 @@ class View:
 
     def __repr__(self) -> str:
         return f"View({dotted(self.name())!r}, version {self.metadata.current_version_id})"
+
+    def _repr_html_(self) -> str:
+        """The view in a notebook: its columns below what it is."""
+        return rows_html((repr(self), "type"), [(f.name, f.field_type) for f in self.schema().fields])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, View) and other._state == self._state

@@ -12,6 +12,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import short_repr
 from icecore.engine.errors import ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
@@ -66,6 +67,8 @@ class ObjectDiff:
     A table that was dropped and made anew under its name is two objects, since its stream is another one.
     """
 
+    __repr__ = short_repr
+
     kind: str
     stream: str
     before: Identifier | None
@@ -88,6 +91,8 @@ class ObjectDiff:
 @frozen
 class CatalogDiff:
     """All differences between two positions, the first excluded: namespaces, then tables and views by name."""
+
+    __repr__ = short_repr
 
     from_position: int
     to_position: int

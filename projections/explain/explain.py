@@ -8,6 +8,7 @@ import pyarrow as pa
 from attrs import define, field
 
 from icecore.engine.common.lazy_property import lazy_property
+from icecore.engine.common.text import rows_html, short_repr
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.sql.sql_text import expression_text
@@ -73,6 +74,8 @@ class Explanation:
     `Table.forget`. `statements` is the SQL that the plan ran.
     """
 
+    __repr__ = short_repr
+
     row_filter: Expression
     counts: PlanCounts
     statements: tuple[Statement, ...]
@@ -105,6 +108,10 @@ class Explanation:
             bound = "".join(f"-- ${name} = {value!r}\n" for name, value in s.parameters.items())
             parts.append(f"{bound}{s.sql.strip()};")
         return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        """The summary in a notebook."""
+        return rows_html(("explanation",), [(line,) for line in str(self).split("\n")])
 
     def __str__(self) -> str:
         """The summary in words."""

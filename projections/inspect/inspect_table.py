@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from attrs import frozen
 
+from icecore.engine.common.text import short_repr
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
@@ -36,6 +37,8 @@ class InspectTable:
     `snapshot_id` NoSuchSnapshotError, and those of files ValidationError where a partition spec has an unknown
     transform.
     """
+
+    __repr__ = short_repr
 
     _planner: Planner
     _state: TableState

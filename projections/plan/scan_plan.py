@@ -10,6 +10,7 @@ from attrs import define
 
 from icecore.engine.common.bulk_attrs import gc_paused
 from icecore.engine.common.lazy_property import lazy_property
+from icecore.engine.common.text import rows_html, short_repr
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.json.expression_json import to_json
 from icecore.engine.expression.nodes import Expression
@@ -46,8 +47,17 @@ PLAN_SCHEMA = pa.schema(
 class ScanPlan:
     """The plan of a scan."""
 
+    __repr__ = short_repr
+
     planned: PlannedFiles
     _properties: Mapping[str, str]
+
+    def _repr_html_(self) -> str:
+        """The plan in a notebook: its sums, and the first files."""
+        files = self.planned.files
+        names = ("file_path", "record_count", "file_size_in_bytes")
+        rows = zip(*(files[n].to_pylist() for n in names), strict=True)
+        return rows_html((f"{files.num_rows:,} of {self.counts.files_total:,} files", *names[1:]), rows)
 
     @property
     def counts(self) -> PlanCounts:

@@ -10,6 +10,8 @@ from itertools import groupby
 
 from attrs import frozen
 
+from icecore.engine.common.text import short_repr
+
 SHOWN_EXAMPLES = 3
 SHOWN_PROBLEMS = 20
 WIDTH = 80
@@ -97,6 +99,8 @@ class Verification:
     `findings` is empty where all is well; `notes` says what could not be checked, which is neither right nor wrong, and
     which earlier metadata files are gone that nothing needs.
     """
+
+    __repr__ = short_repr
 
     events: int
     tables: int

@@ -9,6 +9,9 @@ INSERT INTO warehouse (key, value) VALUES ($key, $value) ON CONFLICT (key) DO NO
 -- name: put_warehouse
 INSERT INTO warehouse (key, value) VALUES ($key, $value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
+-- name: names_to_complete
+SELECT namespace, name FROM catalog_name ORDER BY namespace, name;
+
 -- name: put_namespace
 INSERT INTO namespace (name, properties) VALUES ($name, $properties)
 ON CONFLICT (name) DO UPDATE SET properties = excluded.properties;

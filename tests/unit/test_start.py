@@ -77,6 +77,7 @@ def test_the_package_loads_with_nothing_of_itself() -> None:
 def test_help_loads_no_command() -> None:
     loaded = loaded_by("from icecore.engine.cli.main import cli; cli(['--help'], standalone_mode=False)")
     assert {m for m in loaded if m.startswith("icecore.engine.cli.")} == {
+        "icecore.engine.cli.completion",
         "icecore.engine.cli.main",
         "icecore.engine.cli.settings",
     }

@@ -6,11 +6,14 @@ import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import names
+from icecore.engine.cli.verbs import examples
 
 ROWS = 20
 
 
-@click.command()
+@click.command(
+    epilog=examples("icecore blame shop.orders --where \"city = 'Oslo'\"", "icecore blame shop.orders --column city")
+)
 @click.argument("table")
 @click.option("--where", metavar="SQL", help="Which rows, as in 'dep_delay = 9999'.")
 @click.option("--columns", metavar="A,B", callback=names, help="Which columns of them.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.verbs import examples
 from icecore.engine.display.output import counted, pair_lines, print_text, row_lines
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _FILES = click.option("--files", is_flag=True, help="Each file.")
 _ROWS = click.option("--rows", is_flag=True, help="Each row.")
 
 
-@click.command()
+@click.command(epilog=examples("icecore diff 3 5", "icecore diff 3 5 --table shop.orders --files"))
 @click.argument("start", metavar="FROM")
 @click.argument("end", metavar="[TO]", required=False)
 @click.option("--table", metavar="NAME", help="Of this table only; FROM and TO can be its refs and snapshots too.")
@@ -77,7 +78,7 @@ def _of_table(catalog: Catalog, table: str, moments: list[tuple[str, Any] | None
     return catalog.diff_table(table, *values, branch=branch)
 
 
-@click.command("show-commit")
+@click.command("show-commit", epilog=examples("icecore show-commit 4 --files"))
 @click.argument("position", type=click.IntRange(min=1))
 @_FILES
 @_ROWS

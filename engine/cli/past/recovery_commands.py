@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
+from icecore.engine.cli.verbs import examples
 from icecore.engine.display.output import row_lines
 from icecore.engine.errors import CommitConflictError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what it would be, and leave it.")
 
 
-@click.command()
+@click.command(epilog=examples("icecore undo --actor bob --dry-run"))
 @click.argument("name", required=False)
 @click.option("--actor", metavar="NAME", help="Whose last commit; yours else.")
 @_DRY_RUN
@@ -34,7 +35,7 @@ def undo(
     _run(settings, dry_run, lambda c, dry: c.undo(name, actor=actor, message=message, author=author, dry_run=dry))
 
 
-@click.command()
+@click.command(epilog=examples("icecore revert 4 --dry-run"))
 @click.argument("position", type=click.IntRange(min=1))
 @click.option("--through", metavar="POSITION", type=click.IntRange(min=1), help="Undo all commits up to this one too.")
 @_DRY_RUN
@@ -55,7 +56,7 @@ def revert(
     )
 
 
-@click.command()
+@click.command(epilog=examples("icecore restore shop.orders --to 4 --dry-run"))
 @click.argument("name", required=False)
 @click.option("--to", metavar="POSITION|TIME", required=True, help="A position of the log, or a time as ISO 8601 text.")
 @click.option("--namespace", metavar="NAME", help="Restore all in this namespace.")

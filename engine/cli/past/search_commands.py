@@ -8,10 +8,11 @@ import click
 from attrs import asdict
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.verbs import examples
 from icecore.engine.display.output import counted, row_lines, waiting
 
 
-@click.command("where-is")
+@click.command("where-is", epilog=examples("icecore where-is zoe@example.org"))
 @click.argument("value")
 @click.option("--table", metavar="NAME", help="Only what is of this table, a dropped one too.")
 @click.option("--column", metavar="NAME", help="Only this column of the table.")

@@ -7,9 +7,12 @@ import shlex
 import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.verbs import examples
 
 
-@click.command("what-if")
+@click.command(
+    "what-if", epilog=examples('icecore what-if "delete shop.orders --where \'id = 1\' --yes" "show shop.orders"')
+)
 @click.argument("commands", metavar="COMMAND...", nargs=-1, required=True)
 @common_options
 @pass_settings

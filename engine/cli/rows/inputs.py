@@ -1,4 +1,4 @@
-"""The data files that a person hands to `append`: Parquet, CSV and JSON, as Arrow of the table's schema."""
+"""The data files that a person hands to a command: Parquet, CSV and JSON, as Arrow of the table's schema."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _JSON = (".json", ".jsonl", ".ndjson")
 
 
-def file_schema(path: Path) -> pa.Schema:
-    """The schema of a file; for CSV and JSON guessed from the values. Raises ValidationError, CorruptFileError."""
+def file_schema(path: Path, nulls: Sequence[str] = ()) -> pa.Schema:
+    """The schema of a file; for CSV and JSON guessed from the values, of which `nulls` mean null in CSV.
+
+    Raises ValidationError, CorruptFileError.
+    """
     if _has(path, _PARQUET):
         try:
             return pq.read_schema(path)
         except (pa.ArrowException, OSError) as e:
             raise CorruptFileError(f"{path} can't be read: {e}") from e
-    first = next(_batches(path, None, ()), None)
+    first = next(_batches(path, None, nulls), None)
     if first is None:
         raise ValidationError(f"{path} is empty: it has no columns to go by")
     return first.schema

@@ -12,6 +12,7 @@ from rich.progress import Progress, TaskID
 
 import icecore
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
+from icecore.engine.cli.verbs import examples
 from icecore.engine.common.location import local_path
 from icecore.engine.display.output import counted
 from icecore.engine.relocate.relocate_warehouse import Progress as Told
@@ -20,7 +21,7 @@ from icecore.engine.relocate.relocate_warehouse import RelocatedWarehouse, no_pr
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 
 
-@click.command()
+@click.command(epilog=examples("icecore move elsewhere --dry-run"))
 @click.argument("to", required=False, metavar="[FOLDER]")
 @_DRY_RUN
 @commit_options
@@ -39,7 +40,7 @@ def move(settings: Settings, to: str | None, dry_run: bool, message: str | None,
     _print(settings, "moved", found, dry_run)
 
 
-@click.command()
+@click.command(epilog=examples("icecore clone copy-of-lake --metadata-only"))
 @click.argument("to", required=False, metavar="[FOLDER]")
 @click.option(
     "--metadata-only",

@@ -13,6 +13,7 @@ from icecore.engine.archive.log_formats import FORMATS, JSONL, PARQUET
 from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.texts import pairs
+from icecore.engine.cli.verbs import agree, examples, risk_options
 from icecore.engine.display.output import counted, waiting
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(epilog=examples("icecore export log.jsonl", "icecore export log.parquet"))
 @click.argument("file", type=_FILE)
 @click.option(
     "--format", "-f", "form", type=click.Choice(FORMATS), help="By FILE's ending else: .parquet or JSON lines."
@@ -42,7 +43,7 @@ def export(settings: Settings, file: Path, form: str | None) -> None:
     )
 
 
-@click.command()
+@click.command(epilog=examples("icecore archive --before 3"))
 @click.option("--before", metavar="POSITION", type=click.IntRange(min=1), required=True, help="The first that stays.")
 @click.option("--file", type=_FILE, help="Where the archive goes; beside the log else.")
 @common_options
@@ -61,13 +62,16 @@ def archive(settings: Settings, before: int, file: Path | None) -> None:
         settings.print_record(done, f"moved {counted(archived.events, 'event')} to {archived.path}")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "icecore forget shop.orders --column city --dry-run", "icecore forget --text Oslo --yes -m 'asked to'"
+    )
+)
 @click.argument("table", required=False)
 @click.option("--column", "columns", metavar="NAME", multiple=True, help="All columns else; may be repeated.")
 @click.option("--file", "files", metavar="PATH", multiple=True, help="All files that are gone else; may be repeated.")
 @click.option("--text", help="Forget this text in messages, authors and values instead, in all of the log.")
-@click.option("--dry-run", is_flag=True, help="Say what would be forgotten, and leave it.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask: what is forgotten can't be had back.")
+@risk_options
 @commit_options
 @common_options
 @pass_settings
@@ -100,8 +104,7 @@ def forget(
 
         forgotten = run(True)
         if forgotten.events and not dry_run:
-            if not yes:
-                click.confirm(f"Forget {_what(forgotten, table)} for good?", abort=True, err=True)
+            agree([f"would forget {_what(forgotten, table)}, for good"], yes=yes)
             forgotten = run(False)
     lines = [f"{'would forget' if forgotten.position is None else 'forgot'} {_what(forgotten, table)}"]
     lines += [
@@ -119,7 +122,7 @@ def _what(found: Forgotten, table: str | None) -> str:
     )
 
 
-@click.command("import")
+@click.command("import", epilog=examples("icecore import log.jsonl --warehouse copy-of-log"))
 @click.argument("file", type=_FILE)
 @click.option("--name", help="What PyIceberg's sql catalog is opened under; 'icecore' else.")
 @click.option("--no-files", is_flag=True, help="Write no metadata files: those that the log names are there already.")

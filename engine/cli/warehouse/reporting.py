@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.verbs import examples
 from icecore.engine.display.output import waiting
 
 REPORT = "report.html"
 
 
-@click.command()
+@click.command(epilog=examples("icecore report", "icecore report shop.orders"))
 @click.argument("table", required=False)
 @click.option("--to", "path", metavar="FILE", default=REPORT, show_default=True, help="The file to write.")
 @click.option("--baseline", metavar="FILE", help="Findings that are accepted (see audit).")

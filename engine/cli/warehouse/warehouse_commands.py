@@ -13,6 +13,7 @@ import icecore
 from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
 from icecore.engine.catalog.warehouse import LOG_FILE
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.verbs import examples
 from icecore.engine.common.text import printable
 from icecore.engine.display.output import counted, waiting
 from icecore.engine.errors import ValidationError
@@ -20,7 +21,7 @@ from icecore.engine.errors import ValidationError
 DEMO_FOLDER = "demo-warehouse"
 
 
-@click.command()
+@click.command(epilog=examples("icecore init", "icecore init --warehouse lake"))
 @click.option("--name", help="What PyIceberg's sql catalog is opened under; 'icecore' else.")
 @common_options
 @pass_settings
@@ -37,7 +38,7 @@ def init(settings: Settings, name: str | None) -> None:
         )
 
 
-@click.command()
+@click.command(epilog=examples("icecore verify", "icecore verify shop.orders --deep"))
 @click.argument("tables", metavar="[TABLE]...", nargs=-1)
 @click.option("--deep", is_flag=True, help="Open the files too: footers, row counts, manifests, deletion vectors.")
 @common_options
@@ -61,7 +62,7 @@ def verify(context: click.Context, settings: Settings, tables: tuple[str, ...], 
     context.exit(0 if result.ok else 1)
 
 
-@click.command()
+@click.command(epilog=examples("icecore rebuild", "icecore rebuild shop.orders"))
 @click.argument("table", required=False)
 @common_options
 @pass_settings
@@ -85,7 +86,7 @@ def rebuild(settings: Settings, table: str | None) -> None:
         )
 
 
-@click.command()
+@click.command(epilog=examples("icecore demo", "icecore demo --warehouse flights"))
 @common_options
 @pass_settings
 def demo(settings: Settings) -> None:

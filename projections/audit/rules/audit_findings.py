@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
-from icecore.engine.common.text import printable
+from icecore.engine.common.text import printable, short_repr
 from icecore.engine.errors import ValidationError
 from icecore.projections.audit.rules.rule import Rule, Severity
 
@@ -65,6 +65,8 @@ class Audit:
 
     `rules` are those that ran. `stale` are entries of the baseline which accept nothing any more.
     """
+
+    __repr__ = short_repr
 
     findings: tuple[AuditFinding, ...]
     accepted: tuple[tuple[AuditFinding, Accepted], ...] = ()

@@ -448,19 +448,21 @@ def test_append_makes_a_branch(run: Run, orders: str, run_json: RunJson, tmp_pat
 
 def test_what_is_dropped_comes_back_or_goes_for_good(run: Run, run_json: RunJson, warehouse: Path, orders: str) -> None:
     """`purge` asks first unless told not to, says what would go, and what it deleted."""
-    run("drop", orders, "-m", "by mistake", "-a", "eve")
+    assert "3 data files with 3 rows" in run("drop", orders, "--dry-run").stdout
+    assert "gives it back" in run("drop", orders, code=2).stderr
+    run("drop", orders, "--yes", "-m", "by mistake", "-a", "eve")
     assert "no table" in run("describe", orders, code=1).stderr
     assert "is back" in run("undrop", orders).stdout
     assert "has that name now" in run("purge", orders, "--yes", code=1).stderr
-    assert run_json("drop", orders)["kind"] == "table"
+    assert run_json("drop", orders, "-y")["kind"] == "table"
     told = run_json("purge", orders, "--dry-run")
     assert told["position"] is None and told["deleted"] == 0 and len(told["files"]) > 3
-    assert "for good?" in run("purge", orders, code=1).stderr
+    assert "for good\nnot done" in run("purge", orders, code=2).stderr
     assert run("purge", orders, "--dry-run").stdout.startswith(f"would delete {len(told['files'])} files of {orders}")
     assert run("purge", orders, "--yes", "-m", "asked to").stdout.startswith(f"deleted {len(told['files'])} files")
     assert "was purged at position" in run("undrop", orders, code=1).stderr
     assert not any(warehouse.rglob("*.parquet"))
     run("create-view", "shop.v", "--sql", "SELECT 1 AS x", "--create-namespace")
-    assert "dropped the view shop.v" in run("drop", "shop.v").stdout
+    assert "dropped the view shop.v" in run("drop", "shop.v", "-y").stdout
     assert "the view shop.v is back" in run("undrop", "shop.v", "--view").stdout
     assert [e["message"] for e in run_json("log") if e["changes"].startswith("purge: ")] == ["asked to"]

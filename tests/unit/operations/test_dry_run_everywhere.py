@@ -98,6 +98,7 @@ ALONE: Mapping[tuple[type, str], str] = {
     (Catalog, "resolve"): "settles with another engine what the log holds, before anything else can be committed",
     (Table, "transaction"): "is the larger commit",
     (Table, "forget"): "changes the log, and nothing of the table",
+    (Table, "maintain"): "is several commits, and deletes files",
     (Table, "upgrade"): "is before whatever needs the new version",
     (Table, "compute_statistics"): "is of a snapshot that was made",
     (Table, "compute_partition_statistics"): "is of a snapshot that was made",
@@ -374,8 +375,8 @@ CASES: dict[tuple[type, str], list[Call]] = {
     ],
     (Maintenance, "remove_orphan_files"): [t(lambda x, d: x.maintenance.remove_orphan_files(dry_run=d))],
 }
-# `resolve` needs another engine's conflict: see `test_a_resolution_can_be_tried`.
-ELSEWHERE = {(Catalog, "resolve")}
+# `resolve` needs another engine's conflict: see `test_a_resolution_can_be_tried`. `maintain` is several commits.
+ELSEWHERE = {(Catalog, "resolve"), (Table, "maintain")}
 
 
 def test_every_dry_run_is_tried_here() -> None:

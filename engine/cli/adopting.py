@@ -1,0 +1,129 @@
+"""Commands that take in what another engine made, or settle it: register, migrate, resolve."""
+
+from __future__ import annotations
+
+import click
+
+from icecore.engine.catalog.resolve_conflict import KEEPS, LOG
+from icecore.engine.cli.settings import Settings, make_namespace, namespace_option
+from icecore.engine.cli.texts import pairs
+from icecore.engine.cli.verbs import change_command, dry_run_option
+from icecore.engine.commit.dry_run import CatalogDryRun
+from icecore.engine.display.output import counted
+from icecore.engine.display.table_text import TableText
+from icecore.engine.display.view_text import ViewText
+
+
+@change_command(
+    shown=(
+        "icecore register shop.taken other/shop/orders",
+        "icecore register shop.taken_too other/shop/orders --map s3://bucket/orders=other/shop/orders",
+    )
+)
+@click.argument("name")
+@click.argument("location")
+@click.option("--view", is_flag=True, help="LOCATION is the metadata file of a view.")
+@click.option(
+    "--map",
+    "mapping",
+    metavar="OLD=NEW",
+    multiple=True,
+    callback=pairs,
+    help="Where files under the location OLD of its metadata lie now; may be repeated.",
+)
+@namespace_option
+def register(
+    settings: Settings,
+    name: str,
+    location: str,
+    view: bool,
+    mapping: dict[str, str],
+    create_namespace: bool,
+    message: str | None,
+    author: str | None,
+) -> None:
+    """Adopt a table of another engine.
+
+    LOCATION is its folder, or one of its metadata files; of a folder the file that version-hint.text names, else the
+    newest. Nothing of it is copied or changed. Where its files were moved with the folder, they are found there.
+    """
+    if view and mapping:
+        raise click.UsageError("--map is for tables")
+    with settings.write() as catalog:
+        if create_namespace:
+            make_namespace(catalog, name)
+        if view:
+            seen = ViewText(catalog.register_view(name, location, message=message, author=author))
+            settings.print_record(seen.as_dict(), f"registered the view {seen.name}")
+            return
+        registered = catalog.register_table(
+            name, location, location_mapping=mapping or None, message=message, author=author
+        )
+        text = TableText(registered)
+        files = counted(text.total("data-files") or 0, "data file")
+        snapshots = counted(len(registered.snapshots()), "snapshot")
+        lines = [f"registered {text.name}: {snapshots}, {files}"]
+        lines += [
+            f"files under {old} are read from {new}" for old, new in registered.state.location_mapping.to_dict().items()
+        ]
+        settings.print_record(text.as_dict(), *lines)
+
+
+@change_command(
+    shown=(
+        "icecore migrate parquet shop.migrated --beside --dry-run",
+        "icecore migrate parquet shop.migrated -m 'from Hive'",
+    )
+)
+@click.argument("folder")
+@click.argument("table")
+@click.option("--beside", is_flag=True, help="Leave the folder as it is: new files go elsewhere, and none is deleted.")
+@click.option("--property", "properties", metavar="KEY=VALUE", multiple=True, callback=pairs, help="May be repeated.")
+@namespace_option
+@dry_run_option
+def migrate(
+    settings: Settings,
+    folder: str,
+    table: str,
+    beside: bool,
+    properties: dict[str, str],
+    create_namespace: bool,
+    dry_run: bool,
+    message: str | None,
+    author: str | None,
+) -> None:
+    """Make a table of a folder of Parquet files.
+
+    No file is written again. The partitions are those of Hive's paths, as day=2024-01-05/a.parquet.
+    """
+    with settings.write() as catalog:
+        if create_namespace:
+            make_namespace(catalog, table)
+        make = catalog.snapshot_table if beside else catalog.migrate_table
+        made = make(folder, table, properties=properties, message=message, author=author, dry_run=dry_run)
+        if isinstance(made, CatalogDryRun):
+            files = sum(len(p.added_files) for p in made.parts)
+            settings.print_record(
+                {"table": table, "dry_run": True, "files": files}, f"would make {table} of {counted(files, 'file')}"
+            )
+            return
+        text = TableText(made)
+        held = f"{counted(text.total('data-files') or 0, 'file')} with {counted(text.total('records') or 0, 'row')}"
+        settings.print_record(text.as_dict(), f"made {text.name} of {held}, partitioned by {text.partition()}")
+
+
+@change_command(shown=("icecore resolve shop.orders --keep log -m 'theirs was a test'",))
+@click.argument("table")
+@click.option(
+    "--keep", type=click.Choice(KEEPS), required=True, help="Whose state goes on: the log's, or the other engine's."
+)
+def resolve(settings: Settings, table: str, keep: str, message: str | None, author: str | None) -> None:
+    """End a conflict with another engine's commit.
+
+    It is for commits that do not follow the log, as where the log holds some that were never published. The other side
+    stays in the log.
+    """
+    with settings.write() as catalog:
+        text = TableText(catalog.resolve(table, keep, message=message, author=author))
+        side = "the log" if keep == LOG else "the other engine"
+        settings.print_record(text.as_dict(), f"resolved {text.name}: it goes on from {side}")

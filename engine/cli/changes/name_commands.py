@@ -1,0 +1,156 @@
+"""Commands for names and what is said of them: rename, namespace, properties."""
+
+from __future__ import annotations
+
+import click
+
+from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.texts import pairs
+from icecore.engine.cli.verbs import agree, change_command, dry_run_option, examples, risk_options
+from icecore.engine.errors import ValidationError
+from icecore.engine.log.read_models import dotted
+
+_OF_NAMESPACE = click.option("--namespace", "of_namespace", is_flag=True, help="NAME is a namespace.")
+
+
+@change_command(shown=("icecore rename shop.stock shop.goods --dry-run", "icecore rename shop.stock shop.goods"))
+@click.argument("old")
+@click.argument("new")
+@dry_run_option
+def rename(settings: Settings, old: str, new: str, dry_run: bool, message: str | None, author: str | None) -> None:
+    """Rename a table or view."""
+    with settings.write() as catalog:
+        is_view = catalog.view_exists(old)
+        change = catalog.rename_view if is_view else catalog.rename_table
+        change(old, new, message=message, author=author, dry_run=dry_run)
+    done = "would rename" if dry_run else "renamed"
+    record = {"name": new, "renamed_from": old, "kind": "view" if is_view else "table", "dry_run": dry_run}
+    settings.print_record(record, f"{done} {old} to {new}")
+
+
+@click.group()
+def namespace() -> None:
+    """Make, list and drop namespaces."""
+
+
+@change_command(namespace, "create", shown=("icecore namespace create sales --property owner=ann",))
+@click.argument("name")
+@click.option("--property", "properties", metavar="KEY=VALUE", multiple=True, callback=pairs, help="May be repeated.")
+def create_namespace(
+    settings: Settings, name: str, properties: dict[str, str], message: str | None, author: str | None
+) -> None:
+    """Make a namespace."""
+    with settings.write() as catalog:
+        catalog.create_namespace(name, properties, message=message, author=author)
+    settings.print_record({"namespace": name, "properties": properties}, f"made the namespace {name}")
+
+
+@namespace.command("ls", epilog=examples("icecore namespace ls"))
+@click.argument("name", required=False)
+@common_options
+@pass_settings
+def list_namespaces(settings: Settings, name: str | None) -> None:
+    """List all namespaces, or those inside of one."""
+    with settings.read() as catalog:
+        found = catalog.all_namespaces() if name is None else catalog.list_namespaces(name)
+        tables = {n: len(catalog.list_tables(n)) for n in found}
+        views = {n: len(catalog.list_views(n)) for n in found}
+    settings.print_rows(("namespace", "tables", "views"), [(dotted(n), tables[n], views[n]) for n in sorted(found)])
+
+
+@change_command(namespace, "drop", shown=("icecore namespace drop sales --yes",))
+@click.argument("name")
+@risk_options
+def drop_namespace(
+    settings: Settings, name: str, dry_run: bool, yes: bool, message: str | None, author: str | None
+) -> None:
+    """Drop a namespace, which must be empty."""
+    with settings.write() as catalog:
+        catalog.drop_namespace(name, dry_run=True)
+        if not dry_run:
+            agree([f"would drop the namespace {name}, which is empty"], yes=yes)
+            catalog.drop_namespace(name, message=message, author=author)
+    done = "would drop" if dry_run else "dropped"
+    settings.print_record({"namespace": name, "dry_run": dry_run}, f"{done} the namespace {name}")
+
+
+@click.group()
+def properties() -> None:
+    """Read and change properties.
+
+    Those of a table or view, or of a namespace.
+    """
+
+
+@properties.command(
+    "get", epilog=examples("icecore properties get shop.orders", "icecore properties get shop --namespace")
+)
+@click.argument("name")
+@click.argument("key", required=False)
+@_OF_NAMESPACE
+@common_options
+@pass_settings
+def get_properties(settings: Settings, name: str, key: str | None, of_namespace: bool) -> None:
+    """Print the properties, or that of one KEY."""
+    with settings.read() as catalog:
+        if of_namespace:
+            found = dict(catalog.load_namespace_properties(name))
+        elif catalog.view_exists(name):
+            found = dict(catalog.load_view(name).properties)
+        else:
+            found = dict(catalog.load_table(name).properties)
+    settings.print_rows(("property", "value"), _chosen(name, found, key))
+
+
+@change_command(
+    properties,
+    "set",
+    shown=(
+        "icecore properties set shop.orders write.delete.mode=merge-on-read -m 'many small deletes'",
+        "icecore properties set shop owner=bob --namespace",
+    ),
+)
+@click.argument("name")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...", callback=pairs)
+@_OF_NAMESPACE
+def set_properties(
+    settings: Settings, name: str, pairs: dict[str, str], of_namespace: bool, message: str | None, author: str | None
+) -> None:
+    """Set properties."""
+    with settings.write() as catalog:
+        if of_namespace:
+            catalog.update_namespace_properties(name, updates=pairs, message=message, author=author)
+        elif catalog.view_exists(name):
+            catalog.load_view(name).set_properties(pairs, message=message, author=author)
+        else:
+            catalog.load_table(name).set_properties(pairs, message=message, author=author)
+    settings.print_record({"name": name, "set": pairs}, *(f"{name}: {k} = {v}" for k, v in pairs.items()))
+
+
+@change_command(properties, "remove", shown=("icecore properties remove shop.orders write.delete.mode -m 'as it was'",))
+@click.argument("name")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@_OF_NAMESPACE
+def remove_properties(
+    settings: Settings,
+    name: str,
+    keys: tuple[str, ...],
+    of_namespace: bool,
+    message: str | None,
+    author: str | None,
+) -> None:
+    """Remove properties."""
+    with settings.write() as catalog:
+        if of_namespace:
+            catalog.update_namespace_properties(name, keys, message=message, author=author)
+        elif catalog.view_exists(name):
+            catalog.load_view(name).remove_properties(*keys, message=message, author=author)
+        else:
+            catalog.load_table(name).remove_properties(*keys, message=message, author=author)
+    settings.print_record({"name": name, "removed": list(keys)}, f"{name}: removed {', '.join(keys)}")
+
+
+def _chosen(name: str, found: dict[str, str], key: str | None) -> list[tuple[str, str]]:
+    if key is not None and key not in found:
+        raise ValidationError(f"{name} has no property {key!r}")
+    return [(k, v) for k, v in sorted(found.items()) if key in (None, k)]

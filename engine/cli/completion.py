@@ -1,0 +1,53 @@
+"""Completion of commands and of the names of tables and views, quick enough for a key press.
+
+Names come from the log's SQLite file alone, and no command is loaded for them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from icecore.engine.cli.settings import Settings, common_options
+
+VARIABLE = "_ICECORE_COMPLETE"
+"""The variable in which a shell asks for completions."""
+GROUPS = {"alter", "branch", "namespace", "properties", "tag"}
+_LOG = "icecore.db"
+
+
+def completes_names(command: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a shell asks for a name that a command takes, not for a command of a group, nor for an option."""
+    word = [*environment.get("COMP_WORDS", "").split(), environment.get("COMP_CWORD", "")][-2:]
+    return VARIABLE in environment and command not in GROUPS and not any(w.startswith("-") for w in word)
+
+
+def named(command: str) -> click.Command:
+    """A stand-in for a command, which takes nothing but names."""
+    argument = click.Argument(["names"], nargs=-1, shell_complete=_names)
+    loose = {"ignore_unknown_options": True}
+    return common_options(click.Command(command, params=[argument], context_settings=loose))
+
+
+def _names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names that begin as what was typed; none where the warehouse can't be read."""
+    import sqlite3
+
+    from icecore.engine.queries.named_queries import query
+
+    settings = context.find_object(Settings)
+    if settings is None or not settings.warehouse:
+        return []
+    file = (Path(settings.warehouse) / _LOG).absolute().as_uri()
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{file}?mode=ro", uri=True, timeout=0.1)) as log,
+    ):
+        names = [".".join(row) for row in log.execute(query("log/read_models.sql", "names_to_complete"))]
+        return [CompletionItem(n) for n in names if n.startswith(incomplete)]
+    return []

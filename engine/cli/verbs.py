@@ -1,0 +1,69 @@
+"""The shared part of commands that change something: help with examples, options, the question before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from icecore.engine.cli.settings import Command, commit_options, common_options, pass_settings
+from icecore.engine.common.text import printable
+
+
+class Refused(click.ClickException):
+    """A change that nobody was there to agree to; the exit code is 2."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        """Prints what would have been done, and how to have it done."""
+        click.echo(printable(self.message), file=file, err=file is None)
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help, which shows how it is called, for `click.command(epilog=...)`."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def change_command(
+    group: click.Group | None = None, name: str | None = None, *, shown: Sequence[str]
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """A decorator of a command that commits: with the settings, `--message` and `--author`, and examples."""
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        made = pass_settings(function)
+        made = commit_options(common_options(made))
+        wrap = click.command if group is None else group.command
+        command: click.Command = wrap(name, epilog=examples(*shown))(made)
+        return command
+
+    return decorate
+
+
+def key_option(command: Command) -> Command:
+    """`--key` of a command that takes an idempotency key."""
+    return click.option(
+        "--key", metavar="TEXT", help="A commit that was made under this key already is not made again."
+    )(command)
+
+
+def risk_options(command: Command) -> Command:
+    """`--dry-run` and `--yes` of a command that takes something away."""
+    return dry_run_option(click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command))
+
+
+def dry_run_option(command: Command) -> Command:
+    """`--dry-run` of any command."""
+    return click.option("--dry-run", is_flag=True, help="Only say what would be done.")(command)
+
+
+def agree(would: Sequence[str], *, yes: bool) -> None:
+    """Asks whether to do what `would` says. Raises Abort where the answer is no, Refused where nobody can answer."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused("\n".join([*would, "not done: nobody is there to ask; give --yes"]))
+    click.echo(printable("\n".join(would)), err=True)
+    click.confirm("go on?", abort=True, err=True)

@@ -1,0 +1,164 @@
+"""Names, columns, branches and upkeep by commands, each as the library does it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import Result
+
+import icecore
+from icecore.engine.cli.changes.found_snapshot import find_snapshot
+from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+
+Run = Callable[..., Result]
+RunJson = Callable[..., Any]
+
+
+def test_names_and_properties(run: Run, run_json: RunJson, orders: str) -> None:
+    assert "renamed" in run("rename", orders, "shop.sales", "-m", "clearer").stdout
+    run("namespace", "create", "more", "--property", "owner=ann")
+    listed = run_json("namespace", "ls")
+    assert [(r["namespace"], r["tables"]) for r in listed] == [("more", 0), ("shop", 1)]
+    assert run_json("properties", "get", "more", "--namespace") == [{"property": "owner", "value": "ann"}]
+    run("properties", "set", "more", "owner=bob", "--namespace")
+    assert "owner" in run("properties", "remove", "more", "owner", "--namespace").stdout
+    run("properties", "set", "shop.sales", "a=1", "b=x=y", "-m", "why", "-a", "eve")
+    assert run_json("properties", "get", "shop.sales", "b") == [{"property": "b", "value": "x=y"}]
+    run("properties", "remove", "shop.sales", "a")
+    assert "no property 'a'" in run("properties", "get", "shop.sales", "a", code=1).stderr
+    assert "give --yes" in run("namespace", "drop", "more", code=2).stderr
+    assert "not empty" in run("namespace", "drop", "shop", "--yes", code=1).stderr
+    run("namespace", "drop", "more", "--yes")
+    [event] = run_json("log", "shop.sales", "--actor", "eve")
+    assert event["message"] == "why"
+
+
+def test_views_have_names_and_properties_too(run: Run, run_json: RunJson, orders: str) -> None:
+    run("create-view", "shop.v", "--sql", "SELECT 1 AS x")
+    run("rename", "shop.v", "shop.w")
+    run("properties", "set", "shop.w", "a=1")
+    assert run_json("properties", "get", "shop.w")[0]["property"] == "a"
+    run("properties", "remove", "shop.w", "a")
+
+
+def test_columns_partitions_and_order(run: Run, run_json: RunJson, orders: str) -> None:
+    """As `describe` has them; a dry run changes nothing."""
+    run("alter", orders, "add-column", "price", "decimal(9, 2)", "--doc", "in euros", "-m", "asked", "-a", "eve")
+    run("alter", orders, "add-column", "tags", "list<string>")
+    run("alter", orders, "add-column", "later", "int", "--dry-run")
+    run("alter", orders, "change-column", "price", "--type", "decimal(12, 2)", "--first")
+    run("alter", orders, "rename-column", "note", "remark")
+    assert "give --yes" in run("alter", orders, "drop-column", "tags", code=2).stderr
+    run("alter", orders, "drop-column", "tags", "--yes")
+    run("alter", orders, "identifier", "id")
+    run("alter", orders, "add-partition", "bucket(4, id)", "--name", "by_id")
+    run("alter", orders, "rename-partition", "by_id", "part")
+    run("alter", orders, "sort", "id", "ts DESC NULLS LAST")
+    run("alter", orders, "upgrade", "3")
+    run("alter", orders, "add-column", "kind", "string", "--required", "--default", "retail")
+    described = run_json("describe", orders)
+    fields = described["schema"]["fields"]
+    assert [f["name"] for f in fields] == ["price", "id", "ts", "remark", "kind"]
+    assert (fields[0]["type"], fields[0]["doc"], fields[4]["initial-default"]) == (
+        "decimal(12, 2)",
+        "in euros",
+        "retail",
+    )
+    assert described["schema"]["identifier-field-ids"] == [1] and described["format_version"] == 3
+    assert [f["name"] for f in described["partition_spec"]["fields"]] == ["ts_month", "part"]
+    assert len(described["sort_order"]["fields"]) == 2
+    run("alter", orders, "drop-partition", "bucket(4, id)")
+    run("alter", orders, "sort")
+    assert run_json("describe", orders)["sort_order"]["fields"] == []
+    assert run_json("log", orders, "--actor", "eve")[0]["message"] == "asked"
+    run("alter", orders, "change-column", "id", "--first", "--after", "ts", code=2)
+
+
+def test_branches_tags_and_rollback(run: Run, run_json: RunJson, orders: str, tmp_path: Path) -> None:
+    (tmp_path / "more.csv").write_text("id\n9\n")
+    first = str(run_json("describe", orders)["current_snapshot"]["snapshot-id"])
+    run("tag", "create", orders, "start", "--max-age", "99999999", "-m", "why")
+    run("branch", "create", orders, "try", "--keep", "2")
+    run("append", orders, str(tmp_path / "more.csv"), "--branch", "try")
+    run("branch", "keep", orders, "try", "--keep", "3", "--max-snapshot-age", "5", "--max-age", "6")
+    found = {r["name"]: r for r in run_json("refs", orders)}
+    assert found["try"]["min_snapshots_to_keep"] == 3 and found["start"]["type"] == "tag"
+    assert str(found["main"]["snapshot_id"]) == first
+    run("branch", "fast-forward", orders, "main", "try")
+    assert len(run_json("show", orders)) == 4
+    assert "main: 4 rows now, 3 rows then" in run("rollback", orders, "--to", first[:8], "--dry-run").stdout
+    assert "give --yes" in run("rollback", orders, "--to", first, code=2).stderr
+    run("rollback", orders, "--to", "start", "--yes")
+    assert len(run_json("show", orders)) == 3
+    run("set-snapshot", orders, "try", "--yes")
+    run("branch", "rename", orders, "try", "tried")
+    run("branch", "replace", orders, "tried", "--snapshot", "start")
+    run("tag", "replace", orders, "start", "--snapshot", "main")
+    run("tag", "drop", orders, "start", "--yes")
+    run("branch", "drop", orders, "tried", "--yes")
+    assert [r["name"] for r in run_json("refs", orders)] == ["main"]
+    run("branch", "keep", orders, "main", code=2)
+
+
+def test_upkeep(run: Run, run_json: RunJson, warehouse: Path) -> None:
+    """What is small is compacted, what is old expires, what nothing needs goes; a dry run says so and leaves it."""
+    with icecore.open(warehouse) as catalog:
+        catalog.create_namespace("a")
+        properties = {"history.expire.max-snapshot-age-ms": "0"}
+        table = catalog.create_table("a.t", pa.schema([("id", pa.int64())]), properties=properties)
+        for n in range(6):
+            table.append([{"id": n}])
+        orphan = Path(table.location().removeprefix("file://")) / "data" / "00000-0-lost-00001.parquet"
+    orphan.write_bytes(b"lost")
+    old = time.time() - 7 * 24 * 3600
+    os.utime(orphan, (old, old))
+    told = run("maintain", "a.t", code=2).stderr
+    assert "would rewrite 6 data files" in told and "1 orphan file" in told
+    position = run_json("sql", "SELECT max(position) AS p FROM log")
+    run("maintain", "a.t", "--dry-run")
+    for command in ("compact", "orphans", "rewrite-manifests", "rewrite-deletes", "expire"):
+        run(command, "a.t", "--dry-run")
+    assert run_json("sql", "SELECT max(position) AS p FROM log") == position and orphan.exists()
+    done = run_json("maintain", "a.t", "--yes", "-m", "nightly", "-a", "cron")
+    assert done["compacted"]["rewritten_data_files"] == 6 and done["compacted"]["added_data_files"] == 1
+    assert len(done["expired"]["snapshot_ids"]) >= 6 and len(done["orphans"]["deleted_files"]) == 1
+    assert not orphan.exists()
+    assert {e["message"] for e in run_json("log", "--actor", "cron")} == {"nightly"}
+    assert sorted(r["id"] for r in run_json("show", "a.t")) == list(range(6)) and run_json("verify")["ok"]
+    assert "nothing is small" in run("compact", "a.t").stdout
+    assert "expired 0 snapshots" in run("expire", "a.t", "--yes").stdout
+    run("properties", "set", "a.t", "gc.enabled=false")
+    assert "left out" in run("maintain", "a.t", "--yes").stdout
+    assert "no partitions" in run("compute-statistics", "a.t", "--partitions", code=1).stderr
+    assert "states" in run_json("checkpoint")
+    run("materialize")
+
+
+def test_a_snapshot_is_named_by_its_first_digits(catalog: icecore.Catalog) -> None:
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", pa.schema([("id", pa.int64())]))
+    table.append([{"id": 1}])
+    [snapshot] = table.snapshots()
+    text = str(snapshot.snapshot_id)
+    assert {find_snapshot(table.metadata, t) for t in (text, text[:6], f"{text[:10]}…", "main")} == {
+        snapshot.snapshot_id
+    }
+    for wrong in ("12", "nope", "000000"):
+        with pytest.raises(NoSuchSnapshotError, match="branches and tags: main"):
+            find_snapshot(table.metadata, wrong)
+    twin = table.metadata.__class__.from_dict(
+        {
+            **table.metadata.to_dict(),
+            "snapshots": [s.to_dict(2) | {"snapshot-id": int(text[:-1] + d)} for s in table.snapshots() for d in "12"],
+            "current-snapshot-id": int(text[:-1] + "1"),
+            "refs": {},
+        }
+    )
+    with pytest.raises(ValidationError, match="2 snapshots begin with"):
+        find_snapshot(twin, text[:6])

@@ -1,0 +1,78 @@
+"""Commands and names are completed, and next to nothing is loaded for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import icecore
+from icecore.engine.catalog.warehouse import LOG_FILE
+from icecore.engine.cli.completion import _LOG, GROUPS
+from icecore.engine.cli.main import COMMANDS, cli
+
+ASK = """
+import sys
+from icecore.engine.cli.main import cli
+try:
+    cli(prog_name="icecore")
+except SystemExit:
+    pass
+print(*sorted(m for m in sys.modules if m.partition(".")[0] in HEAVY or m.startswith("icecore.")), file=sys.stderr)
+"""
+HEAVY = {"attrs", "duckdb", "numpy", "orjson", "pyarrow", "rich", "sqlglot"}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop")
+    with icecore.open(folder) as catalog:
+        catalog.create_namespace("shop")
+        for name in ("orders", "old", "parcels"):
+            catalog.create_table(f"shop.{name}", pa.schema({"id": pa.int64()}))
+        catalog.create_view("shop.odd", "SELECT 1 AS x")
+        catalog.drop_table("shop.old")
+    return folder
+
+
+def ask(words: str, warehouse: Path | str) -> tuple[list[str], set[str]]:
+    """The completions of the last word, and what was loaded for them."""
+    given = {"_ICECORE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+    environment = {**os.environ, **given, "ICECORE_WAREHOUSE": str(warehouse)}
+    code = f"HEAVY = {HEAVY!r}\n{ASK}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    return [line.partition(",")[2] for line in done.stdout.split("\n") if line], set(done.stderr.split())
+
+
+def test_names_are_read_from_the_log_alone(shop: Path) -> None:
+    """Of tables and views that there are now; nothing of Arrow, DuckDB or the engine is loaded."""
+    names, loaded = ask("icecore show shop.o", shop)
+    assert names == ["shop.odd", "shop.orders"]
+    assert loaded & HEAVY == set()
+    assert {m for m in loaded if m.startswith("icecore.engine.")} <= {
+        "icecore.engine.cli", "icecore.engine.cli.completion", "icecore.engine.cli.main", "icecore.engine.cli.settings",
+        "icecore.engine.common", "icecore.engine.common.text", "icecore.engine.errors", "icecore.engine.queries",
+        "icecore.engine.queries.named_queries",
+    }  # fmt: skip
+    assert ask("icecore show shop.", shop / "nowhere")[0] == []
+    assert ask(f"icecore describe --warehouse {shop} shop.p", "")[0] == ["shop.parcels"]
+
+
+def test_commands_and_options_are_completed(shop: Path) -> None:
+    names, loaded = ask("icecore re", shop)
+    assert {"register", "rename", "rebuild", "refs"} <= set(names) <= COMMANDS.keys()
+    assert loaded & HEAVY == set()
+    assert "--where" in ask("icecore show --w", shop)[0]
+    assert "create" in ask("icecore branch c", shop)[0]
+
+
+def test_what_is_said_twice_is_the_same() -> None:
+    assert _LOG == LOG_FILE
+    import click
+
+    context = click.Context(cli)
+    assert {n for n in COMMANDS if isinstance(cli.get_command(context, n), click.Group)} == GROUPS
