@@ -44,7 +44,7 @@ COMMANDS = (
     "show shop.orders --wide --limit 1",
     "plan shop.parcels",
     "plan shop.parcels --where 'id < 5000' --explain --limit 3",
-    "sql 'SELECT * FROM snapshots'",
+    "sql 'SELECT namespace, name, table_uuid, snapshot_id, parent_snapshot_id AS parent, operation FROM snapshots'",
     f'sql "{FILES}"',
 )
 TEXTS = ("the first order of all that came in on a rainy day", "Łódź\nby train", "東京に送る")
