@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds
 from icecore.engine.cli.verbs import examples
@@ -35,7 +36,7 @@ SHOWN = 20
 )
 @click.argument("table")
 @click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
-@click.option("--snapshot", "snapshot_id", type=int, help="The snapshot of this id.")
+@click.option("--snapshot", metavar="ID", help="The snapshot of this id, or of these first digits of one.")
 @click.option("--ref", help="The branch or tag of this name.")
 @click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then (see log).")
 @click.option("--explain", "explained", is_flag=True, help="Say of each file why.")
@@ -49,7 +50,7 @@ def plan(
     settings: Settings,
     table: str,
     where: str | None,
-    snapshot_id: int | None,
+    snapshot: str | None,
     ref: str | None,
     as_of: int | None,
     explained: bool,
@@ -63,14 +64,15 @@ def plan(
     And how many were left out by what. With a name the plan is kept, and asking again looks only into what was
     committed since.
     """
-    if name is not None and (explained or snapshot_id is not None or as_of is not None):
+    if name is not None and (explained or snapshot is not None or as_of is not None):
         raise click.UsageError("--name goes with --where and --ref alone")
     with settings.read() as catalog:
         loaded = catalog.load_table(table)
         if name is not None:
             _print_named(settings, loaded, name, where, ref, folder, limit)
             return
-        scan = loaded.scan(where, snapshot_id=snapshot_id, ref=ref, as_of=as_of)
+        at = None if snapshot is None else find_snapshot(loaded.metadata, snapshot)
+        scan = loaded.scan(where, snapshot_id=at, ref=ref, as_of=as_of)
         if folder is not None:
             scan.export(folder)
         if explained:

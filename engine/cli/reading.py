@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 
 from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds, names
 from icecore.engine.cli.verbs import examples
@@ -87,7 +88,7 @@ def log(
 @click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
 @click.option("--columns", metavar="A,B", callback=names, help="Only these.")
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True)
-@click.option("--snapshot", "snapshot_id", type=int, help="The snapshot of this id.")
+@click.option("--snapshot", metavar="ID", help="The snapshot of this id, or of these first digits of one.")
 @click.option("--ref", help="The branch or tag of this name.")
 @click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table or view as it was then (see log).")
 @common_options
@@ -98,19 +99,20 @@ def show(
     where: str | None,
     columns: tuple[str, ...] | None,
     limit: int,
-    snapshot_id: int | None,
+    snapshot: str | None,
     ref: str | None,
     as_of: int | None,
 ) -> None:
     """Print the first rows of a table or view."""
     with settings.read() as catalog:
         if catalog.view_exists(name):
-            rows = _view_rows(_view(catalog, name, snapshot_id, ref, as_of), where, columns, limit)
+            rows = _view_rows(_view(catalog, name, snapshot, ref, as_of), where, columns, limit)
         else:
-            scan = catalog.load_table(name).scan(
+            table = catalog.load_table(name)
+            scan = table.scan(
                 where,
                 selected_fields=columns or ("*",),
-                snapshot_id=snapshot_id,
+                snapshot_id=None if snapshot is None else find_snapshot(table.metadata, snapshot),
                 ref=ref,
                 as_of=as_of,
                 limit=limit,
@@ -158,8 +160,8 @@ def sql(
     settings.print_arrow(result, as_data=False)
 
 
-def _view(catalog: Catalog, name: str, snapshot_id: int | None, ref: str | None, as_of: int | None) -> View:
-    if snapshot_id is not None or ref is not None:
+def _view(catalog: Catalog, name: str, snapshot: str | None, ref: str | None, as_of: int | None) -> View:
+    if snapshot is not None or ref is not None:
         raise click.UsageError(f"{name} is a view: it has no snapshots, branches or tags; --as-of takes a time")
     return catalog.load_view(name) if as_of is None else catalog.at(timestamp_ms=as_of).load_view(name)
 

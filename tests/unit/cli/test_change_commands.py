@@ -86,6 +86,8 @@ def test_branches_tags_and_rollback(run: Run, run_json: RunJson, orders: str, tm
     run("tag", "create", orders, "start", "--max-age", "99999999", "-m", "why")
     run("branch", "create", orders, "try", "--keep", "2")
     run("append", orders, str(tmp_path / "more.csv"), "--branch", "try")
+    assert len(run_json("show", orders, "--snapshot", first[:10])) == 3
+    assert len(run_json("plan", orders, "--snapshot", first[:10])["files"]) == 3
     run("branch", "keep", orders, "try", "--keep", "3", "--max-snapshot-age", "5", "--max-age", "6")
     found = {r["name"]: r for r in run_json("refs", orders)}
     assert found["try"]["min_snapshots_to_keep"] == 3 and found["start"]["type"] == "tag"

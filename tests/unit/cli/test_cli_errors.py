@@ -107,7 +107,6 @@ def test_errors_are_one_line(run: Run, orders: str, arguments: list[str]) -> Non
         ["log", "--since", "yesterday"],
         ["log", "--limit", "0"],
         ["show", "shop.orders", "--limit", "-1"],
-        ["show", "shop.orders", "--snapshot", "x"],
         ["register", "shop.t", "x.json", "--map", "a"],
         ["sql"],
         ["sql", "SELECT 1", "--tables"],
