@@ -6,9 +6,10 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from textwrap import wrap
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import RenderableType
 
+PATIENCE = 1.0
+"""The seconds after which a person is told what takes so long."""
 TABLE, JSON, CSV, ARROW = FORMATS = ("table", "json", "csv", "arrow")
 
 
@@ -154,14 +157,24 @@ def print_text(what: RenderableType) -> None:
     click.echo("\n".join(line.rstrip() for line in file.getvalue().splitlines()))
 
 
-def waiting(what: str) -> AbstractContextManager[object]:
-    """A context with a spinner on standard error, if a person is there to see it."""
+@contextmanager
+def waiting(what: str) -> Iterator[object]:
+    """A context with a spinner on standard error after PATIENCE seconds, if a person is there to see it."""
     if not sys.stderr.isatty():
-        return nullcontext()
+        yield None
+        return
     from rich.console import Console
 
-    console = Console(stderr=True)
-    return console.status(what) if console.is_terminal else nullcontext()
+    status = Console(stderr=True).status(what)
+    later = Timer(PATIENCE, status.start)
+    later.daemon = True
+    later.start()
+    try:
+        yield status
+    finally:
+        later.cancel()
+        later.join()
+        status.stop()
 
 
 def counted(number: int, what: str) -> str:

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,3 +150,23 @@ def _pin(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "new_event_id", lambda: str(uuid.UUID(int=next(numbers), version=4)))
     patch.setattr(pending_commit, "new_snapshot_id", lambda taken: 5_528_347_193_847_100_000 + next(numbers))
     patch.setattr(store, "now_ms", lambda: next(times))
+
+
+@pytest.mark.parametrize(("patience", "is_told"), [(0.0, True), (3600.0, False)])
+def test_what_takes_long_is_told(
+    patience: float, is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only then, and only to a person."""
+    monkeypatch.setattr(output, "PATIENCE", patience)
+    with output.waiting("reading") as nothing:
+        assert nothing is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with output.waiting("reading") as status:
+        assert status is not None
+        until = 200
+        while is_told and not status._live.is_started and until:  # type: ignore[attr-defined]
+            until -= 1
+            threading.Event().wait(0.01)
+        assert status._live.is_started == is_told  # type: ignore[attr-defined]
+    assert not status._live.is_started  # type: ignore[attr-defined]
