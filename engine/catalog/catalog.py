@@ -176,10 +176,11 @@ class Catalog:
         New files go to the table's own location. Raises as `migrate_table`.
         """
         from icecore.engine.foreign.parquet_folder import ParquetFolder
+        from icecore.engine.properties.table_properties import GC_ENABLED
 
         found = ParquetFolder.of(folder, self._warehouse.repository.storage)
         with self.transaction(message=message, author=author, dry_run=dry_run) as changes:
-            given = {"snapshot": "true", "gc.enabled": "false", **(properties or {})}
+            given = {"snapshot": "true", GC_ENABLED.name: "false", **(properties or {})}
             _take_in(changes, found, identifier, location, given, format_version)
         return changes.outcome or self.load_table(identifier)
 

@@ -195,7 +195,7 @@ def maintain(table: TableHandle, **options: Unpack[MetadataOptions]) -> Maintain
             rewrote_manifests=_rewrites_manifests(table, options),
         )
     if not GC_ENABLED.of(table.metadata.properties):
-        return evolve(done, skipped=("expiry and orphan files: gc.enabled is false",))
+        return evolve(done, skipped=(f"expiry and orphan files: {GC_ENABLED.name} is false",))
     upkeep = Maintenance(table._state.stream, table._repository, table._committed, table._actor)
     message, author = options.get("message"), options.get("author")
     expiry = upkeep.expire_snapshots(message=message, author=author)

@@ -67,7 +67,7 @@ def test_tables_are_replaced_and_evolved_by_spark_schemas(catalog: icecore.Catal
         update.union_by_name(T.StructType([STRUCT["name"]]))
         update.add_column("tags", T.ArrayType(T.StringType()))
     assert columns_of(table)[2:] == ["  13: name: optional string", "  14: tags: optional list<string>"]
-    with pytest.raises(ValidationError, match="Iceberg, Arrow or Spark type, or a text, found 5"):
+    with pytest.raises(ValidationError, match="Iceberg, Arrow, Spark or PyIceberg type, or a text, found 5"):
         table.update_schema().add_column("y", 5)
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_schema_is_refused(catalog: icecore.Catalog) -> None:
         ("id long", "found str$"),
         (DataFrame(), "found DataFrame: give its schema"),
     ):
-        with pytest.raises(ValidationError, match=f"icecore, pyarrow or Spark schema, {said}"):
+        with pytest.raises(ValidationError, match=f"icecore, pyarrow, Spark or PyIceberg schema, {said}"):
             catalog.create_table("ns.t", given)
 
 

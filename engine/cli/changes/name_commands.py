@@ -9,6 +9,7 @@ from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import agree, change_command, dry_run_option, examples, risk_options
 from icecore.engine.errors import ValidationError
 from icecore.engine.log.read_models import dotted
+from icecore.engine.properties.table_properties import DELETE_MODE
 
 _OF_NAMESPACE = click.option("--namespace", "of_namespace", is_flag=True, help="NAME is a namespace.")
 
@@ -106,7 +107,7 @@ def get_properties(settings: Settings, name: str, key: str | None, of_namespace:
     properties,
     "set",
     shown=(
-        "icecore properties set shop.orders write.delete.mode=merge-on-read -m 'many small deletes'",
+        f"icecore properties set shop.orders {DELETE_MODE.name}=merge-on-read -m 'many small deletes'",
         "icecore properties set shop owner=bob --namespace",
     ),
 )
@@ -127,7 +128,9 @@ def set_properties(
     settings.print_record({"name": name, "set": pairs}, *(f"{name}: {k} = {v}" for k, v in pairs.items()))
 
 
-@change_command(properties, "remove", shown=("icecore properties remove shop.orders write.delete.mode -m 'as it was'",))
+@change_command(
+    properties, "remove", shown=(f"icecore properties remove shop.orders {DELETE_MODE.name} -m 'as it was'",)
+)
 @click.argument("name")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @_OF_NAMESPACE

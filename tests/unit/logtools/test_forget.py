@@ -386,18 +386,18 @@ def test_a_purged_table_is_forgotten(catalog: icecore.Catalog, archived: bool) -
 
 
 def test_the_command(erased: icecore.Table, catalog: icecore.Catalog) -> None:
-    """It asks, unless told not to; a dry run changes nothing."""
+    """Where nobody can be asked it does so only if told to; a dry run changes nothing."""
     position = catalog.position
 
     def run(*words: str, text: str = "") -> Any:
         return CliRunner().invoke(cli, ["forget", "-w", str(catalog.path), *words], input=text)
 
     assert "would forget bounds of 1 file in" in run("ns.users", "--dry-run").output
-    assert run("ns.users", text="n\n").exit_code == 1
+    assert run("ns.users", text="y\n").exit_code == 2
     assert store_of(catalog).head()[0] == position
     told = run("ns.users", "--column", "email", "--yes", "-o", "json", "-m", "asked for").output
     assert json.loads(told)["position"] == position + 1
-    assert "forgot bounds of 1 file" in run("ns.users", text="y\n").output
+    assert "forgot bounds of 1 file" in run("ns.users", "--yes").output
     assert traces_of(catalog.path, SECRET) == []
 
 

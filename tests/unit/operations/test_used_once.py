@@ -64,7 +64,18 @@ PARTS = {(CatalogTransaction, n) for n in ("table", "view", "create_table", "rep
 NEW_TABLES = {(Catalog, "create_table_transaction"), (CatalogTransaction, "create_alone")}
 MAKERS = (Catalog, Table, View, Maintenance, Transaction, CatalogTransaction)
 # What only looks, or is no call.
-READS = {"outcome", "ops", "metadata", "has_changes", "file_groups", "part", "end", "discard", "keep_planned"}
+READS = {
+    "outcome",
+    "ops",
+    "metadata",
+    "has_changes",
+    "file_groups",
+    "delete_groups",
+    "part",
+    "end",
+    "discard",
+    "keep_planned",
+}
 ENDED = "was committed already, or its block has ended"
 
 
@@ -122,7 +133,7 @@ def arguments(lake: Catalog, method: Callable[..., Any]) -> dict[str, Any]:
             "id",
         ),
         **dict.fromkeys(("after_path", "after_name", "field_name"), "name"),
-        **dict.fromkeys(("count", "version_id", "when", "timestamp_ms", "position"), 1),
+        **dict.fromkeys(("count", "most", "version_id", "when", "timestamp_ms", "position"), 1),
         **dict.fromkeys(("min_snapshots_to_keep", "max_snapshot_age_ms", "max_ref_age_ms"), 1),
         "clean": True,
         "wap_id": "w",
