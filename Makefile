@@ -61,6 +61,8 @@ bench: $(TOOLS) $(TABLES)
 	$(BIN)/python bench/planning.py bench/data/t100k $(lastword $(TABLES))
 	$(BIN)/python bench/metadata_tables.py $(TABLES)
 	$(BIN)/python bench/questions.py
+	$(BIN)/python bench/audit.py
+	$(BIN)/python bench/query.py
 	$(MAKE) bench-spark
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/plot.py
