@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 from collections.abc import Callable, Iterable
 from urllib.parse import unquote
@@ -36,11 +37,12 @@ class ParquetFolder:
     def of(cls, folder: str, storage: Storage) -> ParquetFolder:
         """The Parquet folder of that location. Files whose name begins with `_` or `.` are passed over, as in Spark.
 
-        Raises ValidationError where it has no file, is an Iceberg table, or its files are not laid out alike,
-        CorruptFileError for what is not Parquet.
+        Raises ValidationError where it has no file or a symbolic link, is an Iceberg table, or its files are not laid
+        out alike, CorruptFileError for what is not Parquet.
         """
         location = to_uri(folder).rstrip("/")
-        found = sorted(f.location for f in list_files(storage, location, _is_hidden))
+        check_links(storage.local_path(location))
+        found = sorted(f.location for f in list_files(storage, location, is_hidden))
         if any(f.endswith(".metadata.json") for f in found):
             raise ValidationError(f"{folder} is an Iceberg table: register it")
         if not found:
@@ -65,7 +67,18 @@ class ParquetFolder:
         return [arrow_to_schema(s, format_version=3) for s in self.schemas[1:]]
 
 
-def _is_hidden(name: str) -> bool:
+def check_links(folder: str | None) -> None:
+    """Raises ValidationError where a symbolic link may hold rows: listings follow none."""
+    for parent, folders, names in os.walk(folder) if folder else ():
+        folders[:] = [f for f in folders if not is_hidden(f)]
+        for name in (*folders, *names):
+            path = os.path.join(parent, name)
+            if not is_hidden(name) and os.path.islink(path):
+                raise ValidationError(f"{path} is a symbolic link: put what it leads to in its place")
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder of that name is passed over, as Spark does; a partition never is."""
     return name.startswith(("_", ".")) and "=" not in name
 
 

@@ -19,6 +19,7 @@ from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.text import abbreviated
 from icecore.engine.display.output import counted, waiting
 from icecore.engine.errors import ValidationError
+from icecore.engine.foreign.parquet_folder import check_links, is_hidden
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 from icecore.engine.table.table import Table
 
@@ -162,13 +163,14 @@ def add_files(
 
 
 def _parquet_files(path: str) -> Iterator[str]:
-    """The files of a path. Raises ValidationError for a folder without any."""
+    """The files of a path. Raises ValidationError for a folder without any, or with a symbolic link."""
     folder = Path(path)
     if not folder.is_dir():
         yield str(folder.absolute()) if folder.exists() else path
         return
+    check_links(path)
     inside = (f for f in sorted(folder.rglob("*")) if f.is_file() and f.suffix in (".parquet", ".parq", ".pq"))
-    visible = [f for f in inside if not any(p.startswith(("_", ".")) for p in f.relative_to(folder).parts)]
+    visible = [f for f in inside if not any(map(is_hidden, f.relative_to(folder).parts))]
     if not visible:
         others = sorted({f.suffix for f in folder.rglob("*") if f.is_file()})
         raise ValidationError(f"no .parquet file is in {path} or below; the endings there: {abbreviated(others, 5)}")

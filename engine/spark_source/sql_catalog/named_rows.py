@@ -76,7 +76,7 @@ class Answers:
 
     def answer(self, question: Sequence[Any]) -> Any:
         """The answer to a question, the first part of which says what is asked for."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of answers its own
 
     def apply(self, question: Any) -> Any:
         """The same for Java: a Java object, or JSON."""

@@ -104,6 +104,9 @@ def test_files_of_a_folder_are_added_with_the_partitions_of_their_paths(
     assert run_json("add-files", "a.t", str(tmp_path / "in"))["changes"]["added-records"] == 2
     assert sorted(r["city"] for r in run_json("show", "a.t")) == ["Oslo", "Rome"]
     assert "already" in run("add-files", "a.t", str(tmp_path / "in"), code=1).stderr
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "x").symlink_to(tmp_path / "in")
+    assert "is a symbolic link" in run("add-files", "a.t", str(tmp_path / "linked"), code=1).stderr
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "x.csv").touch()
     assert ".csv" in run("add-files", "a.t", str(tmp_path / "empty"), code=1).stderr

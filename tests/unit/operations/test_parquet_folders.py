@@ -131,3 +131,16 @@ def test_a_column_of_paths_reads_as_it_is_written(
     assert isinstance(table, icecore.Table)
     assert str(table.schema().find_field("k").field_type) == kind
     assert sorted(map(str, table.scan().to_arrow()["k"].to_pylist())) == sorted(texts)
+
+
+@pytest.mark.parametrize("linked", ["day=2024-01-01", "day=2024-01-01/city=Oslo%20S/a.parquet"])
+def test_links_are_refused_not_passed_over(catalog: icecore.Catalog, folder: Path, tmp_path: Path, linked: str) -> None:
+    """A listing follows none, so their rows would be missing; hidden ones hold no rows."""
+    (folder / "_linked").symlink_to(tmp_path)
+    assert by_id(catalog.snapshot_table(str(folder), "ns.whole")) == ROWS
+    (folder / linked).rename(tmp_path / "elsewhere")
+    (folder / linked).symlink_to(tmp_path / "elsewhere")
+    for take_in in (catalog.migrate_table, catalog.snapshot_table):
+        with pytest.raises(ValidationError, match="is a symbolic link"):
+            take_in(str(folder), "ns.t")
+    assert not catalog.table_exists("ns.t")
