@@ -37,6 +37,10 @@ class UnwritableCommitError(ValidationError):
         self.reason = reason or text
 
 
+class ReusedKeyError(ValidationError):
+    """An idempotency key that was used for another call or request before."""
+
+
 class ExpressionError(ValidationError):
     """A filter that can't be parsed, or can't be bound to the schema."""
 

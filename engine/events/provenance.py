@@ -8,6 +8,7 @@ import os
 from icecore.engine.common.version import engine_version
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Provenance
+from icecore.engine.events.keyed_request import keyed_request
 
 ACTOR_VARIABLE = "ICECORE_ACTOR"
 
@@ -31,7 +32,12 @@ def provenance(
     correlation_id: str | None = None,
     causation_id: str | None = None,
 ) -> Provenance:
-    """The provenance of a call: its author, else the catalog's actor. Raises ValidationError for what is no text."""
+    """The provenance of a call: its author, else the catalog's actor; its key, else that of the request it is made for.
+
+    Raises ValidationError for what is no text.
+    """
+    if idempotency_key is None and (request := keyed_request()) is not None:
+        idempotency_key = request.key
     given = {
         "author": author,
         "actor": actor,

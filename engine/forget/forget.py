@@ -18,7 +18,14 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.forget.forgettable_bounds import ForgettableBounds, forgettable_bounds
 from icecore.engine.forget.forgettable_text import LEFT, changed_streams, check_not_in_force, kind_of, text_replacements
-from icecore.engine.forget.redact_events import REDACTION, ToTidy, remove_unfinished_archives, replace_parts, tidy
+from icecore.engine.forget.redact_events import (
+    REDACTION,
+    ToTidy,
+    drop_answers,
+    remove_unfinished_archives,
+    replace_parts,
+    tidy,
+)
 from icecore.engine.forget.rewritten_metadata import rewrite_metadata
 from icecore.engine.log.redactions import Redaction
 from icecore.engine.log.store import MODELS, WriteTransaction
@@ -85,6 +92,7 @@ class Forgetter:
                     bounds.replacements,
                     lambda redactions: self._tell(transaction, told, redactions, provenance),
                 )
+                drop_answers(self.repository.store)
                 position = str(event.position)
                 self.repository.store.execute(REDACTION, "put_note", key=f"{FORGOTTEN}{stream}", value=position)
         if event is not None:
@@ -112,7 +120,8 @@ class Forgetter:
                     store, replacements, lambda told: self._tell(transaction, {}, told, provenance), files
                 )
                 self._note_states_again(files)
-        if event is not None:
+            dropped = not dry_run and drop_answers(store, text)
+        if event is not None or dropped:
             self.tidy()
         return Forgotten(None if event is None else event.position, tuple(r.position for r in replacements))
 

@@ -92,10 +92,27 @@ def replace_parts(
             _put(store, replacement, "put_kept_texts", "put_kept_content")
     replaced = [_rewrite(store, a, of, event) for a, of in _by_archive(store, replacements)]
     store.execute(REDACTION, "allow_no_more")
-    before = ToTidy.of(store) or ToTidy()
-    note = ToTidy((*before.archives, *replaced), tuple(dict.fromkeys((*before.streams, *streams))))
-    store.execute(REDACTION, "put_note", key=FORGETTING, value=note.to_json())
+    _note(store, replaced, streams)
     return event
+
+
+def drop_answers(store: EventStore, text: str | None = None) -> bool:
+    """Drops the answers to requests in which a text is, by default all in words, inside of a write transaction.
+
+    Whether there were any: then there is something to tidy.
+    """
+    store.execute(SETTINGS, "securely")
+    found = store.request_keys.forget(text)
+    if found:
+        _note(store)
+    return found
+
+
+def _note(store: EventStore, archives: Sequence[str] = (), streams: Sequence[str] = ()) -> None:
+    """Notes work for `tidy`, besides what is left of earlier work."""
+    before = ToTidy.of(store) or ToTidy()
+    note = ToTidy((*before.archives, *archives), tuple(dict.fromkeys((*before.streams, *streams))))
+    store.execute(REDACTION, "put_note", key=FORGETTING, value=note.to_json())
 
 
 def _redactions(store: EventStore, replacement: Replacement) -> list[Redaction]:

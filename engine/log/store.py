@@ -23,8 +23,10 @@ from icecore.engine.errors import (
     ReadOnlyError,
 )
 from icecore.engine.events.event import SCHEMA_VERSION, Event, Provenance, canonical
+from icecore.engine.events.keyed_request import KeyedRequest, keyed_request
 from icecore.engine.events.relocation import Relocation, Relocations
 from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader
+from icecore.engine.log.request_keys import CARRIED_OUT, RequestKeys
 from icecore.engine.log.sqlite_file import DEFAULT_LOCK_TIMEOUT_S, SETTINGS, run_script
 from icecore.engine.queries.named_queries import query
 
@@ -77,6 +79,7 @@ class EventStore(EventReader):
         super().__init__(path, create=create, read_only=read_only, lock_timeout_s=lock_timeout_s, durable=durable)
         self._relocations: Relocations | None = None
         self._has_folders = False
+        self.request_keys = RequestKeys(self)
         with self._translated("open"):
             connection = self.connection()
             if not read_only:
@@ -155,6 +158,7 @@ class EventStore(EventReader):
         """
         self.check_writable()
         events: list[Event] = []
+        request: KeyedRequest | None = None
         with self._translated("write"), self._locked(lambda error: self._check_stored(events, error), keep=keep):
             self.check_in_place()
             self._bring_up()
@@ -162,8 +166,20 @@ class EventStore(EventReader):
             yield transaction
             for action in transaction.at_end:
                 action()
+            if keep:
+                request = self._answered(events)
+        if request is not None:
+            request.is_stored = True
         # What is rolled back may have made them.
         self._has_folders = self._has_folders or keep
+
+    def _answered(self, events: Sequence[Event]) -> KeyedRequest | None:
+        """The request whose key is one of the events', after its answer was stored beside them."""
+        request = keyed_request()
+        if request is None or all(e.provenance.idempotency_key != request.key for e in events):
+            return None
+        self.request_keys.put(request, CARRIED_OUT, request.answer, events)
+        return request
 
     def _bring_up(self) -> None:
         """Builds the read models that an earlier release did not have, inside of a write transaction."""

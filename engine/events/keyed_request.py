@@ -1,0 +1,45 @@
+"""A request that is carried out once, under its key: what it asks for, as a context in which commits take that key."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+from attrs import define
+
+
+@define(eq=False)
+class KeyedRequest:
+    """A request under an idempotency key, which is the caller's alone.
+
+    `operation` and `request_sha256` say what it asks for: another request under the same key is refused.
+    `expires_at_ms` is when the answer is no longer kept. `answer` may be set to words that the answer can't be made
+    again without, before the commit ends. `is_stored` is true once the answer is in the log.
+    """
+
+    key: str
+    operation: str
+    request_sha256: str
+    expires_at_ms: int
+    answer: str | None = None
+    is_stored: bool = False
+
+
+_asked: ContextVar[KeyedRequest | None] = ContextVar("keyed_request", default=None)
+
+
+def keyed_request() -> KeyedRequest | None:
+    """The request of this context that is still to be stored."""
+    request = _asked.get()
+    return None if request is None or request.is_stored else request
+
+
+@contextlib.contextmanager
+def asked_by(request: KeyedRequest) -> Iterator[None]:
+    """A context whose first commit has the key of a request, where the call names none, and stores its answer."""
+    before = _asked.set(request)
+    try:
+        yield
+    finally:
+        _asked.reset(before)

@@ -1,0 +1,76 @@
+"""Requests that are carried out once, however often they come: the second time they are answered as the first.
+
+Refusals that are final are kept too; what may be otherwise at the next try is not. Spec: the REST document's
+`Idempotency-Key`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import orjson
+
+from icecore.engine.errors import IcecoreError, ReadOnlyError, ReusedKeyError, StorageError
+from icecore.engine.events.keyed_request import KeyedRequest, asked_by
+from icecore.engine.log.request_keys import CARRIED_OUT, StoredAnswer
+from icecore.engine.log.store import EventStore
+
+Answer = TypeVar("Answer")
+
+
+def answer_once(
+    store: EventStore, request: KeyedRequest, make: Callable[[], Answer], again: Callable[[StoredAnswer], Answer]
+) -> Answer:
+    """Answers a request by `make`, unless that was done under its key: then by `again`, or with the same error.
+
+    The first commit in `make` has the key, and the answer is stored with it. Raises ReusedKeyError where the key was
+    another request's, or has expired, and what `make` raises.
+    """
+    if (stored := store.request_keys.find(request)) is not None:
+        return _repeated(stored, again)
+    if (event := store.event_by_idempotency_key(request.key)) is not None:
+        if (stored := store.request_keys.find(request)) is not None:
+            return _repeated(stored, again)
+        raise ReusedKeyError(
+            f"the idempotency key {request.key!r} was used for the {event.kind} at position {event.position}"
+        )
+    try:
+        with asked_by(request):
+            answer = make()
+    except IcecoreError as e:
+        if request.is_stored:
+            raise
+        told = orjson.dumps({"error": type(e).__name__, "message": str(e)}).decode()
+        first = _keep(store, request, e.http_status, told) if is_final(e) else store.request_keys.find(request)
+        if first is not None:
+            return _repeated(first, again)
+        raise
+    if not request.is_stored:
+        _keep(store, request, CARRIED_OUT, request.answer)
+    return answer
+
+
+def is_final(error: IcecoreError) -> bool:
+    """Whether a request that was refused so is refused whenever it comes again, by what it asks for.
+
+    What storage or the warehouse's own state stood in the way of is not, nor is a lost race that a retry may win.
+    """
+    if error.retryable or isinstance(error, ReadOnlyError | StorageError):
+        return False
+    return 400 <= error.http_status < 500
+
+
+def _keep(store: EventStore, request: KeyedRequest, status: int, answer: str | None) -> StoredAnswer | None:
+    """Stores the answer of a request that made no event; the one that was stored meanwhile, where there is one."""
+    with store.write():
+        if (first := store.request_keys.find(request)) is None:
+            store.request_keys.put(request, status, answer)
+    request.is_stored = True
+    return first
+
+
+def _repeated(stored: StoredAnswer, again: Callable[[StoredAnswer], Answer]) -> Answer:
+    if (error := stored.error()) is not None:
+        raise error
+    return again(stored)
