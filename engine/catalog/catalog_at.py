@@ -43,6 +43,8 @@ class CatalogAt:
         """The properties of a namespace as they were. Raises NoSuchNamespaceError."""
         levels = namespace_tuple(namespace)
         if levels not in self._namespaces:
+            if any(n[: len(levels)] == levels for n in self._namespaces):
+                return {}
             raise NoSuchNamespaceError(f"there was no namespace {dotted(levels)!r} at position {self.position}")
         return dict(self._namespaces[levels])
 

@@ -28,7 +28,11 @@ def create_namespace(
     author: str | None = None,
     dry_run: bool = False,
 ) -> CatalogDryRun | None:
-    """Creates a namespace. Raises NamespaceAlreadyExistsError."""
+    """Creates a namespace. Raises NamespaceAlreadyExistsError, ValidationError.
+
+    The namespaces around it need not be created: they are there, without properties, as long as it is, and are created
+    with the first table, view or property that they get.
+    """
     from icecore.engine.joint_commit.joint_names import new_namespace
 
     return commit(catalog, new_namespace(namespace, properties), message, author, dry_run)
@@ -57,14 +61,15 @@ def namespace_exists(catalog: CatalogHandle, namespace: IdentifierLike) -> bool:
 
 
 def list_namespaces(catalog: CatalogHandle, namespace: IdentifierLike = ()) -> list[Identifier]:
-    """The namespaces directly inside of one, or at the top. Raises NoSuchNamespaceError."""
+    """The namespaces directly inside of one, or at the top. Raises NoSuchNamespaceError.
+
+    One that was never created but has namespaces inside of it is among them.
+    """
     catalog._warehouse.repository.foreign.adopt_all_if_changed()
     parent = namespace_tuple(namespace) if namespace else ()
     if parent:
         catalog._warehouse.models.namespace_properties(parent)
-    depth = len(parent) + 1
-    all_of_them = catalog._warehouse.models.namespaces()
-    return sorted({n[:depth] for n in all_of_them if len(n) >= depth and n[: len(parent)] == parent})
+    return sorted((*parent, level) for level in catalog._warehouse.models.inner_namespaces(parent))
 
 
 def all_namespaces(catalog: CatalogHandle) -> list[Identifier]:
@@ -74,7 +79,7 @@ def all_namespaces(catalog: CatalogHandle) -> list[Identifier]:
 
 
 def load_namespace_properties(catalog: CatalogHandle, namespace: IdentifierLike) -> dict[str, str]:
-    """The properties of a namespace. Raises NoSuchNamespaceError."""
+    """The properties of a namespace, none of one that only has namespaces inside. Raises NoSuchNamespaceError."""
     catalog._warehouse.repository.foreign.adopt_all_if_changed()
     return catalog._warehouse.models.namespace_properties(namespace_tuple(namespace))
 

@@ -8,11 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from attrs import define
 
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
-from icecore.engine.errors import NotFoundError
+from icecore.engine.errors import NotFoundError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.name_events import Dropped, Renamed
-from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceDropped, NamespaceEvent
+from icecore.engine.events.namespace_events import (
+    NamespaceCreated,
+    NamespaceDropped,
+    NamespaceEvent,
+    NamespacePropertiesUpdated,
+)
 from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.log.namespaces import check_namespace_change, updated_properties
 from icecore.engine.log.store import WriteTransaction
@@ -21,6 +26,8 @@ from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.required_message import check_message
 from icecore.engine.revert.undrop import dropped_at, undrop_inside
+
+URL_SEPARATOR = "\x1f"
 
 
 @define
@@ -47,7 +54,10 @@ class NamespaceChange:
         desk.repository.foreign.check_namespaces()
         self.check()
         check_namespace_change(desk.repository.models, self.change)
-        kind, payload = self.change.kind, self.change.to_dict()
+        change = self.change
+        if isinstance(change, NamespacePropertiesUpdated) and desk.repository.models.is_implied(self.name):
+            change = NamespaceCreated(self.name, change.applied({}))
+        kind, payload = change.kind, change.to_dict()
         return (desk.repository.append_inside(transaction, ev.CATALOG_STREAM, kind, payload, provenance),)
 
     def follow(self, desk: CommitTargets) -> None: ...
@@ -91,7 +101,7 @@ class NameChange:
         else:
             desk.repository.foreign.check_row(self.stream)
         if isinstance(self.change, Renamed):
-            desk.repository.models.check_new_name(self.change.identifier)
+            desk.repository.give_name_inside(transaction, self.change.identifier, provenance)
         kind, payload = self.change.kind(self.stream), self.change.to_dict()
         return (desk.repository.append_inside(transaction, self.stream, kind, payload, provenance),)
 
@@ -139,7 +149,10 @@ def follow_stream(desk: CommitTargets, stream: str) -> None:
 
 def new_namespace(namespace: IdentifierLike, properties: Mapping[str, str] | None) -> NamespaceChange:
     """The creation of a namespace. Raises ValidationError."""
-    return NamespaceChange(NamespaceCreated(namespace_tuple(namespace), string_properties(properties)))
+    levels = namespace_tuple(namespace)
+    if any(URL_SEPARATOR in level for level in levels):
+        raise ValidationError(f"a namespace level can't hold 0x1F, which separates levels in URLs, found {levels!r}")
+    return NamespaceChange(NamespaceCreated(levels, string_properties(properties)))
 
 
 def namespace_properties(

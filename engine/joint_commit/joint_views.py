@@ -73,5 +73,5 @@ class RegisteredView(_OfView):
     payload: Mapping[str, Any]
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
-        desk.repository.models.check_new_name(self.name)
+        desk.repository.give_name_inside(transaction, self.name, provenance)
         return (desk.repository.append_inside(transaction, self.stream, ev.VIEW_REGISTERED, self.payload, provenance),)

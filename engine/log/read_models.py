@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SEPARATOR = "."
+AFTER_SEPARATOR = "/"
+"""The character that comes right after the separator."""
 MINIMAL_PROPERTIES = {"exists": "true"}
 
 
@@ -159,9 +161,11 @@ class ReadModels(ManifestModels):
             self._run("put_iceberg_namespace", catalog=self.catalog_name, namespace=name, key=key, value=value)
 
     def namespace_properties(self, namespace: tuple[str, ...]) -> dict[str, str]:
-        """The properties of a namespace. Raises NoSuchNamespaceError."""
+        """The properties of a namespace, none of one that is only implied. Raises NoSuchNamespaceError."""
         found = self._store.row(MODELS, "get_namespace", name=dotted(namespace))
         if found is None:
+            if self.inner_namespaces(namespace, limit=1):
+                return {}
             raise NoSuchNamespaceError(f"there is no namespace {dotted(namespace)!r}")
         return stored_json(found["properties"], dict, f"the row of the namespace {dotted(namespace)!r}")
 
@@ -169,18 +173,35 @@ class ReadModels(ManifestModels):
         """All namespaces."""
         return [tuple(r["name"].split(SEPARATOR)) for r in self._store.rows(MODELS, "list_namespaces")]
 
+    def inner_namespaces(self, namespace: tuple[str, ...], after: str = "", limit: int = -1) -> list[str]:
+        """The levels directly inside of a namespace, or at the top: as many as asked for after one of them.
+
+        In the order of their names with a dot at the end, that of the log's index; -1 is no limit.
+        """
+        prefix = dotted((*namespace, "")) if namespace else ""
+        # All text comes before a blob.
+        before = dotted(namespace) + AFTER_SEPARATOR if namespace else b""
+        key = prefix + after + AFTER_SEPARATOR if after else prefix
+        rows = self._store.rows(MODELS, "inner_namespaces", prefix=prefix, after=key, before=before, limit=limit)
+        return [r["level"] for r in rows]
+
+    def is_implied(self, namespace: tuple[str, ...]) -> bool:
+        """Whether a namespace was never created, and is there because of those inside of it."""
+        is_made = self._store.row(MODELS, "get_namespace", name=dotted(namespace)) is not None
+        return not is_made and bool(self.inner_namespaces(namespace, limit=1))
+
     def check_new_namespace(self, namespace: tuple[str, ...]) -> None:
-        """Raises NamespaceAlreadyExistsError."""
-        if namespace in self.namespaces():
+        """Raises NamespaceAlreadyExistsError; one that is only implied can be created still."""
+        if self._store.row(MODELS, "get_namespace", name=dotted(namespace)) is not None:
             raise NamespaceAlreadyExistsError(f"the namespace {dotted(namespace)!r} exists already")
 
     def check_empty(self, namespace: tuple[str, ...]) -> None:
         """Raises NamespaceNotEmptyError naming one of the things inside, NoSuchNamespaceError."""
         self.namespace_properties(namespace)
-        names = self.names_in(namespace)
-        inner = [n for n in self.namespaces() if n[: len(namespace)] == namespace and n != namespace]
+        names = self.names_after(namespace, "table", limit=1) + self.names_after(namespace, "view", limit=1)
+        inner = self.inner_namespaces(namespace, limit=1)
         if names or inner:
-            inside = names[0][0] if names else dotted(inner[0])
+            inside = names[0] if names else dotted((*namespace, inner[0]))
             raise NamespaceNotEmptyError(f"the namespace {dotted(namespace)!r} is not empty: it holds {inside!r}")
         name = dotted(namespace)
         below = name + SEPARATOR
@@ -193,6 +214,12 @@ class ReadModels(ManifestModels):
         """(name, stream) of the tables or views directly in a namespace."""
         rows = self._store.rows(MODELS, "names_in", namespace=dotted(namespace))
         return [(r["name"], r["stream"]) for r in rows if kind in (None, r["kind"])]
+
+    def names_after(self, namespace: tuple[str, ...], kind: str, after: str = "", limit: int = -1) -> list[str]:
+        """The names of tables or views directly in a namespace, in order: as many as asked for after one of them."""
+        found = dotted(namespace)
+        rows = self._store.rows(MODELS, "names_after", namespace=found, kind=kind, after=after, limit=limit)
+        return [r["name"] for r in rows]
 
     def all_names(self) -> list[tuple[tuple[str, ...], str, str]]:
         """(identifier, kind, stream) of everything that has a name."""

@@ -13,6 +13,7 @@ from icecore.engine.errors import CommitConflictError, CommitFailedError, Foreig
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.events.namespace_events import NamespaceCreated
 from icecore.engine.foreign.adopter import Adopter
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore, WriteTransaction
@@ -108,6 +109,19 @@ class Repository:
 
     # Inside of a write transaction that the caller holds, and that may hold other changes
 
+    def give_name_inside(
+        self, transaction: WriteTransaction, identifier: tuple[str, ...], provenance: Provenance
+    ) -> None:
+        """Checks that a name is free, and creates its namespace where that is only implied by those inside of it.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError.
+        """
+        self.models.check_new_name(identifier)
+        if self.models.is_implied(identifier[:-1]):
+            made = NamespaceCreated(identifier[:-1], {})
+            later = evolve(provenance, idempotency_key=None)
+            self._append(transaction, ev.CATALOG_STREAM, made.kind, made.to_dict(), later)
+
     def create_inside(
         self,
         transaction: WriteTransaction,
@@ -121,7 +135,7 @@ class Repository:
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError where the namespace asks for a reason.
         """
-        self.models.check_new_name(identifier)
+        self.give_name_inside(transaction, identifier, provenance)
         check_message(self.models, identifier, {}, provenance)
         event = self._append(transaction, stream, kind, payload, provenance)
         first = fold(None, [event])

@@ -86,7 +86,7 @@ class ViewRepository:
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, StorageError.
         """
-        self.repository.models.check_new_name(identifier)
+        self.repository.give_name_inside(transaction, identifier, provenance)
         at = transaction.next_recorded_at_ms()
         accepted = _accepted(None, updates_at(at), at)
         payload = {"identifier": list(identifier), "updates": accepted, "requirements": [AssertCreate().to_dict()]}

@@ -33,12 +33,12 @@ def undrop_inside(
     undone already or what was dropped is purged.
     """
     undrop = Undropped(new_name or name_of_drop(drop))
-    _check(repository, kind, drop, undrop.identifier)
+    repository.give_name_inside(transaction, undrop.identifier, provenance)
+    _check(repository, kind, drop)
     return repository.append_inside(transaction, drop.stream, undrop.kind(drop.stream), undrop.to_dict(), provenance)
 
 
-def _check(repository: Repository, kind: str, drop: Event, identifier: Identifier) -> None:
-    repository.models.check_new_name(identifier)
+def _check(repository: Repository, kind: str, drop: Event) -> None:
     if (purge := _purge_of(repository, drop)) is not None:
         raise ValidationError(_purged_text(kind, drop, purge))
     if not _stands(repository, drop):

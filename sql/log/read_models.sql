@@ -25,6 +25,31 @@ SELECT properties FROM namespace WHERE name = $name;
 -- name: list_namespaces
 SELECT name FROM namespace ORDER BY name;
 
+-- name: inner_namespaces
+-- The levels directly below a namespace, the next ones after the key $after, in the order of their names with a dot at
+-- the end: so all that begins with a level is in one place, and is stepped over at once ('/' is what follows a dot).
+-- $prefix is the namespace with a dot at its end, and $before what all that is in it comes before.
+WITH RECURSIVE found (key) AS (
+    SELECT (
+        SELECT name || '.' FROM namespace WHERE name || '.' > $after AND name || '.' < $before
+        ORDER BY name || '.' LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT name || '.' FROM namespace
+        WHERE name || '.' < $before AND name || '.' > $prefix
+            || substr(key, length($prefix) + 1, instr(substr(key, length($prefix) + 1), '.') - 1) || '/'
+        ORDER BY name || '.' LIMIT 1
+    )
+    FROM found WHERE key IS NOT NULL
+)
+SELECT substr(key, length($prefix) + 1, instr(substr(key, length($prefix) + 1), '.') - 1) AS level
+FROM found WHERE key IS NOT NULL LIMIT $limit;
+
+-- name: names_after
+SELECT name FROM catalog_name WHERE namespace = $namespace AND kind = $kind AND name > $after
+ORDER BY name LIMIT $limit;
+
 -- name: names_in
 SELECT name, kind, stream FROM catalog_name WHERE namespace = $namespace ORDER BY name;
 

@@ -72,6 +72,9 @@ CREATE TABLE IF NOT EXISTS namespace (
     properties TEXT NOT NULL
 ) STRICT;
 
+-- With a dot at its end a name comes right before those of the namespaces inside of it.
+CREATE INDEX IF NOT EXISTS namespace_levels ON namespace (name || '.');
+
 -- One row per table or view that has a name now.
 CREATE TABLE IF NOT EXISTS catalog_name (
     namespace TEXT NOT NULL,
@@ -80,6 +83,8 @@ CREATE TABLE IF NOT EXISTS catalog_name (
     stream TEXT NOT NULL UNIQUE,
     PRIMARY KEY (namespace, name)
 ) STRICT;
+
+CREATE INDEX IF NOT EXISTS catalog_name_of_kind ON catalog_name (namespace, kind, name);
 
 -- One row per table or view that ever was: how far its stream goes and what of it is written out for other engines.
 CREATE TABLE IF NOT EXISTS stream_head (

@@ -7,48 +7,11 @@ from typing import Any
 
 import pytest
 from core_tables import SCHEMA, ids_of, local, make_table, pyiceberg_catalog, rows
+from odd_names import NAMES
 
 import icecore
 from icecore.engine.common.identifiers import MAX_FOLDER_NAME, folder_name
 from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, ValidationError
-
-NAMES = [
-    "a b",
-    "a/b",
-    "../up",
-    "..",
-    ".",
-    "/etc/passwd",
-    "a.b.c",
-    ".hidden",
-    "'; DROP TABLE event; --",
-    'quo"te',
-    "back`tick",
-    "back\\slash",
-    "%2e%2e%2f",
-    "100%",
-    "a?b#c&d=e",
-    "file:///x",
-    "s3://bucket",
-    "täble",
-    "e\u0301",
-    "日本語",
-    "🧊",
-    "\u202eabc",
-    "new\nline",
-    "\t",
-    " ",
-    "~",
-    "$HOME",
-    "*",
-    "-rf",
-    "main",
-    "NULL",
-    "select",
-    "a" * 255,
-    "é" * 255,
-    "🧊" * 255,
-]
 
 
 def test_tables_of_any_name_live_in_the_warehouse(catalog: icecore.Catalog) -> None:

@@ -1,0 +1,75 @@
+"""Names in pages, for clients that list a large catalog bit by bit: each page is read by keys, at the cost of its size.
+
+The token of the next page says which list it is of and which name came last. Names that come and go between two pages
+move no other one: each name that is there all the time is in exactly one page.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import orjson
+from attrs import frozen
+
+from icecore.engine.catalog.catalog_handle import CatalogHandle
+from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
+from icecore.engine.errors import ValidationError
+
+NameKind: TypeAlias = Literal["namespace", "table", "view"]
+
+
+@frozen
+class NamePage:
+    """A page of names, and the token of the next one; None after the last."""
+
+    names: tuple[Identifier, ...]
+    next_token: str | None = None
+
+
+def list_page(
+    catalog: CatalogHandle, kind: NameKind, namespace: IdentifierLike, size: int, token: str | None = None
+) -> NamePage:
+    """The namespaces, tables or views directly inside of a namespace, at most `size`; an empty token is the first page.
+
+    Namespaces are listed at the top too, by an empty name. Raises NoSuchNamespaceError, ValidationError for a size
+    below one or a token that is none of this list.
+    """
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValidationError(f"a page holds one name or more, found the size {size!r}")
+    parent = () if kind == "namespace" and not namespace else namespace_tuple(namespace)
+    after = _last_name(token, kind, parent) if token else ""
+    catalog._warehouse.repository.foreign.adopt_all_if_changed()
+    models = catalog._warehouse.models
+    if parent:
+        models.namespace_properties(parent)
+    if kind == "namespace":
+        return _page(lambda n: models.inner_namespaces(parent, after, n), kind, parent, size)
+    return _page(lambda n: models.names_after(parent, kind, after, n), kind, parent, size)
+
+
+def _page(read: Callable[[int], list[str]], kind: NameKind, parent: Identifier, size: int) -> NamePage:
+    # SQLite counts to 2^63.
+    size = min(size, 1 << 62)
+    found = read(size + 1)
+    names = tuple((*parent, name) for name in found[:size])
+    return NamePage(names, _token(kind, parent, found[size - 1]) if len(found) > size else None)
+
+
+def _token(kind: NameKind, parent: Identifier, name: str) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([kind, list(parent), name])).decode().rstrip("=")
+
+
+def _last_name(token: str, kind: NameKind, parent: Identifier) -> str:
+    """The name after which a page begins. Raises ValidationError."""
+    try:
+        found = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except (ValueError, binascii.Error) as e:
+        raise ValidationError(f"{token!r:.100} is no page token") from e
+    match found:
+        case [of, list(levels), str(name)] if of == kind and tuple(levels) == parent and name:
+            return name
+        case _:
+            raise ValidationError(f"the page token {token!r:.100} is of another list than the {kind}s of {parent}")
