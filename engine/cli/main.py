@@ -86,6 +86,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "verify": ("warehouse.warehouse_commands", "verify", "Check the log and every file that a table needs."),
     "audit": ("auditing", "audit", "Check the tables and the log by rules."),
     "report": ("warehouse.reporting", "report", "Write a report of all tables, or of one, as an HTML file."),
+    "serve": ("warehouse.serving_commands", "serve", "Serve the warehouse as an Iceberg REST catalog."),
     "rebuild": ("warehouse.warehouse_commands", "rebuild", "Make metadata again from the log."),
     "export": ("warehouse.log_commands", "export", "Write the whole log to FILE."),
     "archive": ("warehouse.log_commands", "archive", "Move the oldest events into an archive file."),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+from attrs import frozen
 
 from icecore.engine.common.version import engine_version
 from icecore.engine.errors import ValidationError
@@ -11,6 +16,29 @@ from icecore.engine.events.event import Provenance
 from icecore.engine.events.keyed_request import keyed_request
 
 ACTOR_VARIABLE = "ICECORE_ACTOR"
+
+
+@frozen
+class Client:
+    """The program that a server commits for, in its own words, with its id of the request and why it asks."""
+
+    engine: str | None = None
+    correlation_id: str | None = None
+    message: str | None = None
+
+
+_NOBODY = Client()
+_client: ContextVar[Client] = ContextVar("client", default=_NOBODY)
+
+
+@contextlib.contextmanager
+def on_behalf_of(client: Client) -> Iterator[None]:
+    """A context in which commits name another program than this one, where their calls don't say otherwise."""
+    before = _client.set(client)
+    try:
+        yield
+    finally:
+        _client.reset(before)
 
 
 def default_actor() -> str:
@@ -38,6 +66,8 @@ def provenance(
     """
     if idempotency_key is None and (request := keyed_request()) is not None:
         idempotency_key = request.key
+    client = _client.get()
+    message, correlation_id = message or client.message, correlation_id or client.correlation_id
     given = {
         "author": author,
         "actor": actor,
@@ -48,9 +78,8 @@ def provenance(
     }
     for name, value in given.items():
         _check_text(name, value)
-    return Provenance(
-        author or actor or default_actor(), engine_version(), message, correlation_id, causation_id, idempotency_key
-    )
+    who, engine = author or actor or default_actor(), client.engine or engine_version()
+    return Provenance(who, engine, message, correlation_id, causation_id, idempotency_key)
 
 
 def _check_text(name: str, value: object) -> None:

@@ -99,6 +99,7 @@ class RegisterTable(Commit, total=False):
     """The options of `Catalog.register_table`."""
 
     location_mapping: Mapping[str, str] | None
+    overwrite: bool
 
 
 class Undrop(Commit, total=False):

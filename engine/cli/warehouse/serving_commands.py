@@ -1,0 +1,25 @@
+"""The command serve."""
+
+from __future__ import annotations
+
+import click
+
+from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.verbs import examples
+
+
+@click.command(epilog=examples("icecore serve", "icecore serve --port 8181"))
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", type=int, metavar="PORT", default=8181, show_default=True, help="Its port; 0 takes a free one.")
+@click.option("--plan-scans", is_flag=True, help="Tell clients to have their scans planned here.")
+@common_options
+@pass_settings
+def serve(settings: Settings, host: str, port: int, plan_scans: bool) -> None:
+    """Serve the warehouse as an Iceberg REST catalog.
+
+    For Spark, Trino, PyIceberg, DuckDB and others, in other processes, which must see the files under the same paths.
+    """
+    from icecore.engine.server.serve import serve as listen
+    from icecore.engine.server.wire.serving import ServerSettings
+
+    listen(settings.path, host=host, port=port, settings=ServerSettings(plans_scans=plan_scans))

@@ -1,0 +1,147 @@
+"""The server as an ASGI application: operations by method and path, bodies read and written, threads that answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, evolve, field
+
+from icecore.engine.common.json_reader import loads
+from icecore.engine.common.optional_packages import needs
+from icecore.engine.errors import ValidationError
+from icecore.engine.events.provenance import Client, on_behalf_of
+from icecore.engine.server.resources import commits, configuration, functions, namespaces, tables, views
+from icecore.engine.server.wire.answer import Answer
+from icecore.engine.server.wire.call import Call
+from icecore.engine.server.wire.endpoint import V1, Endpoint
+from icecore.engine.server.wire.error_answers import error_answer, named_error
+from icecore.engine.server.wire.request_body import TooLongError, read_body
+from icecore.engine.server.wire.responses import response
+from icecore.engine.server.wire.serving import ServerSettings, Serving
+
+with needs("starlette", "icecore[server]"):
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from icecore.engine.catalog.catalog import Catalog
+
+OPERATIONS: tuple[Endpoint, ...] = (
+    *configuration.ENDPOINTS,
+    *namespaces.ENDPOINTS,
+    *tables.ENDPOINTS,
+    *commits.ENDPOINTS,
+    *views.ENDPOINTS,
+    *functions.ENDPOINTS,
+)
+
+
+@define(eq=False)
+class Threads:
+    """The threads that answer: several for what changes nothing, one for all that does."""
+
+    serving: Serving
+    readers: ThreadPoolExecutor = field(init=False)
+    writer: ThreadPoolExecutor = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.readers = ThreadPoolExecutor(self.serving.settings.readers, "icecore-reader")
+        self.writer = ThreadPoolExecutor(1, "icecore-writer")
+
+    async def run(self, is_write: bool, answer: Callable[[], Answer]) -> Answer:
+        """What a thread answers."""
+        pool = self.writer if is_write else self.readers
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(pool, context.run, answer)
+
+    def close(self) -> None:
+        """Ends the threads, each of which closes its connection to the log; what was begun is finished first."""
+        for pool, count in ((self.writer, 1), (self.readers, self.serving.settings.readers)):
+            all_here = threading.Barrier(count)
+            for _ in range(count):
+                pool.submit(self._close_connection, all_here)
+            pool.shutdown()
+
+    def _close_connection(self, all_here: threading.Barrier) -> None:
+        all_here.wait()
+        self.serving.catalog._warehouse.store.close()
+
+
+def application(catalog: Catalog, settings: ServerSettings | None = None) -> Starlette:
+    """The REST catalog of an open warehouse, as an ASGI application. Raises MissingDependencyError."""
+    endpoints = tuple(e.documented for e in OPERATIONS if e.has_prefix)
+    serving = Serving(catalog, settings or ServerSettings(), endpoints)
+    threads = Threads(serving)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await asyncio.get_running_loop().run_in_executor(None, threads.close)
+
+    routes = [_route(endpoint, serving, threads) for endpoint in OPERATIONS]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _no_route, 405: _no_method})
+    app.add_middleware(EncodedPaths)
+    return app
+
+
+class EncodedPaths:
+    """Routes by the path as it was sent, so that an encoded slash in a name parts nothing."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope.get("raw_path"):
+            scope = {**scope, "path": scope["raw_path"].split(b"?")[0].decode("latin-1")}
+        await self.app(scope, receive, send)
+
+
+def _route(endpoint: Endpoint, serving: Serving, threads: Threads) -> Route:
+    async def respond(request: Request) -> Response:
+        try:
+            raw = await read_body(request, serving.settings.most_body_bytes)
+        except TooLongError as e:
+            return response(named_error(413, "BadRequestException", str(e)), request)
+        except ValidationError as e:
+            return response(error_answer(e), request)
+        call = Call(serving, serving.catalog, request.path_params, dict(request.query_params), _headers(request))
+        return response(await threads.run(endpoint.is_write, partial(_answer, endpoint, call, raw)), request)
+
+    return Route(V1 + endpoint.path, respond, methods=[endpoint.method])
+
+
+def _headers(request: Request) -> dict[str, str]:
+    return {name.lower(): value for name, value in request.headers.items()}
+
+
+def _answer(endpoint: Endpoint, call: Call, raw: bytes) -> Answer:
+    """The answer of an operation, whatever it raises."""
+    headers = call.headers
+    client = Client((headers.get("user-agent") or "")[:200] or None, (headers.get("x-request-id") or "")[:200] or None)
+    try:
+        body: dict[str, Any] = loads(raw, "the request") if raw else {}
+        with on_behalf_of(client):
+            return endpoint.answer(evolve(call, body=body))
+    except Exception as e:
+        return error_answer(e)
+
+
+async def _no_route(request: Request, _: Exception) -> Response:
+    text = f"this server has nothing at {request.url.path[:200]}"
+    return response(named_error(404, "NotFoundException", text), request)
+
+
+async def _no_method(request: Request, _: Exception) -> Response:
+    text = f"{request.method} is not what {request.url.path[:200]} is for"
+    return response(named_error(405, "UnsupportedOperationException", text), request)

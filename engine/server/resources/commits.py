@@ -1,0 +1,78 @@
+"""Commits to one table or several. Spec: the REST document's updateTable and commitTransaction."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.json_reader import get, get_list
+from icecore.engine.errors import ValidationError
+from icecore.engine.events import event as ev
+from icecore.engine.events.provenance import provenance
+from icecore.engine.evolution.create_table import creation_payload
+from icecore.engine.joint_commit.joint_commit import Part, commit_jointly
+from icecore.engine.joint_commit.joint_tables import NewTable, TableChange
+from icecore.engine.repository.repository import TablePart
+from icecore.engine.server.resources.loaded import committed_table
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer
+from icecore.engine.server.wire.call import Call, levels
+from icecore.engine.server.wire.endpoint import Endpoint
+from icecore.engine.spec.updates.metadata_update import AssignUuid
+from icecore.engine.spec.updates.read_requirements import read_table_requirements
+from icecore.engine.spec.updates.requirement import AssertCreate
+from icecore.engine.spec.updates.table_update import read_table_updates
+
+
+def update_table(call: Call) -> Answer:
+    """Commits updates to a table where its requirements hold; `assert-create` makes a staged table."""
+    _commit(call, [table_part(call, call.table, call.body)])
+    return committed_table(call, call.catalog.load_table(call.table))
+
+
+def commit_transaction(call: Call) -> Answer:
+    """Commits updates to several tables: all of them or none."""
+    changes = get_list(call.body, "table-changes", "the request")
+    if not changes:
+        raise ValidationError("a transaction changes at least one table")
+    parts: dict[Identifier, Part] = {}
+    for change in changes:
+        identifier = get(change, "identifier", dict, "a table change")
+        name = (*levels(identifier), get(identifier, "name", str, "identifier"))
+        if name in parts:
+            raise ValidationError(f"a transaction has one change of each table, found two of {'.'.join(name)!r}")
+        parts[name] = table_part(call, name, change)
+    _commit(call, list(parts.values()))
+    return NO_CONTENT
+
+
+def table_part(call: Call, name: Identifier, change: Mapping[str, Any]) -> Part:
+    """The part of a commit that a `CommitTableRequest` asks for. Raises ValidationError, NoSuchTableError."""
+    requirements = tuple(read_table_requirements(get_list(change, "requirements", "the request", [])))
+    updates = list(read_table_updates(get_list(change, "updates", "the request", [])))
+    if AssertCreate() in requirements:
+        if len(requirements) > 1:
+            raise ValidationError("Invalid create requirements: a table that is to be created has nothing to assert")
+        given = next((u.uuid for u in updates if isinstance(u, AssignUuid)), None)
+        if given is None:
+            given = str(uuid.uuid4())
+            updates.insert(0, AssignUuid(given))
+        return NewTable(name, ev.table_stream(given), ev.TABLE_CREATED, creation_payload(name, updates))
+    repository = call.catalog._warehouse.repository
+    stream = repository.foreign.stream_of(name, repository.models.table_stream)
+    part = TablePart(stream, lambda _: [ChangeMetadata(lambda _: updates)], requirements)
+    return TableChange(name, stream, lambda: part)
+
+
+def _commit(call: Call, parts: list[Part]) -> None:
+    warehouse = call.catalog._warehouse
+    warehouse.store.check_writable()
+    commit_jointly(warehouse.targets, parts, provenance(call.catalog.actor))
+
+
+ENDPOINTS = (
+    Endpoint("POST", "/namespaces/{namespace}/tables/{table}", update_table, is_write=True),
+    Endpoint("POST", "/transactions/commit", commit_transaction, is_write=True),
+)

@@ -1,0 +1,24 @@
+"""Functions, of which a warehouse has none. Spec: the REST document's listFunctions."""
+
+from __future__ import annotations
+
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
+from icecore.engine.server.wire.call import Call
+from icecore.engine.server.wire.endpoint import Endpoint
+
+
+def list_functions(call: Call) -> Answer:
+    """No functions, of a namespace that is there."""
+    call.catalog.load_namespace_properties(call.namespace)
+    return json_answer({"identifiers": []})
+
+
+def report_metrics(call: Call) -> Answer:
+    """Takes a report of a scan or commit by a client."""
+    return NO_CONTENT
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/namespaces/{namespace}/functions", list_functions),
+    Endpoint("POST", "/namespaces/{namespace}/tables/{table}/metrics", report_metrics),
+)

@@ -1,0 +1,114 @@
+"""Tables and views as `LoadTableResult` and `LoadViewResult`: their metadata as the file has it, byte for byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from icecore.engine.common.compressed_json import decompress
+from icecore.engine.errors import MissingFileError, ValidationError
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.server.wire.answer import Answer
+from icecore.engine.server.wire.call import Call
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.view import ViewMetadata
+from icecore.engine.storage.file_io import Storage
+from icecore.engine.table.table import Table
+from icecore.engine.view.view import View
+
+ALL, REFS = "all", "refs"
+
+
+def loaded_table(call: Call, table: Table) -> Answer:
+    """A table with the snapshots that the query asks for, or 304 where the client has it already.
+
+    Raises MissingFileError where its metadata file is gone, in Java's words.
+    """
+    mode = call.query.get("snapshots", ALL)
+    if mode not in (ALL, REFS):
+        raise ValidationError(f"snapshots must be all or refs, found {mode[:60]!r}")
+    repository = call.catalog._warehouse.repository
+    state = _with_its_file(call, table).state
+    storage = repository.storage_of(state)
+    _check_there(storage, state.metadata_location)
+    tag = f'"{state.event_hash[:32]}-{mode}"'
+    if tag in (t.strip().removeprefix("W/") for t in call.headers.get("if-none-match", "").split(",")):
+        return Answer(304, headers={"etag": tag})
+    key = (state.stream, state.event_hash, mode)
+    body = call.serving.kept.get(key, lambda: _table_body(call, state, storage, mode))
+    return Answer(200, body, headers={"etag": tag})
+
+
+def committed_table(call: Call, table: Table) -> Answer:
+    """A table after a commit, whole."""
+    state = _with_its_file(call, table).state
+    storage = call.catalog._warehouse.repository.storage_of(state)
+    key = (state.stream, state.event_hash, ALL)
+    body = call.serving.kept.get(key, lambda: _table_body(call, state, storage, ALL))
+    return Answer(200, body, headers={"etag": f'"{state.event_hash[:32]}-{ALL}"'})
+
+
+def staged_table(call: Call, metadata: TableMetadata) -> Answer:
+    """A table that a client is about to create: it has no metadata file yet."""
+    body = {"metadata": metadata.to_dict(), "config": table_config(call)}
+    return Answer(200, orjson.dumps(body))
+
+
+def loaded_view(call: Call, view: View) -> Answer:
+    """A view. Raises MissingFileError."""
+    state = view.state
+    storage = call.catalog._warehouse.repository.storage
+    _check_there(storage, state.metadata_location)
+    key = (state.stream, state.event_hash, ALL)
+    return Answer(200, call.serving.kept.get(key, lambda: _view_body(state, storage)))
+
+
+def table_config(call: Call) -> dict[str, str]:
+    """The configuration that a client gets with each table."""
+    return {"scan-planning-mode": "server"} if call.serving.settings.plans_scans else {}
+
+
+def _with_its_file(call: Call, table: Table) -> Table:
+    """The table, its files written where its commits are materialized by hand: clients read nothing else."""
+    if not table.state.pending:
+        return table
+    call.catalog.materialize(table.name())
+    return call.catalog.load_table(table.name())
+
+
+def _check_there(storage: Storage, location: str | None) -> None:
+    if location is not None and not storage.exists(location):
+        raise MissingFileError(f"Failed to open input stream for file: {location}")
+
+
+def _table_body(call: Call, state: TableState, storage: Storage, mode: str) -> bytes:
+    metadata = _file_of(storage, state.metadata_location) or state.metadata.to_json()
+    if mode == REFS:
+        metadata = orjson.dumps(with_snapshots_of_refs(orjson.loads(metadata)))
+    return _spliced(state.metadata_location, metadata, table_config(call))
+
+
+def _view_body(state: ViewState, storage: Storage) -> bytes:
+    metadata = _file_of(storage, state.metadata_location) or ViewMetadata.to_json(state.metadata)
+    return _spliced(state.metadata_location, metadata, {})
+
+
+def _file_of(storage: Storage, location: str | None) -> bytes | None:
+    if location is None:
+        return None
+    text = decompress(storage.read_bytes(location), location)
+    return text.encode() if isinstance(text, str) else text
+
+
+def _spliced(location: str | None, metadata: bytes, config: dict[str, str]) -> bytes:
+    head = b"" if location is None else b'"metadata-location":' + orjson.dumps(location) + b","
+    return b"".join((b"{", head, b'"metadata":', metadata, b',"config":', orjson.dumps(config), b"}"))
+
+
+def with_snapshots_of_refs(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Table metadata with no other snapshots than those that branches and tags are at (`snapshots=refs`)."""
+    named = {ref["snapshot-id"] for ref in (metadata.get("refs") or {}).values()}
+    named.add(metadata.get("current-snapshot-id"))
+    return {**metadata, "snapshots": [s for s in metadata.get("snapshots") or [] if s["snapshot-id"] in named]}

@@ -1,0 +1,72 @@
+"""Namespaces. Spec: the REST document's operations under `/namespaces`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.json_reader import get_list, get_str_map
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
+from icecore.engine.server.wire.call import Call, levels
+from icecore.engine.server.wire.endpoint import Endpoint
+from icecore.engine.server.wire.pages import page
+from icecore.engine.server.wire.path_names import read_namespace
+
+
+def list_namespaces(call: Call) -> Answer:
+    """The namespaces directly inside of `parent`, or at the top."""
+    parent = call.query.get("parent")
+    found = call.catalog.list_namespaces(read_namespace(parent) if parent else ())
+    names, after = page(found, call.query)
+    return json_answer({"namespaces": names, **after})
+
+
+def create_namespace(call: Call) -> Answer:
+    """Creates a namespace with its properties."""
+    namespace = levels(call.body)
+    call.catalog.create_namespace(namespace, get_str_map(call.body, "properties", "the request", {}))
+    return _described(call, namespace)
+
+
+def load_namespace(call: Call) -> Answer:
+    """A namespace with its properties."""
+    return _described(call, call.namespace)
+
+
+def namespace_exists(call: Call) -> Answer:
+    """204 where there is such a namespace."""
+    call.catalog.load_namespace_properties(call.namespace)
+    return NO_CONTENT
+
+
+def drop_namespace(call: Call) -> Answer:
+    """Drops an empty namespace."""
+    call.catalog.drop_namespace(call.namespace)
+    return NO_CONTENT
+
+
+def update_properties(call: Call) -> Answer:
+    """Sets and removes properties, and says which: a property to remove that there was not is `missing`."""
+    removals: Sequence[str] = get_list(call.body, "removals", "the request", [])
+    updates = get_str_map(call.body, "updates", "the request", {})
+    before = call.catalog.load_namespace_properties(call.namespace)
+    call.catalog.update_namespace_properties(call.namespace, removals, updates)
+    removed = [key for key in dict.fromkeys(removals) if key in before]
+    missing = [key for key in dict.fromkeys(removals) if key not in before]
+    return json_answer({"updated": list(updates), "removed": removed, "missing": missing})
+
+
+def _described(call: Call, namespace: Identifier) -> Answer:
+    properties = call.catalog.load_namespace_properties(namespace)
+    return json_answer({"namespace": namespace, "properties": properties})
+
+
+ONE = "/namespaces/{namespace}"
+ENDPOINTS = (
+    Endpoint("GET", "/namespaces", list_namespaces),
+    Endpoint("POST", "/namespaces", create_namespace, is_write=True),
+    Endpoint("HEAD", ONE, namespace_exists),
+    Endpoint("GET", ONE, load_namespace),
+    Endpoint("DELETE", ONE, drop_namespace, is_write=True),
+    Endpoint("POST", f"{ONE}/properties", update_properties, is_write=True),
+)

@@ -1,0 +1,133 @@
+"""Tables, but for their commits. Spec: the REST document's operations under `/namespaces/{namespace}/tables`."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from icecore.engine.common.ids import now_ms
+from icecore.engine.common.json_reader import get, get_str_map
+from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError
+from icecore.engine.events import event as ev
+from icecore.engine.evolution.create_table import creation_payload, creation_updates
+from icecore.engine.joint_commit.joint_tables import provisional_state
+from icecore.engine.metadata.fold import metadata_folder
+from icecore.engine.properties.data_locations import data_folder
+from icecore.engine.server.resources.loaded import committed_table, loaded_table, staged_table
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
+from icecore.engine.server.wire.call import Call
+from icecore.engine.server.wire.endpoint import Endpoint
+from icecore.engine.server.wire.pages import page
+from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION, TableMetadata
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import SortOrder
+from icecore.engine.table.table import Table
+
+
+def list_tables(call: Call) -> Answer:
+    """The tables of a namespace."""
+    names, after = page(call.catalog.list_tables(call.namespace), call.query)
+    return json_answer({"identifiers": [{"namespace": n[:-1], "name": n[-1]} for n in names], **after})
+
+
+def create_table(call: Call) -> Answer:
+    """Creates a table, or stages it: its metadata as it would be, and nothing stored."""
+    name = (*call.namespace, get(call.body, "name", str, "the request"))
+    asked = _asked(call.body)
+    if get(call.body, "stage-create", bool, "the request", False):
+        return staged_table(call, _staged(call, name, asked))
+    return committed_table(call, call.catalog.create_table(name, **asked))
+
+
+def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What a `CreateTableRequest` asks for, as `create_table` takes it. Raises ValidationError."""
+    spec, order = (get(body, key, dict, "the request", None) for key in ("partition-spec", "write-order"))
+    return {
+        "schema": Schema.from_dict(get(body, "schema", dict, "the request")),
+        "partition_spec": None if spec is None else PartitionSpec.from_dict({"spec-id": 0, **spec}),
+        "sort_order": None if order is None else SortOrder.from_dict(order),
+        "location": get(body, "location", str, "the request", None),
+        "properties": get_str_map(body, "properties", "the request", {}),
+    }
+
+
+def _staged(call: Call, name: tuple[str, ...], asked: dict[str, Any]) -> TableMetadata:
+    if call.catalog.table_exists(name):
+        raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}")
+    call.catalog._warehouse.models.check_new_name(name)
+    table_uuid = str(uuid.uuid4())
+    where = call.catalog.new_location(name, table_uuid, asked["location"])
+    updates = creation_updates(
+        table_uuid,
+        where,
+        asked["schema"],
+        asked["partition_spec"],
+        asked["sort_order"],
+        asked["properties"],
+        DEFAULT_FORMAT_VERSION,
+    )
+    payload = creation_payload(name, updates)
+    metadata = provisional_state(ev.table_stream(table_uuid), ev.TABLE_CREATED, payload, now_ms()).metadata
+    storage = call.catalog._warehouse.repository.storage
+    for folder in (metadata_folder(where, metadata.properties), data_folder(where, metadata.properties)):
+        if local := storage.local_path(folder):
+            os.makedirs(local, exist_ok=True)
+    return metadata
+
+
+def load_table(call: Call) -> Answer:
+    """A table: `snapshots=refs` for those of branches and tags alone, 304 where the client has it."""
+    return loaded_table(call, call.catalog.load_table(call.table))
+
+
+def table_exists(call: Call) -> Answer:
+    """204 where there is such a table."""
+    if not call.catalog.table_exists(call.table):
+        raise NoSuchTableError(f"Table does not exist: {'.'.join(call.table)}")
+    return NO_CONTENT
+
+
+def drop_table(call: Call) -> Answer:
+    """Drops a table; with `purgeRequested` its files are deleted, unless something else needs them."""
+    call.catalog.drop_table(call.table, purge=call.flag("purgeRequested"))
+    return NO_CONTENT
+
+
+def rename_table(call: Call) -> Answer:
+    """Gives a table another name."""
+    call.catalog.rename_table(call.named_in_body("source"), call.named_in_body("destination"))
+    return NO_CONTENT
+
+
+def register_table(call: Call) -> Answer:
+    """Registers a table by its metadata file; with `overwrite` in place of the one that has the name."""
+    name = (*call.namespace, get(call.body, "name", str, "the request"))
+    location = get(call.body, "metadata-location", str, "the request")
+    overwrite = get(call.body, "overwrite", bool, "the request", False)
+    table = call.catalog.register_table(name, location, overwrite=overwrite)
+    assert isinstance(table, Table), "without dry_run a table is registered"
+    return committed_table(call, table)
+
+
+def unregister_table(call: Call) -> Answer:
+    """Takes a table's name, and answers with what it was; its files stay."""
+    answer = committed_table(call, call.catalog.load_table(call.table))
+    call.catalog.drop_table(call.table)
+    return answer
+
+
+ALL_TABLES = "/namespaces/{namespace}/tables"
+ONE = f"{ALL_TABLES}/{{table}}"
+ENDPOINTS = (
+    Endpoint("GET", ALL_TABLES, list_tables),
+    Endpoint("POST", ALL_TABLES, create_table, is_write=True),
+    Endpoint("HEAD", ONE, table_exists),
+    Endpoint("GET", ONE, load_table),
+    Endpoint("DELETE", ONE, drop_table, is_write=True),
+    Endpoint("POST", f"{ONE}/unregister", unregister_table, is_write=True),
+    Endpoint("POST", "/namespaces/{namespace}/register", register_table, is_write=True),
+    Endpoint("POST", "/tables/rename", rename_table, is_write=True),
+)

@@ -1,0 +1,47 @@
+"""The server as a process: it listens until it is told to end, and answers what was begun."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+
+from icecore.engine.catalog.catalog import open_catalog
+from icecore.engine.common.optional_packages import needs
+from icecore.engine.errors import ValidationError
+from icecore.engine.server.wire.serving import DEFAULT_PORT, ServerSettings
+
+
+def serve(
+    path: str | os.PathLike[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    settings: ServerSettings | None = None,
+) -> None:
+    """Serves the warehouse of a folder as an Iceberg REST catalog until the process is told to end.
+
+    Port 0 takes a free one; the address is printed once it listens. Raises StorageError, ReadOnlyError,
+    MissingDependencyError, and ValidationError for an address beyond this machine.
+    """
+    with needs("uvicorn", "icecore[server]"):
+        import uvicorn
+
+    from icecore.engine.server.application import application
+
+    if not _is_loopback(host):
+        raise ValidationError(f"{host} is reached from other machines, and this server knows no tokens: use 127.0.0.1")
+    with open_catalog(path) as catalog:
+        config = uvicorn.Config(application(catalog, settings), host, port, log_level="warning", lifespan="on")
+        listening = config.bind_socket()
+        print(f"http://{host}:{listening.getsockname()[1]}", flush=True)
+        uvicorn.Server(config).run([listening])
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(str(address).split("%")[0]).is_loopback for address in found)

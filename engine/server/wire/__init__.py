@@ -1,0 +1,1 @@
+"""Requests and answers of the server, apart from what they are about."""

@@ -1,0 +1,29 @@
+"""The answer to a request, before it goes over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+from attrs import frozen
+
+JSON = "application/json"
+
+
+@frozen
+class Answer:
+    """Status, body and headers. A body that is an iterable of bytes is sent as it is made; None has no body."""
+
+    status: int
+    body: bytes | Iterable[bytes] | None = None
+    content_type: str = JSON
+    headers: Mapping[str, str] = {}
+
+
+NO_CONTENT = Answer(204)
+
+
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """A value as JSON."""
+    return Answer(status, orjson.dumps(value), headers=headers or {})

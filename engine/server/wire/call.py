@@ -1,0 +1,72 @@
+"""A request as the operations take it: who asks, for what, of which catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import field, frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.json_reader import get
+from icecore.engine.errors import ValidationError
+from icecore.engine.server.wire.answer import Answer
+from icecore.engine.server.wire.path_names import decoded, read_namespace
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.server.wire.serving import Serving
+
+
+@frozen
+class Call:
+    """One request. `names` are the named parts of its path, as they were encoded; header names are in lower case."""
+
+    serving: Serving
+    catalog: Catalog
+    names: Mapping[str, str] = {}
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    body: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def namespace(self) -> Identifier:
+        """The namespace that the path names. Raises ValidationError."""
+        return read_namespace(self.names["namespace"])
+
+    @property
+    def table(self) -> Identifier:
+        """The table that the path names. Raises ValidationError."""
+        return (*self.namespace, decoded(self.names["table"]))
+
+    @property
+    def view(self) -> Identifier:
+        """The view that the path names. Raises ValidationError."""
+        return (*self.namespace, decoded(self.names["view"]))
+
+    def flag(self, name: str) -> bool:
+        """A parameter of the query that is true or false. Raises ValidationError."""
+        value = self.query.get(name, "false").lower()
+        if value not in ("true", "false"):
+            raise ValidationError(f"{name} must be true or false, found {value[:60]!r}")
+        return value == "true"
+
+    def named_in_body(self, key: str) -> Identifier:
+        """A table or view that the body names by a `TableIdentifier`. Raises ValidationError."""
+        found = get(self.body, key, dict, "the request")
+        return (*levels(found), get(found, "name", str, key))
+
+
+class Operation(Protocol):
+    """A function that answers a call; what it raises becomes an answer too."""
+
+    def __call__(self, call: Call) -> Answer: ...
+
+
+def levels(of: Mapping[str, Any]) -> Identifier:
+    """The levels under the key `namespace`. Raises ValidationError."""
+    found = get(of, "namespace", list, "the request")
+    for level in found:
+        if not isinstance(level, str):
+            raise ValidationError(f"a level of a namespace must be text, found {type(level).__name__}")
+    return tuple(found)

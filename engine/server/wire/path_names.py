@@ -1,0 +1,26 @@
+"""Names in paths and queries: percent-encoded, the levels of a namespace apart by 0x1F or a dot."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from icecore.engine.common.identifiers import Identifier, namespace_tuple
+from icecore.engine.errors import ValidationError
+
+SEPARATOR = "\x1f"
+ENCODED_SEPARATOR = "%1F"
+_APART = re.compile(r"[\x1f.]")
+
+
+def read_namespace(encoded: str) -> Identifier:
+    """The levels of a namespace; no level holds a dot, so a dot parts them too. Raises ValidationError."""
+    return namespace_tuple(tuple(_APART.split(decoded(encoded))))
+
+
+def decoded(encoded: str) -> str:
+    """A part of a path as the client meant it. Raises ValidationError for what is no UTF-8."""
+    try:
+        return unquote(encoded, errors="strict")
+    except UnicodeDecodeError as e:
+        raise ValidationError(f"{encoded[:60]!r} is no percent-encoded UTF-8") from e

@@ -1,0 +1,44 @@
+"""Answers as HTTP responses: compressed where the client takes that and it pays."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from icecore.engine.common.optional_packages import needs
+from icecore.engine.server.wire.answer import Answer
+
+with needs("starlette", "icecore[server]"):
+    from starlette.responses import Response, StreamingResponse
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+COMPRESSED_FROM = 8 * 1024
+_GZIP = 31
+
+
+def response(answer: Answer, request: Request) -> Response:
+    """The response of an answer. HEAD has no body, nor have 204 and 304."""
+    headers = dict(answer.headers)
+    if answer.body is None or request.method == "HEAD":
+        return Response(status_code=answer.status, headers=headers)
+    takes_gzip = "gzip" in request.headers.get("accept-encoding", "")
+    if not isinstance(answer.body, bytes):
+        chunks = _compressed(answer.body) if takes_gzip else answer.body
+        headers |= {"content-encoding": "gzip", "vary": "accept-encoding"} if takes_gzip else {}
+        return StreamingResponse(chunks, answer.status, headers, answer.content_type)
+    body = answer.body
+    if takes_gzip and len(body) >= COMPRESSED_FROM:
+        body, headers = b"".join(_compressed([body])), headers | {"content-encoding": "gzip"}
+        headers["vary"] = "accept-encoding"
+    return Response(body, answer.status, headers, answer.content_type)
+
+
+def _compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    pack = zlib.compressobj(1, wbits=_GZIP)
+    for chunk in chunks:
+        if packed := pack.compress(chunk):
+            yield packed
+    yield pack.flush()

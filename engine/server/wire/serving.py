@@ -1,0 +1,76 @@
+"""What all requests to one server share: the open warehouse, the settings, and the bytes that are kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
+
+from icecore.engine.common.fork_safety import Lock
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog.catalog import Catalog
+
+DEFAULT_PORT = 8181
+
+
+@frozen
+class ServerSettings:
+    """The settings of a server: limits, and what it tells clients.
+
+    `most_body_bytes` is the longest request, after decompression; `plans_scans` tells clients to have scans planned
+    here (`scan-planning-mode`). `readers` is the number of threads that answer what changes nothing, `kept_bytes` what
+    answers may take that are kept in memory.
+    """
+
+    most_body_bytes: int = 32 * 2**20
+    plans_scans: bool = False
+    readers: int = 4
+    kept_bytes: int = 256 * 2**20
+
+
+@define(eq=False)
+class KeptAnswers:
+    """Bodies of answers by what they follow from; those asked for last are kept, up to a number of bytes."""
+
+    most_bytes: int
+    _kept: OrderedDict[tuple[str, ...], bytes] = field(factory=OrderedDict)
+    _size: int = 0
+    _lock: Lock = field(factory=Lock)
+
+    def find(self, key: tuple[str, ...]) -> bytes | None:
+        """The body that is kept under a key."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def get(self, key: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
+        """The body under a key, made where none is kept."""
+        found = self.find(key)
+        if found is None:
+            found = make()
+            self._keep(key, found)
+        return found
+
+    def _keep(self, key: tuple[str, ...], body: bytes) -> None:
+        with self._lock:
+            self._size += len(body) - len(self._kept.pop(key, b""))
+            self._kept[key] = body
+            while self._size > self.most_bytes and self._kept:
+                self._size -= len(self._kept.popitem(last=False)[1])
+
+
+@define(eq=False)
+class Serving:
+    """What all requests to one server share."""
+
+    catalog: Catalog
+    settings: ServerSettings = ServerSettings()
+    endpoints: tuple[str, ...] = ()
+    kept: KeptAnswers = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.kept = KeptAnswers(self.settings.kept_bytes)
