@@ -26,6 +26,11 @@ OPTIONAL = {
     "matplotlib",
     "ray",
     "daft",
+    "starlette",
+    "uvicorn",
+    "httptools",
+    "uvloop",
+    "jinja2",
 }
 GUARDED = {
     # Only imported where it was found.

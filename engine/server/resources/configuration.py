@@ -11,11 +11,14 @@ from icecore.engine.server.wire.path_names import ENCODED_SEPARATOR
 
 
 def configuration(call: Call) -> Answer:
-    """What this server can do, and how clients are to speak to it; 404 for a warehouse that it is not."""
+    """What this server can do, and how clients are to speak to it.
+
+    Clients call the one warehouse as they like; a path must be its folder, else they are told 404.
+    """
     asked = call.query.get("warehouse", "")
     path = call.catalog.path
-    if asked.rstrip("/") not in ("", call.catalog.name, str(path), path.as_uri(), to_uri(path).rstrip("/")):
-        text = f"Warehouse does not exist: {asked[:200]}; this server has {call.catalog.name!r}"
+    if "/" in asked and asked.rstrip("/") not in (str(path), path.as_uri(), to_uri(path).rstrip("/")):
+        text = f"Warehouse does not exist: {asked[:200]}; this server has {path}"
         return named_error(404, "NoSuchWarehouseException", text)
     overrides = {"namespace-separator": ENCODED_SEPARATOR}
     return json_answer({"defaults": {}, "overrides": overrides, "endpoints": list(call.serving.endpoints)})

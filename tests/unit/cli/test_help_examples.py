@@ -19,6 +19,7 @@ from icecore.engine.evolution.schema_text import parse_schema
 
 NOT_RUN = {
     "demo": "needs Spark and a minute",
+    "serve": "goes on until it is told to end; tests/unit/server has what it answers",
     "resolve": "needs another engine's commit in conflict",
 }
 FIRST = ("undo", "revert", "restore")

@@ -1,0 +1,85 @@
+"""A server in a thread, and a client that sends what it is told and no more."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+import uvicorn
+from attrs import frozen
+
+import icecore
+from icecore.engine.server.application import application
+from icecore.engine.server.wire.serving import ServerSettings
+
+
+@frozen
+class Reply:
+    """What came back: `json` reads the body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+    @property
+    def error(self) -> tuple[int, str, str]:
+        """Code, type and message of an error."""
+        found = self.json["error"]
+        return found["code"], found["type"], found["message"]
+
+
+@frozen
+class RestClient:
+    """A client that connects anew for each request."""
+
+    port: int
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None, *, raw: bytes = b""
+    ) -> Reply:
+        """One request; the path is sent as it is."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            sent = raw if body is None else orjson.dumps(body)
+            connection.request(method, path, sent or None, dict(headers or {}))
+            reply = connection.getresponse()
+            return Reply(reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read())
+
+    def get(self, path: str, **headers: str) -> Reply:
+        """GET; `if_none_match="x"` sends that header."""
+        return self.ask("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    def post(self, path: str, body: object = None, **headers: str) -> Reply:
+        """POST of JSON."""
+        return self.ask("POST", path, body, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+@contextlib.contextmanager
+def served(catalog: icecore.Catalog, settings: ServerSettings | None = None) -> Iterator[RestClient]:
+    """A client of a server that runs as long as the block."""
+    config = uvicorn.Config(application(catalog, settings), "127.0.0.1", 0, log_level="warning", lifespan="on")
+    socket = config.bind_socket()
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([socket],), daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.005)
+    try:
+        yield RestClient(socket.getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join()
+        socket.close()

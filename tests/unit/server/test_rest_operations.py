@@ -1,0 +1,179 @@
+"""The operations of the REST document, one after another as a client sends them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from rest_client import RestClient
+
+import icecore
+from icecore.engine.server.application import OPERATIONS
+
+SCHEMA = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [
+        {"id": 7, "name": "id", "required": True, "type": "long"},
+        {"id": 9, "name": "city", "required": False, "type": "string"},
+    ],
+}
+
+
+def make_table(rest: RestClient, name: str = "t", **more: Any) -> Any:
+    """A table of the namespace `ns`, which is made where it is missing."""
+    rest.post("/v1/namespaces", {"namespace": ["ns"]})
+    reply = rest.post("/v1/namespaces/ns/tables", {"name": name, "schema": SCHEMA, **more})
+    assert reply.status == 200, reply.body
+    return reply.json
+
+
+def test_configuration_lists_what_is_served(rest: RestClient) -> None:
+    found = rest.get("/v1/config?warehouse=anything").json
+    assert found["endpoints"] == [e.documented for e in OPERATIONS if e.has_prefix]
+    assert rest.get("/v1/config?warehouse=/somewhere/else").error[:2] == (404, "NoSuchWarehouseException")
+
+
+def test_namespaces_are_made_listed_changed_and_dropped(rest: RestClient, catalog: icecore.Catalog) -> None:
+    made = rest.post("/v1/namespaces", {"namespace": ["a"], "properties": {"k": "1", "gone": "x"}})
+    assert made.json == {"namespace": ["a"], "properties": {"k": "1", "gone": "x"}}
+    assert rest.post("/v1/namespaces", {"namespace": ["a", "b"]}).status == 200
+    assert rest.get("/v1/namespaces?parent=a").json == {"namespaces": [["a", "b"]]}
+    assert rest.get("/v1/namespaces/a%1Fb").json["namespace"] == ["a", "b"]
+    assert rest.ask("HEAD", "/v1/namespaces/nope").status == 404
+    changed = rest.post("/v1/namespaces/a/properties", {"removals": ["gone", "never"], "updates": {"k": "2"}})
+    assert changed.json == {"updated": ["k"], "removed": ["gone"], "missing": ["never"]}
+    assert catalog.load_namespace_properties("a") == {"k": "2"}
+    assert rest.ask("DELETE", "/v1/namespaces/a").error[:2] == (409, "NamespaceNotEmptyException")
+    assert rest.ask("DELETE", "/v1/namespaces/a%1Fb").status == 204
+
+
+def test_names_come_in_pages(rest: RestClient) -> None:
+    for name in "abc":
+        make_table(rest, name)
+    first = rest.get("/v1/namespaces/ns/tables?pageSize=2").json
+    assert [i["name"] for i in first["identifiers"]] == ["a", "b"]
+    rest_of_them = rest.get(f"/v1/namespaces/ns/tables?pageSize=2&pageToken={first['next-page-token']}").json
+    assert rest_of_them == {"identifiers": [{"namespace": ["ns"], "name": "c"}]}
+    assert rest.get("/v1/namespaces/ns/tables?pageToken=!").status == 400
+
+
+def test_a_table_is_made_loaded_changed_renamed_and_dropped(rest: RestClient, catalog: icecore.Catalog) -> None:
+    made = make_table(rest, properties={"p": "1"})
+    assert [f["id"] for f in made["metadata"]["schemas"][0]["fields"]] == [1, 2]
+    loaded = rest.get("/v1/namespaces/ns/tables/t")
+    assert loaded.json["metadata"] == made["metadata"]
+    assert rest.get("/v1/namespaces/ns/tables/t", if_none_match=loaded.headers["etag"]).status == 304
+    change = {
+        "requirements": [{"type": "assert-table-uuid", "uuid": made["metadata"]["table-uuid"]}],
+        "updates": [{"action": "set-properties", "updates": {"p": "2"}}],
+    }
+    changed = rest.post("/v1/namespaces/ns/tables/t", change, user_agent="A client/1.0", x_request_id="r-1")
+    assert changed.json["metadata"]["properties"]["p"] == "2"
+    last = catalog.log().to_pylist()[-1]
+    assert (last["engine"], last["correlation_id"], last["actor"]) == ("A client/1.0", "r-1", "tester")
+    assert rest.get("/v1/namespaces/ns/tables/t", if_none_match=loaded.headers["etag"]).status == 200
+    stale = {**change, "requirements": [{"type": "assert-current-schema-id", "current-schema-id": 5}]}
+    assert rest.post("/v1/namespaces/ns/tables/t", stale).error[:2] == (409, "CommitFailedException")
+    names = {"source": {"namespace": ["ns"], "name": "t"}, "destination": {"namespace": ["ns"], "name": "u/1"}}
+    assert rest.post("/v1/tables/rename", names).status == 204
+    assert rest.ask("HEAD", "/v1/namespaces/ns/tables/u%2F1").status == 204
+    assert rest.get("/v1/namespaces/ns/tables/t").error[:2] == (404, "NoSuchTableException")
+    assert rest.ask("DELETE", "/v1/namespaces/ns/tables/u%2F1").status == 204
+    assert rest.get("/v1/namespaces/ns/tables").json == {"identifiers": []}
+
+
+def test_several_tables_change_together_or_not_at_all(rest: RestClient, catalog: icecore.Catalog) -> None:
+    make_table(rest, "a")
+    make_table(rest, "b")
+
+    def change(name: str, schema_id: int) -> dict[str, Any]:
+        return {
+            "identifier": {"namespace": ["ns"], "name": name},
+            "requirements": [{"type": "assert-current-schema-id", "current-schema-id": schema_id}],
+            "updates": [{"action": "set-properties", "updates": {"k": name}}],
+        }
+
+    refused = rest.post("/v1/transactions/commit", {"table-changes": [change("a", 0), change("b", 3)]})
+    assert refused.status == 409
+    assert "k" not in catalog.load_table("ns.a").properties
+    assert rest.post("/v1/transactions/commit", {"table-changes": [change("a", 0), change("b", 0)]}).status == 204
+    assert [catalog.load_table(f"ns.{n}").properties["k"] for n in "ab"] == ["a", "b"]
+
+
+def test_a_staged_table_is_made_by_its_commit(rest: RestClient, catalog: icecore.Catalog) -> None:
+    staged = make_table(rest, "s", **{"stage-create": True})["metadata"]
+    assert not catalog.table_exists("ns.s")
+    updates = [
+        {"action": "assign-uuid", "uuid": staged["table-uuid"]},
+        {"action": "upgrade-format-version", "format-version": staged["format-version"]},
+        {"action": "add-schema", "schema": staged["schemas"][0], "last-column-id": 2},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": staged["partition-specs"][0]},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": staged["sort-orders"][0]},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": staged["location"]},
+    ]
+    body = {"requirements": [{"type": "assert-create"}], "updates": updates}
+    assert rest.post("/v1/namespaces/ns/tables/s", body).status == 200
+    assert catalog.load_table("ns.s").metadata.table_uuid == staged["table-uuid"]
+    assert rest.post("/v1/namespaces/ns/tables/s", body).status == 409
+
+
+def test_a_table_whose_metadata_file_is_gone_says_so(rest: RestClient, catalog: icecore.Catalog) -> None:
+    location = make_table(rest)["metadata-location"]
+    file = catalog._warehouse.repository.storage.local_path(location)
+    assert file is not None
+
+    os.rename(file, file + ".away")
+    code, kind, message = rest.get("/v1/namespaces/ns/tables/t").error
+    assert (code, kind) == (404, "NotFoundException")
+    assert message.startswith("Failed to open input stream for file: ")
+    os.rename(file + ".away", file)
+    assert rest.get("/v1/namespaces/ns/tables/t").status == 200
+
+
+def test_views_are_made_changed_and_dropped(rest: RestClient, catalog: icecore.Catalog) -> None:
+    make_table(rest)
+    version = {
+        "version-id": 1,
+        "schema-id": 0,
+        "timestamp-ms": 1_700_000_000_000,
+        "summary": {"engine-name": "tests"},
+        "default-namespace": ["ns"],
+        "representations": [{"type": "sql", "sql": "SELECT id FROM t", "dialect": "duckdb"}],
+    }
+    body = {"name": "v", "schema": SCHEMA, "view-version": version, "properties": {}}
+    made = rest.post("/v1/namespaces/ns/views", body).json["metadata"]
+    assert made["versions"][0]["representations"] == version["representations"]
+    assert rest.get("/v1/namespaces/ns/views").json == {"identifiers": [{"namespace": ["ns"], "name": "v"}]}
+    change = {
+        "requirements": [{"type": "assert-view-uuid", "uuid": made["view-uuid"]}],
+        "updates": [{"action": "set-properties", "updates": {"comment": "ids"}}],
+    }
+    assert rest.post("/v1/namespaces/ns/views/v", change).json["metadata"]["properties"] == {"comment": "ids"}
+    assert catalog.load_view("ns.v").state.metadata.current_version().representations[0].sql == "SELECT id FROM t"
+    assert rest.ask("DELETE", "/v1/namespaces/ns/views/v").status == 204
+    assert rest.ask("HEAD", "/v1/namespaces/ns/views/v").status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "raw", "status"),
+    [
+        ("POST", "/v1/namespaces", b"{", 400),
+        ("POST", "/v1/namespaces", b"[]", 400),
+        ("POST", "/v1/namespaces", b'{"namespace": "ns"}', 400),
+        ("POST", "/v1/namespaces", b'{"namespace": [1]}', 400),
+        ("GET", "/v1/namespaces/%FF", b"", 400),
+        ("GET", "/v1/nothing", b"", 404),
+        ("PATCH", "/v1/namespaces", b"", 405),
+        ("DELETE", "/v1/namespaces/ns/tables/t?purgeRequested=maybe", b"", 400),
+    ],
+)
+def test_what_is_malformed_is_the_clients_fault(
+    rest: RestClient, method: str, path: str, raw: bytes, status: int
+) -> None:
+    reply = rest.ask(method, path, raw=raw)
+    assert reply.status == reply.error[0] == status
