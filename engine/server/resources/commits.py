@@ -33,7 +33,7 @@ def update_table(call: Call) -> Answer:
 
 
 def commit_transaction(call: Call) -> Answer:
-    """Commits updates to several tables: all of them or none."""
+    """Commits updates to several tables: all of them or none. Raises ValidationError."""
     changes = get_list(call.body, "table-changes", "the request")
     if not changes:
         raise ValidationError("a transaction changes at least one table")

@@ -11,7 +11,7 @@ from icecore.engine.server.wire.path_names import ENCODED_SEPARATOR
 
 
 def configuration(call: Call) -> Answer:
-    """What this server can do, and how clients are to speak to it.
+    """The operations that are served, and how clients are to speak to the server.
 
     Clients call the one warehouse as they like; a path must be its folder, else they are told 404.
     """

@@ -24,7 +24,7 @@ ALL, REFS = "all", "refs"
 def loaded_table(call: Call, table: Table) -> Answer:
     """A table with the snapshots that the query asks for, or 304 where the client has it already.
 
-    Raises MissingFileError where its metadata file is gone, in Java's words.
+    Raises MissingFileError where its metadata file is gone, in Java's words, and ValidationError.
     """
     mode = call.query.get("snapshots", ALL)
     if mode not in (ALL, REFS):

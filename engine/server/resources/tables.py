@@ -19,7 +19,7 @@ from icecore.engine.server.resources.loaded import committed_table, loaded_table
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
-from icecore.engine.server.wire.pages import page
+from icecore.engine.server.wire.pages import listed
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION, TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -29,7 +29,7 @@ from icecore.engine.table.table import Table
 
 def list_tables(call: Call) -> Answer:
     """The tables of a namespace."""
-    names, after = page(call.catalog.list_tables(call.namespace), call.query)
+    names, after = listed(call, "table", call.namespace)
     return json_answer({"identifiers": [{"namespace": n[:-1], "name": n[-1]} for n in names], **after})
 
 
@@ -43,7 +43,7 @@ def create_table(call: Call) -> Answer:
 
 
 def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What a `CreateTableRequest` asks for, as `create_table` takes it. Raises ValidationError."""
+    """A `CreateTableRequest` as `create_table` takes it. Raises ValidationError."""
     spec, order = (get(body, key, dict, "the request", None) for key in ("partition-spec", "write-order"))
     return {
         "schema": Schema.from_dict(get(body, "schema", dict, "the request")),
@@ -84,7 +84,7 @@ def load_table(call: Call) -> Answer:
 
 
 def table_exists(call: Call) -> Answer:
-    """204 where there is such a table."""
+    """204 where there is such a table. Raises NoSuchTableError."""
     if not call.catalog.table_exists(call.table):
         raise NoSuchTableError(f"Table does not exist: {'.'.join(call.table)}")
     return NO_CONTENT

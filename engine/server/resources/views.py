@@ -19,7 +19,7 @@ from icecore.engine.server.resources.loaded import loaded_view
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
-from icecore.engine.server.wire.pages import page
+from icecore.engine.server.wire.pages import listed
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.updates.metadata_update import (
     LAST_ADDED,
@@ -42,7 +42,7 @@ from icecore.engine.view.view import View
 
 def list_views(call: Call) -> Answer:
     """The views of a namespace."""
-    names, after = page(call.catalog.list_views(call.namespace), call.query)
+    names, after = listed(call, "view", call.namespace)
     return json_answer({"identifiers": [{"namespace": n[:-1], "name": n[-1]} for n in names], **after})
 
 
@@ -82,7 +82,7 @@ def load_view(call: Call) -> Answer:
 
 
 def view_exists(call: Call) -> Answer:
-    """204 where there is such a view."""
+    """204 where there is such a view. Raises NoSuchViewError."""
     if not call.catalog.view_exists(call.view):
         raise NoSuchViewError(f"View does not exist: {'.'.join(call.view)}")
     return NO_CONTENT

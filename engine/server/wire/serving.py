@@ -1,4 +1,4 @@
-"""What all requests to one server share: the open warehouse, the settings, and the bytes that are kept."""
+"""The things that all requests to one server share: the open warehouse, the settings, the bytes that are kept."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class KeptAnswers:
 
 @define(eq=False)
 class Serving:
-    """What all requests to one server share."""
+    """The things that all requests to one server share."""
 
     catalog: Catalog
     settings: ServerSettings = ServerSettings()

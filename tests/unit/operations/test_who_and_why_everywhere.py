@@ -32,6 +32,7 @@ SILENT: Mapping[tuple[type, str], str] = {
 # Commands that make no commit, with the reason.
 SILENT_COMMANDS: Mapping[str, str] = {
     "init": "makes a log without an event",
+    "serve": "commits for its clients, who say why",
     "properties get": "reads",
     "namespace ls": "reads",
     **dict.fromkeys(("refs", "blame", "diff", "show-commit", "where-is", "query", "report"), "reads"),

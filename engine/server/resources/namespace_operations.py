@@ -9,15 +9,14 @@ from icecore.engine.common.json_reader import get_list, get_str_map
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
-from icecore.engine.server.wire.pages import page
+from icecore.engine.server.wire.pages import listed
 from icecore.engine.server.wire.path_names import read_namespace
 
 
 def list_namespaces(call: Call) -> Answer:
-    """The namespaces directly inside of `parent`, or at the top."""
+    """The namespaces directly inside of `parent`, or at the top. Raises NoSuchNamespaceError, ValidationError."""
     parent = call.query.get("parent")
-    found = call.catalog.list_namespaces(read_namespace(parent) if parent else ())
-    names, after = page(found, call.query)
+    names, after = listed(call, "namespace", read_namespace(parent) if parent else ())
     return json_answer({"namespaces": names, **after})
 
 
