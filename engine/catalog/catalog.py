@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from icecore.engine.catalog import catalog_handle, catalog_namespaces, catalog_tables, catalog_views, log_tools
 from icecore.engine.catalog.audits import audit_tools
-from icecore.engine.catalog.past import blaming, comparing, searching, undoing
+from icecore.engine.catalog.past import blaming, comparing, dropped, searching, undoing
 from icecore.engine.catalog.warehouse import open_warehouse
 from icecore.engine.events.provenance import provenance
 from icecore.engine.query import catalog_query
@@ -206,8 +206,8 @@ class Catalog:
     tables = catalog_tables.tables
     rename_table = catalog_tables.rename_table
     drop_table = catalog_tables.drop_table
-    undrop_table = catalog_tables.undrop_table
-    purge_table = catalog_tables.purge_table
+    undrop_table = dropped.undrop_table
+    purge_table = dropped.purge_table
     new_location = catalog_handle.new_location
 
     # Views
@@ -219,7 +219,7 @@ class Catalog:
     views = catalog_views.views
     rename_view = catalog_views.rename_view
     drop_view = catalog_views.drop_view
-    undrop_view = catalog_views.undrop_view
+    undrop_view = dropped.undrop_view
 
     # The rows of all of these, in SQL
     query = catalog_query.query

@@ -34,7 +34,12 @@ class CatalogHandle(Protocol):
     def load_table(self, identifier: IdentifierLike) -> Table: ...
 
     def transaction(
-        self, *, message: str | None = None, author: str | None = None, dry_run: bool = False
+        self,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
     ) -> CatalogTransaction: ...
 
     def new_location(self, identifier: Identifier, table_uuid: str, location: str | None) -> str: ...
@@ -53,10 +58,23 @@ class CatalogHandle(Protocol):
 
 
 def commit(
-    catalog: CatalogHandle, part: Part, message: str | None, author: str | None, dry_run: bool
+    catalog: CatalogHandle,
+    part: Part,
+    message: str | None,
+    author: str | None,
+    dry_run: bool,
+    idempotency_key: str | None = None,
 ) -> CatalogDryRun | None:
-    """Makes one change, or says what it would be. Raises ReadOnlyError, and what the part raises."""
-    return catalog._warehouse.commit(part, provenance(catalog.actor, message=message, author=author), dry_run=dry_run)
+    """Makes one change, or says what it would be. Raises ReadOnlyError, ReusedKeyError, and what the part raises."""
+    who = provenance(catalog.actor, message=message, author=author, idempotency_key=idempotency_key)
+    return catalog._warehouse.commit(part, who, dry_run=dry_run)
+
+
+def check_new_name(catalog: CatalogHandle, name: Identifier, idempotency_key: str | None) -> None:
+    """Raises as the commit would, before work is done for it, unless an earlier call with the key gave the name."""
+    store, models = catalog._warehouse.store, catalog._warehouse.models
+    if idempotency_key is None or store.event_by_idempotency_key(idempotency_key) is None:
+        models.check_new_name(name)
 
 
 def table_streams(catalog: CatalogHandle) -> list[tuple[Identifier, str]]:

@@ -13,7 +13,7 @@ from icecore.engine.catalog.catalog_handle import CatalogHandle, commit
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
 from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.errors import NamespaceAlreadyExistsError, NoSuchNamespaceError
-from icecore.engine.table.commit_options import MetadataOptions
+from icecore.engine.table.commit_options import CommitOptions
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
@@ -26,6 +26,7 @@ def create_namespace(
     *,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> CatalogDryRun | None:
     """Creates a namespace. Raises NamespaceAlreadyExistsError, ValidationError.
@@ -35,15 +36,15 @@ def create_namespace(
     """
     from icecore.engine.joint_commit.joint_names import new_namespace
 
-    return commit(catalog, new_namespace(namespace, properties), message, author, dry_run)
+    return commit(catalog, new_namespace(namespace, properties), message, author, dry_run, idempotency_key)
 
 
-@takes_options(MetadataOptions)
+@takes_options(CommitOptions)
 def create_namespace_if_not_exists(
     catalog: CatalogHandle,
     namespace: IdentifierLike,
     properties: Mapping[str, str] | None = None,
-    **options: Unpack[MetadataOptions],
+    **options: Unpack[CommitOptions],
 ) -> CatalogDryRun | None:
     """Creates a namespace, unless it is there; its properties stay as they are then."""
     with suppress(NamespaceAlreadyExistsError):
@@ -92,6 +93,7 @@ def update_namespace_properties(
     *,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> CatalogDryRun | None:
     """Sets and removes properties of a namespace.
@@ -100,7 +102,9 @@ def update_namespace_properties(
     """
     from icecore.engine.joint_commit.joint_names import namespace_properties
 
-    return commit(catalog, namespace_properties(namespace, removals, updates), message, author, dry_run)
+    return commit(
+        catalog, namespace_properties(namespace, removals, updates), message, author, dry_run, idempotency_key
+    )
 
 
 def drop_namespace(
@@ -109,9 +113,10 @@ def drop_namespace(
     *,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> CatalogDryRun | None:
     """Drops an empty namespace. Raises NamespaceNotEmptyError, NoSuchNamespaceError."""
     from icecore.engine.joint_commit.joint_names import dropped_namespace
 
-    return commit(catalog, dropped_namespace(namespace), message, author, dry_run)
+    return commit(catalog, dropped_namespace(namespace), message, author, dry_run, idempotency_key)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, table_of, table_streams
+from icecore.engine.catalog.catalog_handle import CatalogHandle, check_new_name, commit, table_of, table_streams
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.errors import NoSuchTableError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
     from icecore.engine.deletion.purge_table import Purged
-    from icecore.engine.table.commit_options import Commit, RegisterTable, ReplaceTable, Undrop
+    from icecore.engine.table.commit_options import KeyedCommit, RegisterTable, ReplaceTable
 
 
 @overload
@@ -59,6 +59,7 @@ def create_table(
     format_version: int = DEFAULT_FORMAT_VERSION,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> Table | CatalogDryRun:
     """Creates an empty table. Field ids are assigned anew; spec and order may be terms, as in `bucket(8, id)`.
@@ -70,7 +71,7 @@ def create_table(
 
     catalog._warehouse.repository.foreign.adopt_all_if_changed()
     name = identifier_tuple(identifier)
-    catalog._warehouse.models.check_new_name(name)
+    check_new_name(catalog, name, idempotency_key)
     part = new_table(
         catalog,
         name,
@@ -81,7 +82,7 @@ def create_table(
         properties=properties,
         format_version=format_version,
     )
-    return commit(catalog, part, message, author, dry_run) or table_of(catalog, part.stream)
+    return commit(catalog, part, message, author, dry_run, idempotency_key) or table_of(catalog, part.stream)
 
 
 @overload
@@ -118,6 +119,7 @@ def replace_table(
     format_version: int | None = None,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> Table | CatalogDryRun:
     """Replaces a table by an empty one with a new schema, spec and order; uuid, snapshots and properties stay.
@@ -137,7 +139,7 @@ def replace_table(
         format_version=format_version,
     )
     part = TableChange.of(table.name(), table.state.stream, [command])
-    return commit(catalog, part, message, author, dry_run) or table_of(catalog, part.stream)
+    return commit(catalog, part, message, author, dry_run, idempotency_key) or table_of(catalog, part.stream)
 
 
 @overload
@@ -229,7 +231,7 @@ def rename_table(
     to_identifier: IdentifierLike,
     *,
     dry_run: Literal[False] = False,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> Table: ...
 
 
@@ -240,7 +242,7 @@ def rename_table(
     to_identifier: IdentifierLike,
     *,
     dry_run: bool,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> Table | CatalogDryRun: ...
 
 
@@ -251,13 +253,14 @@ def rename_table(
     *,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> Table | CatalogDryRun:
     """Renames a table. Raises NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError."""
     from icecore.engine.joint_commit.joint_names import renamed
 
     part = renamed(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=False)
-    return commit(catalog, part, message, author, dry_run) or table_of(catalog, part.stream)
+    return commit(catalog, part, message, author, dry_run, idempotency_key) or table_of(catalog, part.stream)
 
 
 def drop_table(
@@ -267,6 +270,7 @@ def drop_table(
     purge: bool = False,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> CatalogDryRun | Purged | None:
     """Drops a table's name; the log keeps the table, and its files stay, unless it is purged too.
@@ -277,13 +281,13 @@ def drop_table(
     if purge:
         from icecore.engine.joint_commit.joint_purge import drop_and_purge
 
-        who = provenance(catalog.actor, message=message, author=author)
+        who = provenance(catalog.actor, message=message, author=author, idempotency_key=idempotency_key)
         return drop_and_purge(
             catalog._warehouse.targets, catalog._warehouse.planning.planner, name, who, dry_run=dry_run
         )
     from icecore.engine.joint_commit.joint_names import dropped
 
-    return commit(catalog, dropped(name, is_view=False), message, author, dry_run)
+    return commit(catalog, dropped(name, is_view=False), message, author, dry_run, idempotency_key)
 
 
 @overload
@@ -317,6 +321,7 @@ def register_table(
     location_mapping: Mapping[str, str] | None = None,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> Table | CatalogDryRun:
     """Registers a table by its metadata file, written by any engine; nothing of it is copied or changed.
@@ -329,72 +334,14 @@ def register_table(
     from icecore.engine.catalog.table_parts import registered_table
 
     if overwrite and table_exists(catalog, identifier):
-        with catalog.transaction(message=message, author=author, dry_run=dry_run) as both:
+        with catalog.transaction(
+            message=message, author=author, idempotency_key=idempotency_key, dry_run=dry_run
+        ) as both:
             both.drop_table(identifier)
             both.register_table(identifier, metadata_location, location_mapping=location_mapping)
         return both.outcome or load_table(catalog, identifier)
     catalog._warehouse.repository.foreign.adopt_all_if_changed()
     name = identifier_tuple(identifier)
-    catalog._warehouse.models.check_new_name(name)
+    check_new_name(catalog, name, idempotency_key)
     part = registered_table(catalog._warehouse.repository, name, metadata_location, location_mapping)
-    return commit(catalog, part, message, author, dry_run) or table_of(catalog, part.stream)
-
-
-@overload
-def undrop_table(
-    catalog: CatalogHandle, identifier: IdentifierLike, *, dry_run: Literal[False] = False, **options: Unpack[Undrop]
-) -> Table: ...
-
-
-@overload
-def undrop_table(
-    catalog: CatalogHandle, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
-) -> Table | CatalogDryRun: ...
-
-
-def undrop_table(
-    catalog: CatalogHandle,
-    identifier: IdentifierLike,
-    *,
-    position: int | None = None,
-    message: str | None = None,
-    author: str | None = None,
-    dry_run: bool = False,
-) -> Table | CatalogDryRun:
-    """Gives the table that was last dropped under a name its name back, with all its data.
-
-    `position` is that of the drop to undo where several tables of that name were dropped. Raises NoSuchTableError,
-    TableAlreadyExistsError where the name is taken, NoSuchNamespaceError where its namespace is gone.
-    """
-    from icecore.engine.joint_commit.joint_names import NameGivenBack
-
-    part = NameGivenBack(identifier_tuple(identifier), "table", position)
-    return commit(catalog, part, message, author, dry_run) or table_of(catalog, part.stream)
-
-
-def purge_table(
-    catalog: CatalogHandle,
-    identifier: IdentifierLike,
-    *,
-    position: int | None = None,
-    message: str | None = None,
-    author: str | None = None,
-    idempotency_key: str | None = None,
-    dry_run: bool = False,
-) -> Purged:
-    """Deletes the files of the table that was last dropped under a name, for good; an event names them first.
-
-    `position` is that of the drop where several tables of that name were dropped. Files that anything else in the
-    warehouse references are retained, and files neither in the table's folders nor in the warehouse are left. A purged
-    table can't be undropped; purging it again deletes files that were retained before and are unreferenced now. With an
-    `idempotency_key` a repeated call returns the result of the first one, whatever was dropped under that name since.
-    Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError, StorageError,
-    CorruptFileError; no file was deleted then.
-    """
-    from icecore.engine.deletion.purge_table import purge_dropped
-
-    who = provenance(catalog.actor, message=message, author=author, idempotency_key=idempotency_key)
-    name = identifier_tuple(identifier)
-    return purge_dropped(
-        catalog._warehouse.repository, catalog._warehouse.planning.planner, name, position, who, dry_run=dry_run
-    )
+    return commit(catalog, part, message, author, dry_run, idempotency_key) or table_of(catalog, part.stream)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
-from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, view_of
+from icecore.engine.catalog.catalog_handle import CatalogHandle, check_new_name, commit, view_of
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.spec.view import DUCKDB
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.data.given_schema import SchemaLike
-    from icecore.engine.table.commit_options import Commit, CreateView, DefineView, Undrop
+    from icecore.engine.table.commit_options import CreateView, DefineView, KeyedCommit
     from icecore.engine.view.view import View
 
 
@@ -58,6 +58,7 @@ def create_view(
     replace: bool = False,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> View | CatalogDryRun:
     """Creates a view of a query, in one dialect or in several by `representations` (dialect to SQL).
@@ -84,11 +85,11 @@ def create_view(
     if replace and view_exists(catalog, name):
         old = load_view(catalog, name)
         change = view_replacement(old, sql, **definition)
-        return commit(catalog, change, message, author, dry_run) or view_of(catalog, change.stream)
+        return commit(catalog, change, message, author, dry_run, idempotency_key) or view_of(catalog, change.stream)
     catalog._warehouse.repository.foreign.adopt_all_if_changed()
-    catalog._warehouse.models.check_new_name(name)
+    check_new_name(catalog, name, idempotency_key)
     part = new_view(catalog, catalog, name, sql, **definition)
-    return commit(catalog, part, message, author, dry_run) or view_of(catalog, part.stream)
+    return commit(catalog, part, message, author, dry_run, idempotency_key) or view_of(catalog, part.stream)
 
 
 @overload
@@ -98,7 +99,7 @@ def register_view(
     metadata_location: str,
     *,
     dry_run: Literal[False] = False,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> View: ...
 
 
@@ -109,7 +110,7 @@ def register_view(
     metadata_location: str,
     *,
     dry_run: bool,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> View | CatalogDryRun: ...
 
 
@@ -120,6 +121,7 @@ def register_view(
     *,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> View | CatalogDryRun:
     """Registers a view by its metadata file, written by any engine; the file stays as it is until the first commit.
@@ -131,9 +133,9 @@ def register_view(
 
     catalog._warehouse.repository.check_writable()
     name = identifier_tuple(identifier)
-    catalog._warehouse.models.check_new_name(name)
+    check_new_name(catalog, name, idempotency_key)
     part = registered_view(catalog._warehouse.repository, name, metadata_location)
-    return commit(catalog, part, message, author, dry_run) or view_of(catalog, part.stream)
+    return commit(catalog, part, message, author, dry_run, idempotency_key) or view_of(catalog, part.stream)
 
 
 def load_view(catalog: CatalogHandle, identifier: IdentifierLike) -> View:
@@ -173,7 +175,7 @@ def rename_view(
     to_identifier: IdentifierLike,
     *,
     dry_run: Literal[False] = False,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> View: ...
 
 
@@ -184,7 +186,7 @@ def rename_view(
     to_identifier: IdentifierLike,
     *,
     dry_run: bool,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> View | CatalogDryRun: ...
 
 
@@ -195,13 +197,14 @@ def rename_view(
     *,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> View | CatalogDryRun:
     """Renames a view. Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
     from icecore.engine.joint_commit.joint_names import renamed
 
     part = renamed(identifier_tuple(from_identifier), identifier_tuple(to_identifier), is_view=True)
-    return commit(catalog, part, message, author, dry_run) or view_of(catalog, part.stream)
+    return commit(catalog, part, message, author, dry_run, idempotency_key) or view_of(catalog, part.stream)
 
 
 def drop_view(
@@ -210,40 +213,12 @@ def drop_view(
     *,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> CatalogDryRun | None:
     """Drops a view's name; the log keeps the view, and its files stay. Raises NoSuchViewError."""
     from icecore.engine.joint_commit.joint_names import dropped
 
-    return commit(catalog, dropped(identifier_tuple(identifier), is_view=True), message, author, dry_run)
-
-
-@overload
-def undrop_view(
-    catalog: CatalogHandle, identifier: IdentifierLike, *, dry_run: Literal[False] = False, **options: Unpack[Undrop]
-) -> View: ...
-
-
-@overload
-def undrop_view(
-    catalog: CatalogHandle, identifier: IdentifierLike, *, dry_run: bool, **options: Unpack[Undrop]
-) -> View | CatalogDryRun: ...
-
-
-def undrop_view(
-    catalog: CatalogHandle,
-    identifier: IdentifierLike,
-    *,
-    position: int | None = None,
-    message: str | None = None,
-    author: str | None = None,
-    dry_run: bool = False,
-) -> View | CatalogDryRun:
-    """Gives a view its name back, as `undrop_table`.
-
-    Raises NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError.
-    """
-    from icecore.engine.joint_commit.joint_names import NameGivenBack
-
-    part = NameGivenBack(identifier_tuple(identifier), "view", position)
-    return commit(catalog, part, message, author, dry_run) or view_of(catalog, part.stream)
+    return commit(
+        catalog, dropped(identifier_tuple(identifier), is_view=True), message, author, dry_run, idempotency_key
+    )

@@ -68,6 +68,10 @@ class Resolution:
         """No retry: what it raises is the conflict itself."""
         return RetryPolicy(retries=0)
 
+    def answered_by(self, event: Event) -> bool:
+        """Whether an event is of an earlier call: never, as there is no conflict any more."""
+        return False
+
     def prepare(self, desk: CommitTargets) -> None:
         """Looks at both sides. Raises ValidationError where there is no conflict."""
         try:

@@ -19,7 +19,7 @@ from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismatchMode, is_within
 from icecore.engine.deletion.file_names import hidden_in, is_table_file
 from icecore.engine.deletion.needed_files import METADATA_ENDINGS, Marking
-from icecore.engine.errors import CommitConflictError, ValidationError
+from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import TABLE_FILES_DELETED, Event, Provenance
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
@@ -27,6 +27,7 @@ from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.metadata.fold import TableState, folders_of
 from icecore.engine.metadata.retention import check_gc
 from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.reused_key import reused_key
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import FoundFile, Lister, LocationIndex, list_folders
 
@@ -167,9 +168,9 @@ def _result(files: Sequence[DeletedFile], deleted: tuple[str, ...], passed_over:
 
 
 def _answer(repository: Repository, event: Event) -> OrphanFiles:
-    """The result of the earlier call with the idempotency key. Raises CommitConflictError for another kind of call."""
+    """The result of the earlier call with the idempotency key. Raises ReusedKeyError for another kind of call."""
     if event.kind != TABLE_FILES_DELETED:
-        raise CommitConflictError(f"the idempotency key was used for the {event.kind} at position {event.position}")
+        raise reused_key(event, repository.models.identifier_of(event.stream))
     files = deleted_files(repository.store, event)
     return _result(files, tuple(f.location for f in files), ())
 

@@ -18,7 +18,7 @@ from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.deletion_candidates import Candidates
 from icecore.engine.deletion.needed_files import METADATA_ENDINGS, Marking
 from icecore.engine.deletion.table_files import files_of_table
-from icecore.engine.errors import CommitConflictError, NoSuchTableError
+from icecore.engine.errors import NoSuchTableError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
@@ -28,6 +28,7 @@ from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.retention import check_gc
 from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.reused_key import reused_key
 from icecore.engine.revert.undrop import drop_to_purge
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import LocationIndex
@@ -65,13 +66,13 @@ def purge_dropped(
     """Purges the table of a drop, the latest of the name without a position; a purged one is searched for files again.
 
     Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError where another engine's
-    commit to the table is not in the log or the idempotency key was another call's, StorageError and CorruptFileError
+    commit to the table is not in the log, ReusedKeyError, StorageError and CorruptFileError
     where the references of other tables can't be read; no file was deleted then.
     """
     repository.check_writable()
     repository.foreign.adopt_all_if_changed()
     if not dry_run and (done := repository.already(provenance)) is not None:
-        return _answer(repository, done)
+        return purged_by(repository, done)
     drop = drop_to_purge(repository, identifier, position)
     if not dry_run:
         delete_files.finish_due(repository, drop.stream)
@@ -90,10 +91,10 @@ def purge_dropped(
     return plan.finish(event, planner)
 
 
-def _answer(repository: Repository, event: Event) -> Purged:
-    """The result of the earlier call with the same idempotency key."""
+def purged_by(repository: Repository, event: Event) -> Purged:
+    """The result of the earlier call that made the event. Raises ReusedKeyError where it is no purge."""
     if event.kind != ev.TABLE_PURGED:
-        raise CommitConflictError(f"the idempotency key was used for the {event.kind} at position {event.position}")
+        raise reused_key(event, repository.models.identifier_of(event.stream))
     delete_files.finish_due(repository, event.stream)
     files = deleted_files(repository.store, event)
     locations = tuple(f.location for f in files)

@@ -22,6 +22,7 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.retry_policy import FOREIGN_ATTEMPTS, RetryPolicy
+from icecore.engine.repository.reused_key import reused_key
 from icecore.engine.repository.view_repository import ViewRepository
 
 AT_ONCE = RetryPolicy(FOREIGN_ATTEMPTS - 1, min_wait_ms=0, max_wait_ms=0)
@@ -51,6 +52,9 @@ class Part(Protocol):
     def retry_policy(self, desk: CommitTargets) -> RetryPolicy | None:
         """The retries after a lost race; None for a part without a branch to lose it on."""
 
+    def answered_by(self, event: Event) -> bool:
+        """Whether an event is one that an earlier call for this change made; its stream is the part's from then on."""
+
     def prepare(self, desk: CommitTargets) -> None:
         """Does the work that needs no write lock, such as writing data files."""
 
@@ -67,8 +71,12 @@ def commit_jointly(
     """Makes all changes, in their order, and gives their events; the first one carries the idempotency key.
 
     Where one part lost a race all are prepared again. `on_commit` is called once they are in the log. No events where
-    an earlier call with that key made them already. Raises what the parts raise; nothing is changed then.
+    an earlier call with that key made them already. Raises what the parts raise, ReusedKeyError where that call was for
+    other changes; nothing is changed then.
     """
+    if (done := desk.repository.already(provenance)) is not None:
+        _take_answer(desk, parts, done)
+        return ()
     foreign: ForeignCommitError | None = None
     for _ in _retry_policy(desk, parts).attempts():
         desk.repository.foreign.adopt_all_if_changed()
@@ -112,7 +120,8 @@ def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> 
     events: list[Event] = []
     try:
         with desk.repository.store.write() as transaction:
-            if desk.repository.already(provenance) is not None:
+            if (done := desk.repository.already(provenance)) is not None:
+                _take_answer(desk, parts, done)
                 return ()
             for part in parts:
                 events += part.append(desk, transaction, _once(provenance, events))
@@ -123,6 +132,14 @@ def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> 
             desk.repository.materializer.settle_claims()
         raise
     return tuple(events)
+
+
+def _take_answer(desk: CommitTargets, parts: Sequence[Part], done: Event) -> None:
+    """Gives the parts the events of an earlier call, of which `done` has the key. Raises ReusedKeyError."""
+    store = desk.repository.store
+    events = [done] if len(parts) == 1 else store.transaction_events(done.transaction_id)
+    if done.position not in [e.position for p in parts for e in events if p.answered_by(e)]:
+        raise reused_key(done, desk.repository.models.identifier_of(done.stream))
 
 
 def _once(provenance: Provenance, events: Sequence[object]) -> Provenance:
@@ -154,13 +171,15 @@ def _dry_run(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance)
         except CommitConflictError as e:
             outcomes.append(PartDryRun(part.name, conflicts=conflicts_of(e)))
     dry = desk.rolled_back()
-    store, is_done = dry.repository.store, dry.repository.already(provenance) is not None
+    store, done = dry.repository.store, dry.repository.already(provenance)
+    if done is not None:
+        _take_answer(desk, parts, done)
     with store.write(keep=False) as transaction:
-        for part in () if is_done else prepared:
+        for part in () if done else prepared:
             try:
                 events = part.append(dry, transaction, _once(provenance, transaction.events))
             except CommitConflictError as e:
                 outcomes.append(PartDryRun(part.name, conflicts=conflicts_of(e)))
                 continue
             outcomes += [part_dry_run(part.name, event, store.content(event.position)) for event in events]
-    return CatalogDryRun(tuple(outcomes), is_done)
+    return CatalogDryRun(tuple(outcomes), done is not None)

@@ -11,12 +11,13 @@ from icecore.engine.common.identifiers import Identifier, IdentifierLike, namesp
 from icecore.engine.errors import NotFoundError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.events.name_events import Dropped, Renamed
+from icecore.engine.events.name_events import Dropped, Renamed, Undropped, read_name_event
 from icecore.engine.events.namespace_events import (
     NamespaceCreated,
     NamespaceDropped,
     NamespaceEvent,
     NamespacePropertiesUpdated,
+    read_namespace_event,
 )
 from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.log.namespaces import check_namespace_change, updated_properties
@@ -47,6 +48,9 @@ class NamespaceChange:
     def retry_policy(self, desk: CommitTargets) -> None:
         return None
 
+    def answered_by(self, event: Event) -> bool:
+        return read_namespace_event(event.kind, event.payload) == self.change
+
     def prepare(self, desk: CommitTargets) -> None: ...
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
@@ -67,14 +71,17 @@ class NamespaceChange:
 class NameChange:
     """A rename or a drop of a table or view. `find` gives its stream when its turn comes, or raises what is in the way.
 
+    `is_view` says which of both it is to be, None where it is what `find` gives.
+
     Raises NoSuchTableError, NoSuchViewError; TableAlreadyExistsError and NoSuchNamespaceError where the new name can't
     be given.
     """
 
     change: Renamed | Dropped
     find: Callable[[Repository], str]
-    _base: TableState | None = None
+    is_view: bool | None = None
     stream: str = ""
+    _base: TableState | None = None
 
     @property
     def name(self) -> Identifier:
@@ -82,6 +89,14 @@ class NameChange:
 
     def retry_policy(self, desk: CommitTargets) -> None:
         return None
+
+    def answered_by(self, event: Event) -> bool:
+        if self.is_view not in (None, ev.is_view_stream(event.stream)):
+            return False
+        if read_name_event(event.kind, event.payload) != self.change:
+            return False
+        self.stream = event.stream
+        return True
 
     def prepare(self, desk: CommitTargets) -> None:
         self._base = None
@@ -124,6 +139,14 @@ class NameGivenBack:
 
     def retry_policy(self, desk: CommitTargets) -> None:
         return None
+
+    def answered_by(self, event: Event) -> bool:
+        if (self.kind == "view") != ev.is_view_stream(event.stream):
+            return False
+        if read_name_event(event.kind, event.payload) != Undropped(self.new_name or self.name):
+            return False
+        self.stream = event.stream
+        return True
 
     def prepare(self, desk: CommitTargets) -> None: ...
 
@@ -169,12 +192,12 @@ def dropped_namespace(namespace: IdentifierLike) -> NamespaceChange:
 
 def renamed(old: Identifier, new: Identifier, *, is_view: bool) -> NameChange:
     """A rename. At commit: NoSuchTableError or NoSuchViewError, TableAlreadyExistsError, NoSuchNamespaceError."""
-    return NameChange(Renamed(old, new), _finder(old, is_view=is_view))
+    return NameChange(Renamed(old, new), _finder(old, is_view=is_view), is_view)
 
 
 def dropped(name: Identifier, *, is_view: bool) -> NameChange:
     """A drop. At commit: NoSuchTableError, NoSuchViewError."""
-    return NameChange(Dropped(name), _finder(name, is_view=is_view))
+    return NameChange(Dropped(name), _finder(name, is_view=is_view), is_view)
 
 
 def _finder(name: Identifier, *, is_view: bool) -> Callable[[Repository], str]:

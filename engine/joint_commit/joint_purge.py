@@ -9,16 +9,18 @@ from attrs import define, evolve, field
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.deletion.delete_files import Deletion, finish_due
-from icecore.engine.deletion.purge_table import Purged, PurgePlan
+from icecore.engine.deletion.purge_table import Purged, PurgePlan, purged_by
 from icecore.engine.errors import NoSuchTableError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.events.name_events import Dropped
+from icecore.engine.events.name_events import Dropped, read_name_event
 from icecore.engine.joint_commit.joint_commit import CommitTargets, commit_jointly, dry_run_jointly
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
+from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.retry_policy import RetryPolicy
+from icecore.engine.repository.reused_key import reused_key
 from icecore.projections.plan.planner import Planner
 
 
@@ -28,6 +30,8 @@ def drop_and_purge(
     """Drops a table and deletes its files for good. Raises NoSuchTableError, and as `purge_dropped`."""
     repository = desk.repository
     repository.check_writable()
+    if not dry_run and (done := repository.already(provenance)) is not None:
+        return _answer(repository, identifier, done)
     repository.foreign.adopt_name(identifier)
     stream = repository.models.table_stream(identifier)
     part = _DroppedAndPurged(identifier, stream, planner)
@@ -37,6 +41,14 @@ def drop_and_purge(
     commit_jointly(desk, [part], provenance)
     assert part.result is not None, "it was committed"
     return part.result
+
+
+def _answer(repository: Repository, identifier: Identifier, event: Event) -> Purged:
+    """The result of the earlier call with the same idempotency key. Raises ReusedKeyError."""
+    purges = [e for e in repository.store.transaction_events(event.transaction_id) if e.kind == ev.TABLE_PURGED]
+    if read_name_event(event.kind, event.payload) != Dropped(identifier) or not purges:
+        raise reused_key(event)
+    return purged_by(repository, purges[0])
 
 
 @define
@@ -52,6 +64,9 @@ class _DroppedAndPurged:
     def retry_policy(self, desk: CommitTargets) -> RetryPolicy:
         """No retry: to find out again which files may go takes long."""
         return RetryPolicy(retries=0)
+
+    def answered_by(self, event: Event) -> bool:
+        return event.stream == self.stream and read_name_event(event.kind, event.payload) == Dropped(self.name)
 
     def prepare(self, desk: CommitTargets) -> None:
         self._plan = PurgePlan.of(desk.repository, desk.repository.live_state(self.stream))

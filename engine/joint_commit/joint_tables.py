@@ -11,7 +11,9 @@ from attrs import define, evolve
 from icecore.engine.commit.decide import Command
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError, IcecoreError
+from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.name_events import Named, read_name_event
 from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
@@ -49,6 +51,9 @@ class TableChange:
 
     def retry_policy(self, desk: CommitTargets) -> RetryPolicy:
         return RetryPolicy.of(desk.repository.state(self.stream).metadata.properties)
+
+    def answered_by(self, event: Event) -> bool:
+        return event.stream == self.stream and event.kind in (ev.TABLE_COMMITTED, ev.TABLE_CREATED)
 
     def prepare(self, desk: CommitTargets) -> None:
         self._result = None
@@ -91,6 +96,12 @@ class NewTable:
 
     def retry_policy(self, desk: CommitTargets) -> None:
         return None
+
+    def answered_by(self, event: Event) -> bool:
+        if event.kind != self.kind or read_name_event(event.kind, event.payload) != Named(self.name):
+            return False
+        self.stream = event.stream
+        return True
 
     def prepare(self, desk: CommitTargets) -> None:
         part = self.part()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import define, field
 
@@ -11,6 +11,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.name_events import Named, read_name_event
 from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.view_repository import UpdatesAt
@@ -20,6 +21,7 @@ from icecore.engine.spec.updates.view_update import ViewUpdate
 class _OfView:
     """The common part of views' parts: they write nothing before the lock is taken, and files follow by the stream."""
 
+    name: Identifier
     stream: str
 
     def retry_policy(self, desk: CommitTargets) -> None:
@@ -33,6 +35,18 @@ class _OfView:
         desk.views.follow(self.stream)
 
 
+class _New(_OfView):
+    """The common part of new views."""
+
+    kind: ClassVar[str]
+
+    def answered_by(self, event: Event) -> bool:
+        if event.kind != self.kind or read_name_event(event.kind, event.payload) != Named(self.name):
+            return False
+        self.stream = event.stream
+        return True
+
+
 @define
 class ViewChange(_OfView):
     """Changes of one view, in their order; `unless_changed` as that of `TableChange`."""
@@ -41,6 +55,9 @@ class ViewChange(_OfView):
     stream: str
     changes: list[UpdatesAt] = field(factory=list)
     unless_changed: Callable[[], CommitConflictError] | None = None
+
+    def answered_by(self, event: Event) -> bool:
+        return event.stream == self.stream and event.kind in (ev.VIEW_COMMITTED, ev.VIEW_CREATED)
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         event = desk.views.commit_inside(transaction, self.stream, self._updates, provenance)
@@ -53,8 +70,10 @@ class ViewChange(_OfView):
 
 
 @define
-class NewView(_OfView):
+class NewView(_New):
     """A new view."""
+
+    kind = ev.VIEW_CREATED
 
     name: Identifier
     stream: str
@@ -65,8 +84,10 @@ class NewView(_OfView):
 
 
 @define
-class RegisteredView(_OfView):
+class RegisteredView(_New):
     """A view whose metadata another engine wrote."""
+
+    kind = ev.VIEW_REGISTERED
 
     name: Identifier
     stream: str
@@ -74,4 +95,4 @@ class RegisteredView(_OfView):
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         desk.repository.give_name_inside(transaction, self.name, provenance)
-        return (desk.repository.append_inside(transaction, self.stream, ev.VIEW_REGISTERED, self.payload, provenance),)
+        return (desk.repository.append_inside(transaction, self.stream, self.kind, self.payload, provenance),)

@@ -11,10 +11,11 @@ from typing import TypeVar
 
 import orjson
 
-from icecore.engine.errors import IcecoreError, ReadOnlyError, ReusedKeyError, StorageError
+from icecore.engine.errors import IcecoreError, ReadOnlyError, StorageError
 from icecore.engine.events.keyed_request import KeyedRequest, asked_by
 from icecore.engine.log.request_keys import CARRIED_OUT, StoredAnswer
 from icecore.engine.log.store import EventStore
+from icecore.engine.repository.reused_key import reused_key
 
 Answer = TypeVar("Answer")
 
@@ -32,9 +33,7 @@ def answer_once(
     if (event := store.event_by_idempotency_key(request.key)) is not None:
         if (stored := store.request_keys.find(request)) is not None:
             return _repeated(stored, again)
-        raise ReusedKeyError(
-            f"the idempotency key {request.key!r} was used for the {event.kind} at position {event.position}"
-        )
+        raise reused_key(event)
     try:
         with asked_by(request):
             answer = make()

@@ -25,6 +25,7 @@ from icecore.engine.replay.table_states import TABLES, TableStates
 from icecore.engine.repository.failed_requirements import failure, last_commit
 from icecore.engine.repository.manifest_lists import ManifestLists
 from icecore.engine.repository.required_message import check_message
+from icecore.engine.repository.reused_key import reused_key
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
@@ -175,7 +176,7 @@ class Repository:
         """Decides on the latest state and appends the event; after a lost race it is prepared again on the new state.
 
         `with_it` appends what belongs to the commit, inside of the write lock; it may raise StaleRemovals. Raises
-        CommitConflictError, ValidationError, NoSuchTableError; nothing is stored then.
+        CommitConflictError, ValidationError, NoSuchTableError, ReusedKeyError; nothing is stored then.
         """
 
         from icecore.engine.commit.decide import StaleRemovals
@@ -235,6 +236,7 @@ class Repository:
         with self.store.write() as transaction:
             done = self.already(provenance)
             if done is not None:
+                self.check_answer(done, base.stream)
                 return CommitResult(self.state(done.stream), done)
             result = self._commit_inside(transaction, base, commands, provenance, requirements)
             if with_it is not None and result.event is not None:
@@ -332,6 +334,11 @@ class Repository:
         """The event of an earlier call with the same idempotency key, which is the answer to this one."""
         key = provenance.idempotency_key
         return None if key is None else self.store.event_by_idempotency_key(key)
+
+    def check_answer(self, event: Event, stream: str) -> None:
+        """Raises ReusedKeyError where the event of an idempotency key is no commit to the stream."""
+        if event.stream != stream or event.kind not in (ev.TABLE_COMMITTED, ev.VIEW_COMMITTED):
+            raise reused_key(event, self.models.identifier_of(event.stream))
 
     def check_pointer(self, state: TableState | ViewState) -> None:
         """Raises ForeignCommitError where another engine moved the pointer behind the log's back."""

@@ -105,12 +105,15 @@ class ViewRepository:
     ) -> ViewCommit:
         """Appends the changes of the updates to the latest state, decided in the write lock, so no race is lost.
 
-        Raises NoSuchViewError, ValidationError, CommitFailedError, CommitConflictError; nothing is stored then.
+        Raises NoSuchViewError, ValidationError, CommitFailedError, CommitConflictError, ReusedKeyError; nothing is
+        stored then.
         """
         self.repository.foreign.adopt_stream(stream)
         with self.repository.store.write() as transaction:
             event = self.repository.already(provenance)
-            if event is None:
+            if event is not None:
+                self.repository.check_answer(event, stream)
+            else:
                 event = self.commit_inside(transaction, stream, updates_at, provenance, requirements)
         return ViewCommit(self._after(stream if event is None else event.stream), event)
 

@@ -3,7 +3,8 @@
 - `message`, `author`: why the commit is made and by whom, for the log; the author is by default the actor that the
   warehouse was opened with. Raises ValidationError for what is no text.
 - `idempotency_key`: a call with the key of a commit that was made already does nothing again. Raises
-  ValidationError for what is no text.
+  ReusedKeyError where that was another call, of another kind or to something else, and ValidationError for what is no
+  text.
 - `dry_run`: nothing is stored, and the result says what the commit would be.
 - `branch`: the branch that the snapshot goes to, by default main; one that is not there is made from main. Raises
   ValidationError for a tag.
@@ -38,8 +39,14 @@ class Commit(TypedDict, total=False):
     author: str | None
 
 
+class KeyedCommit(Commit, total=False):
+    """The reason and the author of a commit, and its idempotency key."""
+
+    idempotency_key: str | None
+
+
 class MetadataOptions(Commit, total=False):
-    """The options of a commit that changes metadata only."""
+    """The options of a call that may make several commits."""
 
     dry_run: bool
 
@@ -85,24 +92,24 @@ class NewTable(_TableParts, total=False):
     format_version: int
 
 
-class CreateTable(Commit, NewTable, total=False):
+class CreateTable(KeyedCommit, NewTable, total=False):
     """The options of `Catalog.create_table`."""
 
 
-class ReplaceTable(Commit, _TableParts, total=False):
+class ReplaceTable(KeyedCommit, _TableParts, total=False):
     """The options of `Catalog.replace_table`."""
 
     format_version: int | None
 
 
-class RegisterTable(Commit, total=False):
+class RegisterTable(KeyedCommit, total=False):
     """The options of `Catalog.register_table`."""
 
     location_mapping: Mapping[str, str] | None
     overwrite: bool
 
 
-class Undrop(Commit, total=False):
+class Undrop(KeyedCommit, total=False):
     """The options of `Catalog.undrop_table` and `undrop_view`."""
 
     position: int | None
@@ -128,7 +135,7 @@ class DefineView(TypedDict, total=False):
     location: str | None
 
 
-class ReplaceView(DefineView, Commit, total=False):
+class ReplaceView(DefineView, KeyedCommit, total=False):
     """The options of `View.replace`."""
 
 

@@ -64,7 +64,6 @@ Prepared = Callable[[TableState], Command | None]
 # Updates that give out the ids of columns, partition fields and orders, which files written after them carry.
 RESHAPING = (AddSchema, SetCurrentSchema, AddPartitionSpec, SetDefaultSpec, AddSortOrder, SetDefaultSortOrder)
 
-
 # What says for sure that a commit was not made.
 REFUSED = (
     CommitConflictError,
@@ -216,11 +215,13 @@ class PendingCommit:
     def add(self, command: ChangeMetadata) -> None:
         """Adds a change of metadata. Raises ValidationError at once where it does not fit what is there."""
         self._check_open()
-        updates = stored_updates(command.updates_for(self.metadata), read_table_updates)
-        builder = MetadataBuilder(self.metadata)
-        builder.apply(updates, self.metadata.last_updated_ms)
-        self.metadata = builder.build()
-        self._reshaping += [u for u in updates if isinstance(u, RESHAPING)]
+        if self.answered is None:
+            # Else it is made already, and need not fit upon itself.
+            updates = stored_updates(command.updates_for(self.metadata), read_table_updates)
+            builder = MetadataBuilder(self.metadata)
+            builder.apply(updates, self.metadata.last_updated_ms)
+            self.metadata = builder.build()
+            self._reshaping += [u for u in updates if isinstance(u, RESHAPING)]
         self._commands.append(lambda _: command)
 
     def add_action(self, action: Action) -> None:
@@ -353,10 +354,11 @@ class PendingCommit:
     def make_commit(self) -> TableState | None:
         """Commits, and returns the state after it; None where there is nothing to commit.
 
-        Raises CommitConflictError, ValidationError, NoSuchTableError; nothing is changed then.
+        Raises CommitConflictError, ValidationError, NoSuchTableError, ReusedKeyError; nothing is changed then.
         """
         if self.answered is not None:
-            return self.repository.state(self.answered.stream)
+            self.repository.check_answer(self.answered, self._stream)
+            return self.repository.state(self._stream)
         if not self._commands:
             return None
         part = self.part()
@@ -386,6 +388,7 @@ class PendingCommit:
         part = self.part()
         try:
             if self.answered is not None:
+                self.repository.check_answer(self.answered, self._stream)
                 return DryRun(self.answered.payload, self.metadata, is_done=True)
             return self.repository.dry_run(part.stream, part.prepare, requirements=part.requirements)
         finally:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from icecore.engine.common.text import rows_html
-from icecore.engine.errors import CommitConflictError, NoSuchSnapshotError
+from icecore.engine.errors import NoSuchSnapshotError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import Identifier, TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
@@ -248,9 +248,5 @@ class Table:
         return self._planning.planner
 
     def _committed(self, state: TableState) -> None:
-        """Takes the state after a commit. Raises CommitConflictError where it is another table's."""
-        if state.stream != self._state.stream:
-            raise CommitConflictError(
-                f"the idempotency key was used for a commit to {dotted(state.identifier)} before, not to this table"
-            )
+        """Takes the state after a commit."""
         self._state = state

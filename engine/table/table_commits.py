@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from icecore.engine.common.keyword_options import takes_options
-from icecore.engine.table.commit_options import CommitOptions, MetadataOptions, provenance_of
+from icecore.engine.table.commit_options import CommitOptions, provenance_of
 from icecore.engine.table.table_handle import TableHandle
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ def commit_with(
     return changes.outcome
 
 
-@takes_options(MetadataOptions)
+@takes_options(CommitOptions)
 def update_schema(
     table: TableHandle,
     allow_incompatible_changes: bool = False,
     case_sensitive: bool = True,
-    **options: Unpack[MetadataOptions],
+    **options: Unpack[CommitOptions],
 ) -> UpdateSchema:
     """An update of the schema, committed by its `commit()` or the end of a `with` block."""
     from icecore.engine.evolution.update_schema import UpdateSchema
@@ -59,8 +59,8 @@ def update_schema(
     return UpdateSchema(change)
 
 
-@takes_options(MetadataOptions)
-def update_spec(table: TableHandle, case_sensitive: bool = True, **options: Unpack[MetadataOptions]) -> UpdateSpec:
+@takes_options(CommitOptions)
+def update_spec(table: TableHandle, case_sensitive: bool = True, **options: Unpack[CommitOptions]) -> UpdateSpec:
     """An update of the partition spec, committed by its `commit()` or the end of a `with` block."""
     from icecore.engine.evolution.update_spec import UpdateSpec
 
@@ -69,9 +69,9 @@ def update_spec(table: TableHandle, case_sensitive: bool = True, **options: Unpa
     )
 
 
-@takes_options(MetadataOptions)
+@takes_options(CommitOptions)
 def update_sort_order(
-    table: TableHandle, case_sensitive: bool = True, **options: Unpack[MetadataOptions]
+    table: TableHandle, case_sensitive: bool = True, **options: Unpack[CommitOptions]
 ) -> UpdateSortOrder:
     """An update of the sort order, committed by its `commit()` or the end of a `with` block."""
     from icecore.engine.evolution.update_sort_order import UpdateSortOrder
@@ -81,32 +81,32 @@ def update_sort_order(
     )
 
 
-@takes_options(MetadataOptions)
-def manage_snapshots(table: TableHandle, **options: Unpack[MetadataOptions]) -> ManageSnapshots:
+@takes_options(CommitOptions)
+def manage_snapshots(table: TableHandle, **options: Unpack[CommitOptions]) -> ManageSnapshots:
     """An update of branches and tags, committed by its `commit()` or the end of a `with` block."""
     from icecore.engine.evolution.manage_snapshots import ManageSnapshots
 
     return ManageSnapshots(lambda ops: commit_with(table, lambda t: t.change_refs(ops), **options))
 
 
-@takes_options(MetadataOptions)
-def set_properties(table: TableHandle, updates: Mapping[str, str], **options: Unpack[MetadataOptions]) -> DryRun | None:
+@takes_options(CommitOptions)
+def set_properties(table: TableHandle, updates: Mapping[str, str], **options: Unpack[CommitOptions]) -> DryRun | None:
     """Sets properties. Raises ValidationError for a reserved one, or a value that it can't have."""
     from icecore.engine.evolution.metadata_commands import changed_properties
 
     return commit_with(table, lambda t: t.add(changed_properties(updates, ())), **options)
 
 
-@takes_options(MetadataOptions)
-def remove_properties(table: TableHandle, *keys: str, **options: Unpack[MetadataOptions]) -> DryRun | None:
+@takes_options(CommitOptions)
+def remove_properties(table: TableHandle, *keys: str, **options: Unpack[CommitOptions]) -> DryRun | None:
     """Removes properties; missing ones are ignored."""
     from icecore.engine.evolution.metadata_commands import changed_properties
 
     return commit_with(table, lambda t: t.add(changed_properties({}, keys)), **options)
 
 
-@takes_options(MetadataOptions)
-def upgrade(table: TableHandle, format_version: int, **options: Unpack[MetadataOptions]) -> DryRun | None:
+@takes_options(CommitOptions)
+def upgrade(table: TableHandle, format_version: int, **options: Unpack[CommitOptions]) -> DryRun | None:
     """Raises the format version. Raises ValidationError for a lower one, or one above 3."""
     from icecore.engine.evolution.metadata_commands import upgraded
 

@@ -18,10 +18,9 @@ from icecore.engine.spec.updates.metadata_update import LAST_ADDED
 from icecore.engine.spec.updates.view_update import SetCurrentViewVersion
 from icecore.engine.spec.view import DUCKDB, ViewHistoryEntry, ViewMetadata, ViewVersion
 from icecore.engine.table.commit_options import (
-    Commit,
     CommitOptions,
     DefineView,
-    MetadataOptions,
+    KeyedCommit,
     ReplaceView,
     provenance_of,
 )
@@ -209,22 +208,22 @@ class View:
         Namespace and catalog stay as they are unless given, properties are added. Raises ValidationError where the SQL
         can't be run while no schema is given, or a dialect would be lost (`replace.drop-dialect.allowed`).
         """
-        with self.transaction(dry_run=dry_run, **options_of(Commit, options)) as transaction:
+        with self.transaction(dry_run=dry_run, **options_of(KeyedCommit, options)) as transaction:
             transaction.replace(sql, **options_of(DefineView, options))
         return transaction.outcome or self
 
     @overload
     def set_current_version(
-        self, version_id: int, *, dry_run: Literal[False] = False, **options: Unpack[Commit]
+        self, version_id: int, *, dry_run: Literal[False] = False, **options: Unpack[KeyedCommit]
     ) -> View: ...
 
     @overload
     def set_current_version(
-        self, version_id: int, *, dry_run: bool, **options: Unpack[Commit]
+        self, version_id: int, *, dry_run: bool, **options: Unpack[KeyedCommit]
     ) -> View | ViewDryRun: ...
 
-    @takes_options(MetadataOptions)
-    def set_current_version(self, version_id: int, **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
+    @takes_options(CommitOptions)
+    def set_current_version(self, version_id: int, **options: Unpack[CommitOptions]) -> View | ViewDryRun:
         """Makes a kept version current again. Raises ValidationError for one that the view doesn't have."""
         with self.transaction(**options) as transaction:
             transaction.set_current_version(version_id)
@@ -232,42 +231,46 @@ class View:
 
     @overload
     def set_properties(
-        self, updates: Mapping[str, str], *, dry_run: Literal[False] = False, **options: Unpack[Commit]
+        self, updates: Mapping[str, str], *, dry_run: Literal[False] = False, **options: Unpack[KeyedCommit]
     ) -> View: ...
 
     @overload
     def set_properties(
-        self, updates: Mapping[str, str], *, dry_run: bool, **options: Unpack[Commit]
+        self, updates: Mapping[str, str], *, dry_run: bool, **options: Unpack[KeyedCommit]
     ) -> View | ViewDryRun: ...
 
-    @takes_options(MetadataOptions)
-    def set_properties(self, updates: Mapping[str, str], **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
+    @takes_options(CommitOptions)
+    def set_properties(self, updates: Mapping[str, str], **options: Unpack[CommitOptions]) -> View | ViewDryRun:
         """Sets properties. Raises ValidationError."""
         with self.transaction(**options) as transaction:
             transaction.set_properties(updates)
         return transaction.outcome or self
 
     @overload
-    def remove_properties(self, *keys: str, dry_run: Literal[False] = False, **options: Unpack[Commit]) -> View: ...
+    def remove_properties(
+        self, *keys: str, dry_run: Literal[False] = False, **options: Unpack[KeyedCommit]
+    ) -> View: ...
 
     @overload
-    def remove_properties(self, *keys: str, dry_run: bool, **options: Unpack[Commit]) -> View | ViewDryRun: ...
+    def remove_properties(self, *keys: str, dry_run: bool, **options: Unpack[KeyedCommit]) -> View | ViewDryRun: ...
 
-    @takes_options(MetadataOptions)
-    def remove_properties(self, *keys: str, **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
+    @takes_options(CommitOptions)
+    def remove_properties(self, *keys: str, **options: Unpack[CommitOptions]) -> View | ViewDryRun:
         """Removes properties; missing ones are ignored."""
         with self.transaction(**options) as transaction:
             transaction.remove_properties(*keys)
         return transaction.outcome or self
 
     @overload
-    def set_location(self, location: str, *, dry_run: Literal[False] = False, **options: Unpack[Commit]) -> View: ...
+    def set_location(
+        self, location: str, *, dry_run: Literal[False] = False, **options: Unpack[KeyedCommit]
+    ) -> View: ...
 
     @overload
-    def set_location(self, location: str, *, dry_run: bool, **options: Unpack[Commit]) -> View | ViewDryRun: ...
+    def set_location(self, location: str, *, dry_run: bool, **options: Unpack[KeyedCommit]) -> View | ViewDryRun: ...
 
-    @takes_options(MetadataOptions)
-    def set_location(self, location: str, **options: Unpack[MetadataOptions]) -> View | ViewDryRun:
+    @takes_options(CommitOptions)
+    def set_location(self, location: str, **options: Unpack[CommitOptions]) -> View | ViewDryRun:
         """Sets the location of later metadata files; existing ones stay where they are."""
         with self.transaction(**options) as transaction:
             transaction.set_location(location)

@@ -13,7 +13,13 @@ from core_tables import ids_of, make_table, rows
 
 import icecore
 from icecore.engine.common.ids import new_snapshot_id, uuid7
-from icecore.engine.errors import CommitConflictError, CommitFailedError, CorruptLogError, ValidationError
+from icecore.engine.errors import (
+    CommitConflictError,
+    CommitFailedError,
+    CorruptLogError,
+    ReusedKeyError,
+    ValidationError,
+)
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import GENESIS_HASH, Event, Provenance
 from icecore.engine.log import store as store_module
@@ -327,7 +333,7 @@ def test_a_key_of_another_table_is_a_clear_error(catalog: icecore.Catalog) -> No
     first, second = make_table(catalog, "first"), make_table(catalog, "second")
     first.append(rows(1), idempotency_key="k")
     position = catalog.position
-    with pytest.raises(CommitConflictError, match=r"ns\.first"):
+    with pytest.raises(ReusedKeyError, match=r"ns\.first"):
         second.append(rows(2), idempotency_key="k")
     assert catalog.position == position
     assert ids_of(second.refresh()) == []

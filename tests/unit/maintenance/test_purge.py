@@ -12,7 +12,7 @@ from core_tables import age, ids_of, local, make_table, put, rows, store_of
 from test_deletion_events import Killed, die_at, due, last_event, named_by
 
 import icecore
-from icecore.engine.errors import CommitConflictError, MovedWarehouseWarning, NoSuchTableError, ValidationError
+from icecore.engine.errors import MovedWarehouseWarning, NoSuchTableError, ReusedKeyError, ValidationError
 
 
 def dropped(catalog: icecore.Catalog, name: str = "t", **options: Any) -> Path:
@@ -101,7 +101,7 @@ def test_a_key_purges_once(catalog: icecore.Catalog) -> None:
     assert {p for p in next_one.rglob("*") if p.is_file()} == before
     table = make_table(catalog, "other")
     table.append(rows(1), idempotency_key="append")
-    with pytest.raises(CommitConflictError, match=r"table\.committed at position"):
+    with pytest.raises(ReusedKeyError, match=r"table\.committed of ns\.other at position"):
         catalog.purge_table("ns.t", idempotency_key="append")
 
 

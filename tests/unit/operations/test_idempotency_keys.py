@@ -1,0 +1,222 @@
+"""Every call that makes one commit takes an idempotency key: with it that commit is made once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from core_tables import SCHEMA, ids_of, make_table, rows, store_of
+
+import icecore
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.commit.dry_run import CatalogDryRun
+from icecore.engine.errors import ReusedKeyError, TableAlreadyExistsError
+from icecore.engine.table.table import Table
+from icecore.engine.view.view import View
+
+KEY = "idempotency_key"
+# What has no key, with the reason.
+WITHOUT: Mapping[tuple[type, str], str] = {
+    **{(Catalog, n): "is a transaction's" for n in ("create_table_transaction", "migrate_table", "snapshot_table")},
+    **{(Catalog, n): "looks at what there is, and a second one finds nothing to do" for n in ("restore", "resolve")},
+    **{(Catalog, n): "is about a commit that it names" for n in ("revert", "undo")},
+    **{(c, "forget"): "finds nothing the second time" for c in (Catalog, Table)},
+    (Catalog, "forget_text"): "finds nothing the second time",
+    (Catalog, "materialize"): "finds nothing the second time",
+    (Catalog, "create_or_replace_table"): "hands its options on",
+    **{
+        (Table, n): "may make several commits, of files as they are then"
+        for n in (
+            "maintain",
+            "rewrite_data_files",
+            "rewrite_position_delete_files",
+            "rewrite_manifests",
+            "remove_dangling_deletes",
+        )
+    },
+    **{
+        (Table, n): "is computed of what there is"
+        for n in ("compute_statistics", "compute_partition_statistics", "update_statistics")
+    },
+}
+Call = Callable[[Any, str], Any]
+# A call under a key, and what stands in the way of a second one, or would make it another change.
+CALLS: Mapping[str, tuple[Call, Call]] = {
+    "create_namespace": (
+        lambda c, k: c.create_namespace("n", {"a": "1"}, idempotency_key=k),
+        lambda c, _: c.drop_namespace("n"),
+    ),
+    "create_namespace_if_not_exists": (
+        lambda c, k: c.create_namespace_if_not_exists("n", idempotency_key=k),
+        lambda c, _: c.drop_namespace("n"),
+    ),
+    "update_namespace_properties": (
+        lambda c, k: c.update_namespace_properties("ns", ["b"], {"a": "1"}, idempotency_key=k),
+        lambda c, _: c.update_namespace_properties("ns", [], {"a": "2"}),
+    ),
+    "drop_namespace": (
+        lambda c, k: c.drop_namespace("empty", idempotency_key=k),
+        lambda c, _: c.create_namespace("empty"),
+    ),
+    "create_table": (lambda c, k: c.create_table("ns.new", SCHEMA, idempotency_key=k), lambda c, _: None),
+    "create_table, dropped": (
+        lambda c, k: c.create_table("ns.new", SCHEMA, idempotency_key=k),
+        lambda c, _: c.drop_table("ns.new"),
+    ),
+    "create_or_replace_table": (
+        lambda c, k: c.create_or_replace_table("ns.new", SCHEMA, idempotency_key=k),
+        lambda c, _: c.load_table("ns.new").append(rows(1)),
+    ),
+    "replace_table": (
+        lambda c, k: c.replace_table("ns.t", SCHEMA, properties={"a": "1"}, idempotency_key=k),
+        lambda c, _: c.load_table("ns.t").append(rows(1)),
+    ),
+    "rename_table": (lambda c, k: c.rename_table("ns.t", "ns.z", idempotency_key=k), lambda c, _: make_table(c, "t")),
+    "drop_table": (lambda c, k: c.drop_table("ns.t", idempotency_key=k), lambda c, _: make_table(c, "t")),
+    "drop_table, purged": (
+        lambda c, k: c.drop_table("ns.t", purge=True, idempotency_key=k),
+        lambda c, _: make_table(c, "t"),
+    ),
+    "undrop_table": (lambda c, k: c.undrop_table("ns.gone", idempotency_key=k), lambda c, _: c.drop_table("ns.gone")),
+    "purge_table": (
+        lambda c, k: c.purge_table("ns.gone", idempotency_key=k),
+        lambda c, _: (make_table(c, "gone"), c.drop_table("ns.gone")),
+    ),
+    "register_table": (
+        lambda c, k: c.register_table("ns.copy", c.load_table("ns.t").metadata_location, idempotency_key=k),
+        lambda c, _: None,
+    ),
+    "register_table, overwrite": (
+        lambda c, k: c.register_table("ns.u", c.load_table("ns.t").metadata_location, True, idempotency_key=k),
+        lambda c, _: c.load_table("ns.u").append(rows(1)),
+    ),
+    "create_view": (
+        lambda c, k: c.create_view("ns.w", "SELECT id FROM t", idempotency_key=k),
+        lambda c, _: c.drop_view("ns.w"),
+    ),
+    "create_view, replaced": (
+        lambda c, k: c.create_view("ns.v", "SELECT name FROM t", replace=True, idempotency_key=k),
+        lambda c, _: c.load_view("ns.v").replace("SELECT id FROM t"),
+    ),
+    "register_view": (
+        lambda c, k: c.register_view("ns.w", c.load_view("ns.v").metadata_location, idempotency_key=k),
+        lambda c, _: None,
+    ),
+    "rename_view": (
+        lambda c, k: c.rename_view("ns.v", "ns.w", idempotency_key=k),
+        lambda c, _: c.create_view("ns.v", "SELECT id FROM t"),
+    ),
+    "drop_view": (
+        lambda c, k: c.drop_view("ns.v", idempotency_key=k),
+        lambda c, _: c.create_view("ns.v", "SELECT id FROM t"),
+    ),
+    "undrop_view": (lambda c, k: c.undrop_view("ns.past", idempotency_key=k), lambda c, _: c.drop_view("ns.past")),
+    "View.set_properties": (
+        lambda c, k: c.load_view("ns.v").set_properties({"a": "1"}, idempotency_key=k),
+        lambda c, _: c.load_view("ns.v").set_properties({"a": "2"}),
+    ),
+    "Table.set_properties": (
+        lambda c, k: c.load_table("ns.t").set_properties({"a": "1"}, idempotency_key=k),
+        lambda c, _: c.load_table("ns.t").set_properties({"a": "2"}),
+    ),
+    "Table.update_schema": (
+        lambda c, k: c.load_table("ns.t").update_schema(idempotency_key=k).add_column("more", "long").commit(),
+        lambda c, _: None,
+    ),
+    "Table.append": (lambda c, k: c.load_table("ns.t").append(rows(1), idempotency_key=k), lambda c, _: None),
+    "transaction": (lambda c, k: both(c, k), lambda c, _: c.drop_table("ns.new")),
+}
+
+
+def both(catalog: Catalog, key: str) -> None:
+    """A table and what is done to another, as one commit."""
+    with catalog.transaction(idempotency_key=key) as changes:
+        changes.table("ns.t").set_properties({"a": "1"})
+        changes.create_table("ns.new", SCHEMA)
+        changes.create_view("ns.new_view", "SELECT id FROM new")
+
+
+@pytest.fixture
+def lake(catalog: icecore.Catalog) -> icecore.Catalog:
+    catalog.create_namespace("empty")
+    for name in ("t", "u", "gone"):
+        make_table(catalog, name)
+    for name in ("v", "past"):
+        catalog.create_view(f"ns.{name}", "SELECT id FROM t")
+    catalog.drop_table("ns.gone")
+    catalog.drop_view("ns.past")
+    return catalog
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_with_a_key_is_made_once(lake: Catalog, name: str) -> None:
+    """The first of its events has the key; called again, also after its change was undone, it does nothing."""
+    call, meanwhile = CALLS[name]
+    position = lake.position
+    call(lake, "k")
+    made = list(store_of(lake).events(position))
+    assert [e.provenance.idempotency_key for e in made] == ["k", *[None] * (len(made) - 1)]
+    call(lake, "k")
+    assert lake.position == made[-1].position
+    meanwhile(lake, "")
+    position = lake.position
+    call(lake, "k")
+    assert lake.position == position
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_key_of_another_call_is_refused(lake: Catalog, name: str) -> None:
+    """Nothing is done then. A commit to another table has it here, or the creation of another namespace."""
+    position = lake.position
+    lake.load_table("ns.u").set_properties({"b": "1"}, idempotency_key="table")
+    lake.create_namespace("other", idempotency_key="namespace")
+    for key in ("table", "namespace"):
+        with pytest.raises(ReusedKeyError, match=rf"the idempotency key '{key}' was used for the"):
+            CALLS[name][0](lake, key)
+    assert lake.position == position + 2
+
+
+def test_a_key_is_of_a_table_or_of_a_view(lake: Catalog) -> None:
+    lake.drop_table("ns.t", idempotency_key="k")
+    lake.create_view("ns.t", "SELECT id FROM u")
+    with pytest.raises(ReusedKeyError):
+        lake.drop_view("ns.t", idempotency_key="k")
+    assert lake.view_exists("ns.t")
+
+
+def test_a_key_is_of_a_table_not_of_its_name(lake: Catalog) -> None:
+    """A table that has the name since never had the commit."""
+    lake.load_table("ns.t").append(rows(1), idempotency_key="k")
+    lake.drop_table("ns.t")
+    table = make_table(lake, "t")
+    with pytest.raises(ReusedKeyError):
+        table.append(rows(1), idempotency_key="k")
+    assert ids_of(table) == []
+
+
+def test_a_created_table_is_given_again(lake: Catalog) -> None:
+    """Also while another name is asked for: nobody else's table is given."""
+    first = lake.create_table("ns.new", SCHEMA, idempotency_key="k")
+    lake.rename_table("ns.new", "ns.renamed")
+    assert lake.create_table("ns.new", SCHEMA, idempotency_key="k").state.stream == first.state.stream
+    with pytest.raises(TableAlreadyExistsError):
+        lake.create_table("ns.renamed", SCHEMA, idempotency_key="k2")
+
+
+def test_a_dry_run_says_that_it_was_done(lake: Catalog) -> None:
+    for is_done in (False, True):
+        outcome = lake.create_table("ns.new", SCHEMA, idempotency_key="k", dry_run=True)
+        assert isinstance(outcome, CatalogDryRun) and outcome.is_done == is_done
+        lake.create_table("ns.new", SCHEMA, idempotency_key="k")
+    with pytest.raises(ReusedKeyError):
+        lake.drop_table("ns.u", idempotency_key="k", dry_run=True)
+
+
+@pytest.mark.parametrize("cls", [Catalog, Table, View])
+def test_every_call_that_makes_one_commit_takes_a_key(cls: type) -> None:
+    for name, call in inspect.getmembers(cls, callable):
+        names = inspect.signature(call).parameters.keys() if not name.startswith("_") else ()
+        if "message" in names or (cls, name) in WITHOUT:
+            assert (KEY in names) != ((cls, name) in WITHOUT), f"{cls.__name__}.{name}"
