@@ -49,7 +49,7 @@ class NamespaceChange:
         return None
 
     def answered_by(self, event: Event) -> bool:
-        return read_namespace_event(event.kind, event.payload) == self.change
+        return read_namespace_event(event.kind, event.payload) in (self.change, _creating(self.change))
 
     def prepare(self, desk: CommitTargets) -> None: ...
 
@@ -59,12 +59,19 @@ class NamespaceChange:
         self.check()
         check_namespace_change(desk.repository.models, self.change)
         change = self.change
-        if isinstance(change, NamespacePropertiesUpdated) and desk.repository.models.is_implied(self.name):
-            change = NamespaceCreated(self.name, change.applied({}))
+        if desk.repository.models.is_implied(self.name):
+            change = _creating(change)
         kind, payload = change.kind, change.to_dict()
         return (desk.repository.append_inside(transaction, ev.CATALOG_STREAM, kind, payload, provenance),)
 
     def follow(self, desk: CommitTargets) -> None: ...
+
+
+def _creating(change: NamespaceEvent) -> NamespaceEvent:
+    """The change of a namespace that is only implied by those inside of it: what gives it properties creates it."""
+    if isinstance(change, NamespacePropertiesUpdated):
+        return NamespaceCreated(change.namespace, change.applied({}))
+    return change
 
 
 @define

@@ -56,6 +56,10 @@ CALLS: Mapping[str, tuple[Call, Call]] = {
         lambda c, k: c.update_namespace_properties("ns", ["b"], {"a": "1"}, idempotency_key=k),
         lambda c, _: c.update_namespace_properties("ns", [], {"a": "2"}),
     ),
+    "update_namespace_properties, implied": (
+        lambda c, k: c.update_namespace_properties("above", [], {"a": "1"}, idempotency_key=k),
+        lambda c, _: c.update_namespace_properties("above", [], {"a": "2"}),
+    ),
     "drop_namespace": (
         lambda c, k: c.drop_namespace("empty", idempotency_key=k),
         lambda c, _: c.create_namespace("empty"),
@@ -141,6 +145,7 @@ def both(catalog: Catalog, key: str) -> None:
 @pytest.fixture
 def lake(catalog: icecore.Catalog) -> icecore.Catalog:
     catalog.create_namespace("empty")
+    catalog.create_namespace("above.below")
     for name in ("t", "u", "gone"):
         make_table(catalog, name)
     for name in ("v", "past"):
