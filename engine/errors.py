@@ -41,6 +41,12 @@ class ReusedKeyError(ValidationError):
     """An idempotency key that was used for another call or request before."""
 
 
+class UnprocessableEntityError(ValidationError):
+    """A request that is well formed and contradicts itself, as properties that are both removed and updated."""
+
+    http_status = 422
+
+
 class ExpressionError(ValidationError):
     """A filter that can't be parsed, or can't be bound to the schema."""
 

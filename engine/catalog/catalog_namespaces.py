@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
@@ -17,6 +17,8 @@ from icecore.engine.table.commit_options import CommitOptions
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.engine.log.namespaces import ChangedProperties
+    from icecore.engine.table.commit_options import KeyedCommit
 
 
 def create_namespace(
@@ -85,6 +87,30 @@ def load_namespace_properties(catalog: CatalogHandle, namespace: IdentifierLike)
     return catalog._warehouse.models.namespace_properties(namespace_tuple(namespace))
 
 
+@overload
+def update_namespace_properties(
+    catalog: CatalogHandle,
+    namespace: IdentifierLike,
+    removals: Sequence[str] = (),
+    updates: Mapping[str, str] | None = None,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Unpack[KeyedCommit],
+) -> ChangedProperties: ...
+
+
+@overload
+def update_namespace_properties(
+    catalog: CatalogHandle,
+    namespace: IdentifierLike,
+    removals: Sequence[str] = (),
+    updates: Mapping[str, str] | None = None,
+    *,
+    dry_run: bool,
+    **options: Unpack[KeyedCommit],
+) -> ChangedProperties | CatalogDryRun: ...
+
+
 def update_namespace_properties(
     catalog: CatalogHandle,
     namespace: IdentifierLike,
@@ -95,16 +121,27 @@ def update_namespace_properties(
     author: str | None = None,
     idempotency_key: str | None = None,
     dry_run: bool = False,
-) -> CatalogDryRun | None:
-    """Sets and removes properties of a namespace.
+) -> ChangedProperties | CatalogDryRun:
+    """Sets and removes properties of a namespace, and says which, and which there were not to remove.
 
-    Raises NoSuchNamespaceError, ValidationError where a key is both removed and updated.
+    Raises NoSuchNamespaceError, UnprocessableEntityError where a key is both removed and updated.
     """
-    from icecore.engine.joint_commit.joint_names import namespace_properties
+    from icecore.engine.joint_commit.joint_names import NamespaceChange
+    from icecore.engine.log.namespaces import ChangedProperties, updated_properties
 
-    return commit(
-        catalog, namespace_properties(namespace, removals, updates), message, author, dry_run, idempotency_key
-    )
+    change = updated_properties(namespace_tuple(namespace), removals, updates)
+    part = NamespaceChange(change)
+    dry = commit(catalog, part, message, author, dry_run, idempotency_key)
+    return dry or part.outcome or ChangedProperties.of(change, _before(catalog, part.name, idempotency_key))
+
+
+def _before(catalog: CatalogHandle, namespace: Identifier, idempotency_key: str | None) -> Mapping[str, str]:
+    """The properties before the change that an earlier call with that key made."""
+    from icecore.engine.log.names_at import CatalogNames
+
+    store = catalog._warehouse.store
+    event = None if idempotency_key is None else store.event_by_idempotency_key(idempotency_key)
+    return {} if event is None else CatalogNames.at(store, event.position - 1).namespaces.get(namespace, {})
 
 
 def drop_namespace(

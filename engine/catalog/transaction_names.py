@@ -37,7 +37,7 @@ class TransactionNames(UsedOnce):
     ) -> None:
         """Sets and removes properties of a namespace.
 
-        Raises ValidationError where a key is both removed and updated; NoSuchNamespaceError comes at commit.
+        Raises UnprocessableEntityError where a key is both removed and updated; NoSuchNamespaceError comes at commit.
         """
         self._add_name(namespace_properties(namespace, removals, updates))
 

@@ -20,7 +20,7 @@ from icecore.engine.events.namespace_events import (
     read_namespace_event,
 )
 from icecore.engine.joint_commit.joint_commit import CommitTargets
-from icecore.engine.log.namespaces import check_namespace_change, updated_properties
+from icecore.engine.log.namespaces import ChangedProperties, check_namespace_change, updated_properties
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.properties.string_properties import string_properties
@@ -35,11 +35,13 @@ URL_SEPARATOR = "\x1f"
 class NamespaceChange:
     """A change of a namespace: created, dropped, or given other properties; looked up when its turn comes.
 
-    `check` raises what stands in the way beyond what the change itself needs.
+    `check` raises what stands in the way beyond what the change itself needs. `outcome` is what became of the
+    properties; None where an earlier call with the same idempotency key made the change.
     """
 
     change: NamespaceEvent
     check: Callable[[], object] = lambda: None
+    outcome: ChangedProperties | None = None
 
     @property
     def name(self) -> Identifier:
@@ -59,6 +61,8 @@ class NamespaceChange:
         self.check()
         check_namespace_change(desk.repository.models, self.change)
         change = self.change
+        if isinstance(change, NamespacePropertiesUpdated):
+            self.outcome = ChangedProperties.of(change, desk.repository.models.namespace_properties(self.name))
         if desk.repository.models.is_implied(self.name):
             change = _creating(change)
         kind, payload = change.kind, change.to_dict()
@@ -188,7 +192,7 @@ def new_namespace(namespace: IdentifierLike, properties: Mapping[str, str] | Non
 def namespace_properties(
     namespace: IdentifierLike, removals: Sequence[str], updates: Mapping[str, str] | None
 ) -> NamespaceChange:
-    """A change of a namespace's properties. Raises ValidationError where a key is both removed and updated."""
+    """A change of a namespace's properties. Raises UnprocessableEntityError where one is both removed and updated."""
     return NamespaceChange(updated_properties(namespace_tuple(namespace), removals, updates))
 
 

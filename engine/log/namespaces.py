@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
+from attrs import frozen
+
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import UnprocessableEntityError, ValidationError
 from icecore.engine.events.namespace_events import (
     NamespaceCreated,
     NamespaceDropped,
@@ -18,15 +20,30 @@ from icecore.engine.log.read_models import ReadModels
 from icecore.engine.properties.string_properties import string_properties
 
 
+@frozen
+class ChangedProperties:
+    """The properties that a change of a namespace set, and those that it removed or found missing."""
+
+    updated: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, change: NamespacePropertiesUpdated, before: Mapping[str, str]) -> ChangedProperties:
+        """The names that a change has to do with, as of the properties that there were before."""
+        removed, missing = change.removals & before.keys(), change.removals - before.keys()
+        return cls(tuple(sorted(change.updates)), tuple(sorted(removed)), tuple(sorted(missing)))
+
+
 def updated_properties(
     namespace: Identifier, removals: Sequence[str], updates: Mapping[str, str] | None
 ) -> NamespacePropertiesUpdated:
-    """An update of properties. Raises ValidationError where a key is both removed and updated."""
+    """An update of properties. Raises ValidationError, UnprocessableEntityError where one is removed and updated."""
     if isinstance(removals, str) or not all(isinstance(key, str) for key in removals):
         raise ValidationError(f"the properties to remove must be a sequence of strings, found {removals!r}")
     new = string_properties(updates)
     if both := sorted(set(removals) & set(new)):
-        raise ValidationError(f"the properties {both} are both removed and updated")
+        raise UnprocessableEntityError(f"the properties {both} are both removed and updated")
     return NamespacePropertiesUpdated(namespace, new, frozenset(removals))
 
 

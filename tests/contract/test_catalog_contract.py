@@ -18,8 +18,10 @@ from icecore.engine.errors import (
     NoSuchSnapshotError,
     NoSuchTableError,
     TableAlreadyExistsError,
+    UnprocessableEntityError,
     ValidationError,
 )
+from icecore.engine.log.namespaces import ChangedProperties
 
 Face = Callable[[], icecore.Catalog]
 
@@ -50,7 +52,9 @@ def test_namespaces(face: Face) -> None:
     assert face().list_namespaces() == [("a",), ("c",)]
     assert face().list_namespaces("a") == [("a", "b")]
     assert face().list_namespaces(("a", "b")) == []
-    face().update_namespace_properties("a", ["k", "none"], {"l": "w"})
+    for _ in range(2):
+        changed = face().update_namespace_properties("a", ["none", "k"], {"l": "w"}, idempotency_key="once")
+        assert changed == ChangedProperties(updated=("l",), removed=("k",), missing=("none",))
     assert face().load_namespace_properties("a") == {"l": "w"}
     with pytest.raises(NamespaceAlreadyExistsError, match="'a'"):
         face().create_namespace("a")
@@ -59,7 +63,7 @@ def test_namespaces(face: Face) -> None:
     face().drop_namespace("a.b")
     face().drop_namespace("a")
     assert face().list_namespaces() == [("c",)]
-    with pytest.raises(ValidationError, match="both"):
+    with pytest.raises(UnprocessableEntityError, match="both"):
         face().update_namespace_properties("c", ["x"], {"x": "y"})
 
 

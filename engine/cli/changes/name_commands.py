@@ -142,15 +142,18 @@ def remove_properties(
     message: str | None,
     author: str | None,
 ) -> None:
-    """Remove properties."""
+    """Remove properties. Of a namespace those are printed that there were."""
+    removed = keys
     with settings.write() as catalog:
         if of_namespace:
-            catalog.update_namespace_properties(name, keys, message=message, author=author)
+            removed = catalog.update_namespace_properties(name, keys, message=message, author=author).removed
         elif catalog.view_exists(name):
             catalog.load_view(name).remove_properties(*keys, message=message, author=author)
         else:
             catalog.load_table(name).remove_properties(*keys, message=message, author=author)
-    settings.print_record({"name": name, "removed": list(keys)}, f"{name}: removed {', '.join(keys)}")
+    settings.print_record(
+        {"name": name, "removed": list(removed)}, f"{name}: removed {', '.join(removed) or 'nothing'}"
+    )
 
 
 def _chosen(name: str, found: dict[str, str], key: str | None) -> list[tuple[str, str]]:

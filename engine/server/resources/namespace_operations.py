@@ -48,11 +48,8 @@ def update_properties(call: Call) -> Answer:
     """Sets and removes properties, and says which: a property to remove that there was not is `missing`."""
     removals: Sequence[str] = get_list(call.body, "removals", "the request", [])
     updates = get_str_map(call.body, "updates", "the request", {})
-    before = call.catalog.load_namespace_properties(call.namespace)
-    call.catalog.update_namespace_properties(call.namespace, removals, updates)
-    removed = [key for key in dict.fromkeys(removals) if key in before]
-    missing = [key for key in dict.fromkeys(removals) if key not in before]
-    return json_answer({"updated": list(updates), "removed": removed, "missing": missing})
+    changed = call.catalog.update_namespace_properties(call.namespace, removals, updates)
+    return json_answer({"updated": changed.updated, "removed": changed.removed, "missing": changed.missing})
 
 
 def _described(call: Call, namespace: Identifier) -> Answer:

@@ -22,6 +22,7 @@ _TYPES: dict[type[BaseException], str] = {
     err.CommitStateUnknownError: "CommitStateUnknownException",
     err.WarehouseLockedError: "CommitFailedException",
     err.UnsupportedFormatVersionError: "BadRequestException",
+    err.UnprocessableEntityError: "UnprocessableEntityException",
     err.ValidationError: "ValidationException",
     err.ReadOnlyError: "ForbiddenException",
     err.QueryLimitError: "BadRequestException",

@@ -27,7 +27,8 @@ def test_names_and_properties(run: Run, run_json: RunJson, orders: str) -> None:
     assert [(r["namespace"], r["tables"]) for r in listed] == [("more", 0), ("shop", 1)]
     assert run_json("properties", "get", "more", "--namespace") == [{"property": "owner", "value": "ann"}]
     run("properties", "set", "more", "owner=bob", "--namespace")
-    assert "owner" in run("properties", "remove", "more", "owner", "--namespace").stdout
+    assert run("properties", "remove", "more", "owner", "none", "--namespace").stdout == "more: removed owner\n"
+    assert run("properties", "remove", "more", "owner", "--namespace").stdout == "more: removed nothing\n"
     run("properties", "set", "shop.sales", "a=1", "b=x=y", "-m", "why", "-a", "eve")
     assert run_json("properties", "get", "shop.sales", "b") == [{"property": "b", "value": "x=y"}]
     run("properties", "remove", "shop.sales", "a")

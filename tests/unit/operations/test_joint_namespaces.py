@@ -12,6 +12,7 @@ from core_tables import SCHEMA, ids_of, local, make_table, peer_ids, pyiceberg_c
 
 import icecore
 from icecore.engine.catalog.catalog_transaction import CatalogTransaction
+from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.errors import (
     CommitConflictError,
     ForeignCommitError,
@@ -65,7 +66,7 @@ def test_a_namespace_comes_with_its_table_and_view(catalog: icecore.Catalog, ope
     assert peer_ids(catalog.path, "shop.t") == [1, 2]
     assert shared_properties(catalog)["shop"] == {"exists": "true", "team": "data"}
     with catalog.transaction(idempotency_key="k") as transaction:
-        transaction.create_namespace("shop")
+        transaction.create_namespace("shop", {"owner": "ann"})
     assert catalog.position == position + 5
     before = files_below(catalog.path)
     catalog.rebuild()
@@ -455,5 +456,5 @@ def test_names_mean_what_they_mean_after_the_changes_so_far(catalog: icecore.Cat
 def test_a_dry_run_of_properties_has_no_totals(catalog: icecore.Catalog) -> None:
     """Its updates are of properties, and none of a table's."""
     outcome = catalog.update_namespace_properties("ns", updates={"owner": "ann"}, dry_run=True)
-    assert outcome is not None
+    assert isinstance(outcome, CatalogDryRun)
     assert [(part.kind, part.totals) for part in outcome.parts] == [("namespace.properties-updated", {})]
