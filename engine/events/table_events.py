@@ -40,12 +40,19 @@ class TableRegistered:
     location_mapping: LocationMapping
 
 
+VERSIONS_MAX = "previous-versions-max"
+
+
 @frozen
 class TableCommitted:
-    """A commit; `materialize` is false where its metadata file is written by hand, later."""
+    """A commit; `materialize` is false where its metadata file is written by hand, later.
+
+    `previous_versions_max` is the length of the metadata log where the commit changes it (MD2).
+    """
 
     updates: tuple[TableUpdate, ...]
     materialize: bool = True
+    previous_versions_max: int | None = None
 
 
 @frozen
@@ -139,7 +146,7 @@ def _created(payload: Mapping[str, Any]) -> TableCreated:
 
 
 def _committed(payload: Mapping[str, Any]) -> TableCommitted:
-    return TableCommitted(_updates(payload), payload.get("materialize", True))
+    return TableCommitted(_updates(payload), payload.get("materialize", True), payload.get(VERSIONS_MAX))
 
 
 def _updates(payload: Mapping[str, Any]) -> tuple[TableUpdate, ...]:

@@ -229,7 +229,7 @@ class TableFold:
 
     def _committed(self, event: Event, change: TableCommitted, state: TableState) -> TableState:
         if change.materialize:
-            self._log_previous(state)
+            self._log_previous(state, change.previous_versions_max)
         self._builder.apply(change.updates, event.recorded_at_ms)
         return self._materialized(event, state) if change.materialize else _moved(state, event, pending=True)
 
@@ -269,10 +269,10 @@ class TableFold:
         self._builder = MetadataBuilder(evolve(metadata, snapshots=snapshots))
         return self._materialized(event, state)
 
-    def _log_previous(self, state: TableState) -> None:
+    def _log_previous(self, state: TableState, limit: int | None = None) -> None:
         if state.metadata_location is None:
             return
-        limit = previous_versions_max(self._builder.properties)
+        limit = previous_versions_max(self._builder.properties) if limit is None else limit
         self._builder.log_previous_metadata(self._builder.last_updated_ms, state.metadata_location, limit)
 
     def _materialized(self, event: Event, state: TableState) -> TableState:

@@ -32,7 +32,7 @@ from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
 from icecore.projections.files.file_follower import FileFollower
 from icecore.projections.files.materialize import Materializer
-from icecore.projections.files.metadata_cleanup import let_go
+from icecore.projections.files.metadata_cleanup import let_go, new_versions_max
 
 if TYPE_CHECKING:
     from icecore.engine.commit.decide import Command, Context, Decision
@@ -297,7 +297,8 @@ class Repository:
         if is_manual(state.metadata) and not writes_again(decision.updates):
             payload["materialize"] = False
         else:
-            payload |= let_go(self.store, state, decision.updates)
+            length = new_versions_max(state, decision.updates)
+            payload |= length | let_go(self.store, state, decision.updates, *length.values())
         content = decision.content
         event = transaction.append(
             state.stream,

@@ -15,6 +15,7 @@ from attrs import frozen
 
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_REGISTERED, Event
+from icecore.engine.events.table_events import VERSIONS_MAX
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableFold, TableState, previous_versions_max
 from icecore.engine.properties.table_properties import DELETE_AFTER_COMMIT
@@ -63,20 +64,38 @@ class DroppedMetadata:
         return cls(frozenset(gone - registered), frozenset((gone & made) - registered))
 
 
-def let_go(store: EventStore, state: TableState, updates: Iterable[TableUpdate] = ()) -> dict[str, list[str]]:
-    """The part of a commit's payload that names the metadata files which it drops and which are then deleted.
+def new_versions_max(state: TableState, updates: Iterable[TableUpdate]) -> dict[str, int]:
+    """The part of a commit's payload that says how long the metadata log may be from this commit on (MD2).
 
-    Empty for none, as where the table does not ask for it, or the file is not one that this log wrote.
+    Empty where it gets no other length by that. Events of earlier releases lack it: there a new limit holds from the
+    next commit on.
     """
-    properties, location = dict(state.metadata.properties), state.metadata.location
+    before, after = (previous_versions_max(p) for p in (state.metadata.properties, _properties_after(state, updates)))
+    length = len(state.metadata.metadata_log) + 1
+    return {} if min(length, before) == min(length, after) else {VERSIONS_MAX: after}
+
+
+def _properties_after(state: TableState, updates: Iterable[TableUpdate]) -> dict[str, str]:
+    properties = dict(state.metadata.properties)
     for update in updates:
         match update:
             case SetProperties():
                 properties |= update.updates
             case RemoveProperties():
                 properties = {k: v for k, v in properties.items() if k not in update.removals}
-            case SetLocation():
-                location = update.location
+    return properties
+
+
+def let_go(
+    store: EventStore, state: TableState, updates: Sequence[TableUpdate] = (), versions_max: int | None = None
+) -> dict[str, list[str]]:
+    """The part of a commit's payload that names the metadata files which it drops and which are then deleted.
+
+    Empty for none, as where the table does not ask for it, or the file is not one that this log wrote. `versions_max`
+    is the length of the metadata log where the commit changes it.
+    """
+    properties = _properties_after(state, updates)
+    location = next((u.location for u in reversed(updates) if isinstance(u, SetLocation)), state.metadata.location)
     if (
         state.metadata_location is None
         or not DELETE_AFTER_COMMIT.of(properties)
@@ -84,8 +103,7 @@ def let_go(store: EventStore, state: TableState, updates: Iterable[TableUpdate] 
     ):
         return {}
     log = [*(e.metadata_file for e in state.metadata.metadata_log), state.metadata_location]
-    # The number of entries is what the table says before the commit (MD2).
-    cut = len(log) - previous_versions_max(state.metadata.properties)
+    cut = len(log) - (versions_max or previous_versions_max(state.metadata.properties))
     own = [f for f in log[: max(0, cut)] if store.row(MODELS, "own_metadata", location=f, stream=state.stream)]
     return {DELETED_METADATA: own} if own else {}
 

@@ -245,3 +245,21 @@ def test_a_crash_leaves_nothing_behind(warehouse: Path, scheme: str, where: str)
         table.append(rows(5))
         assert files_of(table) == named_by(table) | left and catalog.verify().ok
         assert len(files_of(table) - left) == 3
+
+
+def test_a_new_limit_holds_in_the_commit_that_sets_it(catalog: icecore.Catalog) -> None:
+    """As in Java; the files that are deleted are those that the metadata log no longer has, after a rebuild too."""
+    table = make_table(catalog)
+    for number in range(4):
+        table.append(rows(number))
+    table.set_properties(KEEP_TWO)
+    assert len(table.metadata.metadata_log) == 2 and files_of(table) == named_by(table)
+    table.set_properties({"write.metadata.previous-versions-max": "4"})
+    lengths = []
+    for number in range(3):
+        table.append(rows(number))
+        lengths.append(len(table.metadata.metadata_log))
+    assert lengths == [4, 4, 4] and files_of(table) == named_by(table)
+    log = table.metadata.metadata_log
+    catalog.rebuild()
+    assert catalog.load_table("ns.t").metadata.metadata_log == log and catalog.verify().problems == ()
