@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, folder_name
-from icecore.engine.common.location import to_uri
+from icecore.engine.common.location import given_location, to_uri
 from icecore.engine.events.provenance import provenance
 from icecore.engine.table.table import Table
 
@@ -99,7 +99,7 @@ def view_of(catalog: CatalogHandle, stream: str) -> View:
 def new_location(catalog: CatalogHandle, identifier: Identifier, table_uuid: str, location: str | None) -> str:
     """The location of a new table or view: the one given, else a folder of its own."""
     if location is not None:
-        return to_uri(location).rstrip("/")
+        return given_location(location)
     folder = catalog._warehouse.path.joinpath(*map(folder_name, identifier))
     uri = to_uri(folder)
     if folder.exists() or catalog._warehouse.models.location_in_use(uri):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.location import to_uri
+from icecore.engine.common.location import given_location
 from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
 from icecore.engine.events import event as ev
 from icecore.engine.evolution.create_table import creation_payload, creation_updates
@@ -56,7 +56,7 @@ def replacement(
     format_version: int | None,
 ) -> ChangeMetadata:
     """The change that makes a table empty under another schema, spec and order. Raises ValidationError."""
-    where = None if location is None else to_uri(location).rstrip("/")
+    where = None if location is None else given_location(location)
     return replaced_table(schema, partition_spec, sort_order, where, string_properties(properties), format_version)
 
 

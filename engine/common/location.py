@@ -65,6 +65,15 @@ def to_uri(path: str | os.PathLike[str]) -> str:
     return text if local is None else "file://" + os.path.abspath(local)
 
 
+def given_location(location: str) -> str:
+    """The location of a table or view as a user gives it: what is a URI stays as it is spelled, `file:/` too.
+
+    Raises ValidationError for what is no path.
+    """
+    uri = to_uri(location)
+    return (location if location.startswith("file:/") else uri).rstrip("/")
+
+
 EQUAL_SCHEMES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3"}
 """Schemes that stand for another."""
 

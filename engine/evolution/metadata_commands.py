@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import evolve
 
 from icecore.engine.commit.decide import ChangeMetadata
-from icecore.engine.common.location import to_uri
+from icecore.engine.common.location import given_location
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.terms import SortTerm
 from icecore.engine.evolution.update_schema import SchemaOp, evolve_schema
@@ -64,7 +64,7 @@ def changed_properties(updates: Mapping[str, str], removals: Iterable[str], *, i
 
 def relocated(location: str) -> ChangeMetadata:
     """Changes the location, where new files go. Raises ValidationError for what is no location."""
-    where = to_uri(location).rstrip("/")
+    where = given_location(location)
     return ChangeMetadata(lambda metadata: [] if metadata.location == where else [SetLocation(where)])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from attrs import evolve, frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.location import to_uri
+from icecore.engine.common.location import given_location
 from icecore.engine.common.version import engine_version
 from icecore.engine.data.given_schema import SchemaLike, given_schema
 from icecore.engine.log.read_models import dotted
@@ -86,7 +86,7 @@ def property_updates(properties: Mapping[str, str] | None, comment: str | None =
 
 def location_updates(location: str | None) -> list[ViewUpdate]:
     """The update that sets the location; none where it is not given."""
-    return [] if location is None else [SetLocation(to_uri(location).rstrip("/"))]
+    return [] if location is None else [SetLocation(given_location(location))]
 
 
 def _schema(given: SchemaLike | None, version: ViewVersion, name: Identifier, lookup: Lookup) -> Schema:

@@ -23,7 +23,7 @@ _TYPES: dict[type[BaseException], str] = {
     err.WarehouseLockedError: "CommitFailedException",
     err.UnsupportedFormatVersionError: "BadRequestException",
     err.UnprocessableEntityError: "UnprocessableEntityException",
-    err.ValidationError: "ValidationException",
+    err.ValidationError: "IllegalArgumentException",
     err.ReadOnlyError: "ForbiddenException",
     err.QueryLimitError: "BadRequestException",
 }
