@@ -17,6 +17,15 @@ import icecore
 from icecore.engine.server.application import application
 from icecore.engine.server.wire.serving import ServerSettings
 
+SCHEMA = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [
+        {"id": 7, "name": "id", "required": True, "type": "long"},
+        {"id": 9, "name": "city", "required": False, "type": "string"},
+    ],
+}
+
 
 @frozen
 class Reply:
@@ -83,3 +92,11 @@ def served(catalog: icecore.Catalog, settings: ServerSettings | None = None) -> 
         server.should_exit = True
         thread.join()
         socket.close()
+
+
+def make_table(rest: RestClient, name: str = "t", **more: Any) -> Any:
+    """A table of the namespace `ns`, which is made where it is missing."""
+    rest.post("/v1/namespaces", {"namespace": ["ns"]})
+    reply = rest.post("/v1/namespaces/ns/tables", {"name": name, "schema": SCHEMA, **more})
+    assert reply.status == 200, reply.body
+    return reply.json

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.location import given_location
+from icecore.engine.common.location import given_location, to_uri
 from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
 from icecore.engine.events import event as ev
 from icecore.engine.evolution.create_table import creation_payload, creation_updates

@@ -22,6 +22,9 @@ from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import V1, Endpoint
 from icecore.engine.server.wire.error_answers import error_answer, named_error
+from icecore.engine.server.wire.keyed_calls import answered
+from icecore.engine.server.wire.past_catalogs import AT, check_reads, past
+from icecore.engine.server.wire.path_names import decoded
 from icecore.engine.server.wire.request_body import TooLongError, read_body
 from icecore.engine.server.wire.responses import response
 from icecore.engine.server.wire.serving import ServerSettings, Serving
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.catalog.catalog_at import CatalogAt
 
 OPERATIONS: tuple[Endpoint, ...] = (
     *configuration.ENDPOINTS,
@@ -89,7 +93,8 @@ def application(catalog: Catalog, settings: ServerSettings | None = None) -> Sta
         yield
         await asyncio.get_running_loop().run_in_executor(None, threads.close)
 
-    routes = [_route(endpoint, serving, threads) for endpoint in OPERATIONS]
+    prefixes = ("", f"/{AT}{{at}}")
+    routes = [_route(e, p, serving, threads) for p in prefixes for e in OPERATIONS if e.has_prefix or not p]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _no_route, 405: _no_method})
     app.add_middleware(EncodedPaths)
     return app
@@ -107,7 +112,7 @@ class EncodedPaths:
         await self.app(scope, receive, send)
 
 
-def _route(endpoint: Endpoint, serving: Serving, threads: Threads) -> Route:
+def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) -> Route:
     async def respond(request: Request) -> Response:
         try:
             raw = await read_body(request, serving.settings.most_body_bytes)
@@ -115,26 +120,36 @@ def _route(endpoint: Endpoint, serving: Serving, threads: Threads) -> Route:
             return response(named_error(413, "BadRequestException", str(e)), request)
         except ValidationError as e:
             return response(error_answer(e), request)
-        call = Call(serving, serving.catalog, request.path_params, dict(request.query_params), _headers(request))
-        return response(await threads.run(endpoint.is_write, partial(_answer, endpoint, call, raw)), request)
+        call = Call(serving, None, request.path_params, dict(request.query_params), _headers(request))
+        answer = partial(_answer, endpoint, call, request.url.path, raw)
+        return response(await threads.run(endpoint.is_write, answer), request)
 
-    return Route(V1 + endpoint.path, respond, methods=[endpoint.method])
+    return Route(V1 + prefix + endpoint.path, respond, methods=[endpoint.method])
 
 
 def _headers(request: Request) -> dict[str, str]:
     return {name.lower(): value for name, value in request.headers.items()}
 
 
-def _answer(endpoint: Endpoint, call: Call, raw: bytes) -> Answer:
+def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     """The answer of an operation, whatever it raises."""
     headers = call.headers
     client = Client((headers.get("user-agent") or "")[:200] or None, (headers.get("x-request-id") or "")[:200] or None)
     try:
         body: dict[str, Any] = loads(raw, "the request") if raw else {}
         with on_behalf_of(client):
-            return endpoint.answer(evolve(call, body=body))
+            then = _then(endpoint, call)
+            return answered(endpoint, evolve(call, body=body, past=then), path, raw)
     except Exception as e:
         return error_answer(e)
+
+
+def _then(endpoint: Endpoint, call: Call) -> CatalogAt | None:
+    if "at" not in call.names:
+        return None
+    at = decoded(call.names["at"])
+    check_reads(endpoint, at)
+    return past(call.catalog, at)
 
 
 async def _no_route(request: Request, _: Exception) -> Response:

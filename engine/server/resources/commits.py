@@ -16,7 +16,7 @@ from icecore.engine.evolution.create_table import creation_payload
 from icecore.engine.joint_commit.joint_commit import Part, commit_jointly
 from icecore.engine.joint_commit.joint_tables import NewTable, TableChange
 from icecore.engine.repository.repository import TablePart
-from icecore.engine.server.resources.loaded import committed_table
+from icecore.engine.server.resources.loaded import committed_table, table_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -73,6 +73,6 @@ def _commit(call: Call, parts: list[Part]) -> None:
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/namespaces/{namespace}/tables/{table}", update_table, is_write=True),
+    Endpoint("POST", "/namespaces/{namespace}/tables/{table}", update_table, is_write=True, again=table_again),
     Endpoint("POST", "/transactions/commit", commit_transaction, is_write=True),
 )

@@ -7,21 +7,32 @@ from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.error_answers import named_error
+from icecore.engine.server.wire.keyed_calls import LIFETIME
+from icecore.engine.server.wire.past_catalogs import AT, past
 from icecore.engine.server.wire.path_names import ENCODED_SEPARATOR
 
 
 def configuration(call: Call) -> Answer:
     """The operations that are served, and how clients are to speak to the server.
 
-    Clients call the one warehouse as they like; a path must be its folder, else they are told 404.
+    Clients call the one warehouse as they like; a path must be its folder, else they are told 404. The warehouse
+    `at/<position or time>` is all of it as it was then. Raises ValidationError for a time that is none.
     """
     asked = call.query.get("warehouse", "")
+    if asked.startswith(AT):
+        past(call.catalog, asked.removeprefix(AT))
+        return _configured(call, {"prefix": asked})
     path = call.catalog.path
     if "/" in asked and asked.rstrip("/") not in (str(path), path.as_uri(), to_uri(path).rstrip("/")):
         text = f"Warehouse does not exist: {asked[:200]}; this server has {path}"
         return named_error(404, "NoSuchWarehouseException", text)
-    overrides = {"namespace-separator": ENCODED_SEPARATOR}
-    return json_answer({"defaults": {}, "overrides": overrides, "endpoints": list(call.serving.endpoints)})
+    return _configured(call, {})
+
+
+def _configured(call: Call, overrides: dict[str, str]) -> Answer:
+    told = {"namespace-separator": ENCODED_SEPARATOR} | overrides
+    found = {"defaults": {}, "overrides": told, "endpoints": list(call.serving.endpoints)}
+    return json_answer({**found, "idempotency-key-lifetime": LIFETIME})
 
 
 ENDPOINTS = (Endpoint("GET", "/config", configuration, has_prefix=False),)

@@ -9,7 +9,7 @@ from icecore.engine.server.wire.endpoint import Endpoint
 
 def list_functions(call: Call) -> Answer:
     """No functions, of a namespace that is there."""
-    call.catalog.load_namespace_properties(call.namespace)
+    call.shown.load_namespace_properties(call.namespace)
     return json_answer({"identifiers": []})
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import orjson
 
+from icecore.engine.catalog.catalog_handle import view_of
 from icecore.engine.common.compressed_json import decompress
 from icecore.engine.errors import MissingFileError, ValidationError
+from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.server.wire.answer import Answer
@@ -32,7 +34,8 @@ def loaded_table(call: Call, table: Table) -> Answer:
     repository = call.catalog._warehouse.repository
     state = _with_its_file(call, table).state
     storage = repository.storage_of(state)
-    _check_there(storage, state.metadata_location)
+    if call.past is None:
+        _check_there(storage, state.metadata_location)
     tag = f'"{state.event_hash[:32]}-{mode}"'
     if tag in (t.strip().removeprefix("W/") for t in call.headers.get("if-none-match", "").split(",")):
         return Answer(304, headers={"etag": tag})
@@ -43,7 +46,29 @@ def loaded_table(call: Call, table: Table) -> Answer:
 
 def committed_table(call: Call, table: Table) -> Answer:
     """A table after a commit, whole."""
-    state = _with_its_file(call, table).state
+    return _whole_table(call, _with_its_file(call, table).state)
+
+
+def table_again(call: Call, stored: StoredAnswer) -> Answer:
+    """A table as a commit left it that was carried out before; as it is now where that changed nothing."""
+    if stored.last_position is None:
+        return committed_table(call, call.catalog.load_table(call.table))
+    warehouse = call.catalog._warehouse
+    stream = warehouse.store.event_at(stored.last_position).stream
+    state = warehouse.repository.state_at(stream, stored.last_position)
+    assert state is not None, "a stream has a state from its first event on"
+    return _whole_table(call, state)
+
+
+def view_again(call: Call, stored: StoredAnswer) -> Answer:
+    """A view as it is, of a request that was carried out before."""
+    if stored.last_position is None:
+        return loaded_view(call, call.catalog.load_view(call.view))
+    warehouse = call.catalog._warehouse
+    return loaded_view(call, view_of(call.catalog, warehouse.store.event_at(stored.last_position).stream))
+
+
+def _whole_table(call: Call, state: TableState) -> Answer:
     storage = call.catalog._warehouse.repository.storage_of(state)
     key = (state.stream, state.event_hash, ALL)
     body = call.serving.kept.get(key, lambda: _table_body(call, state, storage, ALL))
@@ -60,7 +85,8 @@ def loaded_view(call: Call, view: View) -> Answer:
     """A view. Raises MissingFileError."""
     state = view.state
     storage = call.catalog._warehouse.repository.storage
-    _check_there(storage, state.metadata_location)
+    if call.past is None:
+        _check_there(storage, state.metadata_location)
     key = (state.stream, state.event_hash, ALL)
     return Answer(200, call.serving.kept.get(key, lambda: _view_body(state, storage)))
 
@@ -72,7 +98,7 @@ def table_config(call: Call) -> dict[str, str]:
 
 def _with_its_file(call: Call, table: Table) -> Table:
     """The table, its files written where its commits are materialized by hand: clients read nothing else."""
-    if not table.state.pending:
+    if not table.state.pending or call.past is not None:
         return table
     call.catalog.materialize(table.name())
     return call.catalog.load_table(table.name())
@@ -96,7 +122,7 @@ def _view_body(state: ViewState, storage: Storage) -> bytes:
 
 
 def _file_of(storage: Storage, location: str | None) -> bytes | None:
-    if location is None:
+    if location is None or not storage.exists(location):
         return None
     text = decompress(storage.read_bytes(location), location)
     return text.encode() if isinstance(text, str) else text

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get_list, get_str_map
+from icecore.engine.log.names_at import CatalogNames
+from icecore.engine.log.namespaces import ChangedProperties, updated_properties
+from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -29,12 +32,13 @@ def create_namespace(call: Call) -> Answer:
 
 def load_namespace(call: Call) -> Answer:
     """A namespace with its properties."""
-    return _described(call, call.namespace)
+    properties = call.shown.load_namespace_properties(call.namespace)
+    return json_answer({"namespace": call.namespace, "properties": properties})
 
 
 def namespace_exists(call: Call) -> Answer:
     """204 where there is such a namespace."""
-    call.catalog.load_namespace_properties(call.namespace)
+    call.shown.load_namespace_properties(call.namespace)
     return NO_CONTENT
 
 
@@ -48,7 +52,26 @@ def update_properties(call: Call) -> Answer:
     """Sets and removes properties, and says which: a property to remove that there was not is `missing`."""
     removals: Sequence[str] = get_list(call.body, "removals", "the request", [])
     updates = get_str_map(call.body, "updates", "the request", {})
-    changed = call.catalog.update_namespace_properties(call.namespace, removals, updates)
+    return _changed(call.catalog.update_namespace_properties(call.namespace, removals, updates))
+
+
+def created_again(call: Call, _stored: StoredAnswer) -> Answer:
+    """The namespace that was created before, as it is now."""
+    return _described(call, levels(call.body))
+
+
+def updated_again(call: Call, stored: StoredAnswer) -> Answer:
+    """The properties that were set and removed before."""
+    removals = get_list(call.body, "removals", "the request", [])
+    change = updated_properties(call.namespace, removals, get_str_map(call.body, "updates", "the request", {}))
+    before: dict[str, str] = {}
+    if stored.first_position is not None:
+        names = CatalogNames.at(call.catalog._warehouse.store, stored.first_position - 1)
+        before = names.namespaces.get(call.namespace, {})
+    return _changed(ChangedProperties.of(change, before))
+
+
+def _changed(changed: ChangedProperties) -> Answer:
     return json_answer({"updated": changed.updated, "removed": changed.removed, "missing": changed.missing})
 
 
@@ -60,9 +83,9 @@ def _described(call: Call, namespace: Identifier) -> Answer:
 ONE = "/namespaces/{namespace}"
 ENDPOINTS = (
     Endpoint("GET", "/namespaces", list_namespaces),
-    Endpoint("POST", "/namespaces", create_namespace, is_write=True),
+    Endpoint("POST", "/namespaces", create_namespace, is_write=True, again=created_again),
     Endpoint("HEAD", ONE, namespace_exists),
     Endpoint("GET", ONE, load_namespace),
     Endpoint("DELETE", ONE, drop_namespace, is_write=True),
-    Endpoint("POST", f"{ONE}/properties", update_properties, is_write=True),
+    Endpoint("POST", f"{ONE}/properties", update_properties, is_write=True, again=updated_again),
 )

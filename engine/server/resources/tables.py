@@ -13,9 +13,10 @@ from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError
 from icecore.engine.events import event as ev
 from icecore.engine.evolution.create_table import creation_payload, creation_updates
 from icecore.engine.joint_commit.joint_tables import provisional_state
+from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.metadata.fold import metadata_folder
 from icecore.engine.properties.data_locations import data_folder
-from icecore.engine.server.resources.loaded import committed_table, loaded_table, staged_table
+from icecore.engine.server.resources.loaded import committed_table, loaded_table, staged_table, table_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -40,6 +41,11 @@ def create_table(call: Call) -> Answer:
     if get(call.body, "stage-create", bool, "the request", False):
         return staged_table(call, _staged(call, name, asked))
     return committed_table(call, call.catalog.create_table(name, **asked))
+
+
+def created_again(call: Call, stored: StoredAnswer) -> Answer:
+    """The table that was created before; a staged one is staged anew, as it is stored nowhere."""
+    return create_table(call) if stored.last_position is None else table_again(call, stored)
 
 
 def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,12 +86,12 @@ def _staged(call: Call, name: tuple[str, ...], asked: dict[str, Any]) -> TableMe
 
 def load_table(call: Call) -> Answer:
     """A table: `snapshots=refs` for those of branches and tags alone, 304 where the client has it."""
-    return loaded_table(call, call.catalog.load_table(call.table))
+    return loaded_table(call, call.shown.load_table(call.table))
 
 
 def table_exists(call: Call) -> Answer:
     """204 where there is such a table. Raises NoSuchTableError."""
-    if not call.catalog.table_exists(call.table):
+    if not call.shown.table_exists(call.table):
         raise NoSuchTableError(f"Table does not exist: {'.'.join(call.table)}")
     return NO_CONTENT
 
@@ -123,11 +129,11 @@ ALL_TABLES = "/namespaces/{namespace}/tables"
 ONE = f"{ALL_TABLES}/{{table}}"
 ENDPOINTS = (
     Endpoint("GET", ALL_TABLES, list_tables),
-    Endpoint("POST", ALL_TABLES, create_table, is_write=True),
+    Endpoint("POST", ALL_TABLES, create_table, is_write=True, again=created_again),
     Endpoint("HEAD", ONE, table_exists),
     Endpoint("GET", ONE, load_table),
     Endpoint("DELETE", ONE, drop_table, is_write=True),
-    Endpoint("POST", f"{ONE}/unregister", unregister_table, is_write=True),
-    Endpoint("POST", "/namespaces/{namespace}/register", register_table, is_write=True),
+    Endpoint("POST", f"{ONE}/unregister", unregister_table, is_write=True, again=table_again),
+    Endpoint("POST", "/namespaces/{namespace}/register", register_table, is_write=True, again=table_again),
     Endpoint("POST", "/tables/rename", rename_table, is_write=True),
 )

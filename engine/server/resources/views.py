@@ -15,7 +15,7 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.provenance import provenance
 from icecore.engine.joint_commit.joint_commit import commit_jointly
 from icecore.engine.joint_commit.joint_views import NewView
-from icecore.engine.server.resources.loaded import loaded_view
+from icecore.engine.server.resources.loaded import loaded_view, view_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -78,12 +78,12 @@ def _creation(call: Call, name: Identifier, view_uuid: str) -> list[ViewUpdate]:
 
 def load_view(call: Call) -> Answer:
     """A view."""
-    return loaded_view(call, call.catalog.load_view(call.view))
+    return loaded_view(call, call.shown.load_view(call.view))
 
 
 def view_exists(call: Call) -> Answer:
     """204 where there is such a view. Raises NoSuchViewError."""
-    if not call.catalog.view_exists(call.view):
+    if not call.shown.view_exists(call.view):
         raise NoSuchViewError(f"View does not exist: {'.'.join(call.view)}")
     return NO_CONTENT
 
@@ -124,11 +124,11 @@ ALL_VIEWS = "/namespaces/{namespace}/views"
 ONE = f"{ALL_VIEWS}/{{view}}"
 ENDPOINTS = (
     Endpoint("GET", ALL_VIEWS, list_views),
-    Endpoint("POST", ALL_VIEWS, create_view, is_write=True),
+    Endpoint("POST", ALL_VIEWS, create_view, is_write=True, again=view_again),
     Endpoint("HEAD", ONE, view_exists),
     Endpoint("GET", ONE, load_view),
-    Endpoint("POST", ONE, replace_view, is_write=True),
+    Endpoint("POST", ONE, replace_view, is_write=True, again=view_again),
     Endpoint("DELETE", ONE, drop_view, is_write=True),
-    Endpoint("POST", "/namespaces/{namespace}/register-view", register_view, is_write=True),
+    Endpoint("POST", "/namespaces/{namespace}/register-view", register_view, is_write=True, again=view_again),
     Endpoint("POST", "/views/rename", rename_view, is_write=True),
 )

@@ -15,19 +15,33 @@ from icecore.engine.server.wire.path_names import decoded, read_namespace
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.catalog.catalog_at import CatalogAt
     from icecore.engine.server.wire.serving import Serving
 
 
 @frozen
 class Call:
-    """One request. `names` are the named parts of its path, as they were encoded; header names are in lower case."""
+    """One request; `past` is the catalog that it reads where its prefix is `at/<position or time>`.
+
+    `names` are the named parts of its path, as they were encoded; header names are in lower case.
+    """
 
     serving: Serving
-    catalog: Catalog
+    past: CatalogAt | None = None
     names: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     body: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog as it is, which can be changed."""
+        return self.serving.catalog
+
+    @property
+    def shown(self) -> Catalog | CatalogAt:
+        """The catalog as the path names it: as it is, or as it was at a position or time."""
+        return self.serving.catalog if self.past is None else self.past
 
     @property
     def namespace(self) -> Identifier:

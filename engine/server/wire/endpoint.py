@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import frozen
 
-from icecore.engine.server.wire.call import Operation
+from icecore.engine.log.request_keys import StoredAnswer
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer
+from icecore.engine.server.wire.call import Call, Operation
 
 V1 = "/v1"
+Again = Callable[[Call, StoredAnswer], Answer]
+
+
+def nothing_again(_call: Call, _stored: StoredAnswer) -> Answer:
+    """The answer without words of what was carried out before."""
+    return NO_CONTENT
 
 
 @frozen
 class Endpoint:
-    """One operation. `is_write` operations are made one at a time; `path` follows `/v1/{prefix}`, or `/v1` alone."""
+    """One operation; `path` follows `/v1/{prefix}`, or `/v1` alone.
+
+    `is_write` operations are made one at a time. Under an idempotency key they are carried out once; `again` answers
+    the same request when it comes again.
+    """
 
     method: str
     path: str
     answer: Operation
     is_write: bool = False
+    again: Again = nothing_again
     has_prefix: bool = True
 
     @property

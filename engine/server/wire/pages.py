@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.catalog.clients.name_pages import NameKind, list_page
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
@@ -16,12 +17,24 @@ ALL = 2**62
 def listed(call: Call, kind: NameKind, namespace: Identifier) -> tuple[list[Identifier], dict[str, Any]]:
     """The names of the page that a query asks for, and the token of the next one if there is one.
 
-    All names where the query has neither token nor size. Raises ValidationError, NoSuchNamespaceError.
+    All names where the query has neither token nor size, and of the past. Raises ValidationError, NoSuchNamespaceError.
     """
     token, size = call.query.get("pageToken"), call.query.get("pageSize")
     most = ALL if token is None and size is None else MOST_OF_A_PAGE if size is None else _read_size(size)
+    if call.past is not None:
+        return names_then(call.past, kind, namespace), {}
     page = list_page(call.catalog, kind, namespace, most, token)
     return list(page.names), {} if page.next_token is None else {"next-page-token": page.next_token}
+
+
+def names_then(past: CatalogAt, kind: NameKind, namespace: Identifier) -> list[Identifier]:
+    """The names directly inside of a namespace as they were. Raises NoSuchNamespaceError."""
+    if namespace:
+        past.load_namespace_properties(namespace)
+    if kind == "namespace":
+        inside = (n for n in past.list_namespaces() if len(n) > len(namespace) and n[: len(namespace)] == namespace)
+        return sorted({n[: len(namespace) + 1] for n in inside})
+    return past.list_tables(namespace) if kind == "table" else past.list_views(namespace)
 
 
 def _read_size(text: str) -> int:

@@ -6,27 +6,10 @@ import os
 from typing import Any
 
 import pytest
-from rest_client import RestClient
+from rest_client import SCHEMA, RestClient, make_table
 
 import icecore
 from icecore.engine.server.application import OPERATIONS
-
-SCHEMA = {
-    "type": "struct",
-    "schema-id": 0,
-    "fields": [
-        {"id": 7, "name": "id", "required": True, "type": "long"},
-        {"id": 9, "name": "city", "required": False, "type": "string"},
-    ],
-}
-
-
-def make_table(rest: RestClient, name: str = "t", **more: Any) -> Any:
-    """A table of the namespace `ns`, which is made where it is missing."""
-    rest.post("/v1/namespaces", {"namespace": ["ns"]})
-    reply = rest.post("/v1/namespaces/ns/tables", {"name": name, "schema": SCHEMA, **more})
-    assert reply.status == 200, reply.body
-    return reply.json
 
 
 def test_configuration_lists_what_is_served(rest: RestClient) -> None:

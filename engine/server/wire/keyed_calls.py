@@ -1,0 +1,36 @@
+"""Requests under an `Idempotency-Key`, which are carried out once however often they come."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from icecore.engine.common.ids import now_ms
+from icecore.engine.errors import ValidationError
+from icecore.engine.events.keyed_request import KeyedRequest
+from icecore.engine.log.request_keys import DEFAULT_LIFETIME_MS
+from icecore.engine.repository.answer_once import answer_once
+from icecore.engine.server.wire.answer import Answer
+from icecore.engine.server.wire.call import Call
+from icecore.engine.server.wire.endpoint import Endpoint
+
+HEADER = "idempotency-key"
+LIFETIME = "PT30M"
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def answered(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
+    """The answer of an operation; of one that changes something and has a key, that of the first time.
+
+    Raises ValidationError for a key that is no UUID, ReusedKeyError for one of another request, and what the operation
+    raises.
+    """
+    key = call.headers.get(HEADER)
+    if key is None or not endpoint.is_write:
+        return endpoint.answer(call)
+    if _UUID.fullmatch(key) is None:
+        raise ValidationError(f"an Idempotency-Key is a UUID, found {key[:60]!r}")
+    asked = hashlib.sha256(b"\0".join((path.encode("latin-1", "replace"), raw))).hexdigest()
+    request = KeyedRequest(key.lower(), endpoint.documented, asked, now_ms() + DEFAULT_LIFETIME_MS)
+    store = call.catalog._warehouse.store
+    return answer_once(store, request, lambda: endpoint.answer(call), lambda stored: endpoint.again(call, stored))

@@ -1,0 +1,21 @@
+"""The catalog as of a position of the log or a time, which a prefix of paths names: `at/<position or time>`."""
+
+from __future__ import annotations
+
+from icecore.engine.catalog.catalog import Catalog
+from icecore.engine.catalog.catalog_at import CatalogAt
+from icecore.engine.errors import ReadOnlyError
+from icecore.engine.server.wire.endpoint import Endpoint
+
+AT = "at/"
+
+
+def past(catalog: Catalog, at: str) -> CatalogAt:
+    """The catalog as of a position, or a time in ISO 8601. Raises ValidationError."""
+    return catalog.at(int(at)) if at.isdecimal() else catalog.at(timestamp=at)
+
+
+def check_reads(endpoint: Endpoint, at: str) -> None:
+    """Raises ReadOnlyError for an operation that changes something."""
+    if endpoint.is_write:
+        raise ReadOnlyError(f"the catalog as of {at[:60]} can only be read")

@@ -1,0 +1,37 @@
+"""The prefix `at/<position or time>`: the whole catalog as it was, for any client, to be read."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from rest_client import RestClient, make_table
+
+import icecore
+
+
+def test_the_catalog_is_as_it_was(rest: RestClient, catalog: icecore.Catalog) -> None:
+    make_table(rest)
+    before = catalog.position
+    catalog.load_table("ns.t").append([{"id": 1, "city": "Oslo"}])
+    catalog.create_namespace("later")
+    catalog.rename_table("ns.t", "ns.u")
+    prefix = rest.get(f"/v1/config?warehouse=at/{before}").json["overrides"]["prefix"]
+    assert rest.get(f"/v1/{prefix}/namespaces").json == {"namespaces": [["ns"]]}
+    assert rest.get(f"/v1/{prefix}/namespaces/ns/tables/t").json["metadata"].get("snapshots", []) == []
+    assert rest.get(f"/v1/{prefix}/namespaces/ns/tables/u").status == 404
+    assert rest.post(f"/v1/{prefix}/namespaces", {"namespace": ["x"]}).error[:2] == (403, "ForbiddenException")
+    assert rest.get("/v1/at/99/namespaces").status == rest.get("/v1/at/soon/namespaces").status == 400
+
+
+def test_a_client_reads_rows_as_they_were(rest: RestClient, catalog: icecore.Catalog) -> None:
+    make_table(rest)
+    table = catalog.load_table("ns.t")
+    table.append([{"id": 1, "city": "Oslo"}])
+    before = catalog.position
+    table.delete("id = 1")
+    table.append([{"id": 2, "city": "Rome"}])
+    then = RestCatalog("then", uri=rest.uri, warehouse=f"at/{before}")
+    assert then.load_table("ns.t").scan().to_arrow().to_pylist() == [{"id": 1, "city": "Oslo"}]
+    assert RestCatalog("now", uri=rest.uri).load_table("ns.t").scan().to_arrow()["id"].to_pylist() == [2]
+    with pytest.raises(Exception, match="can only be read"):
+        then.drop_table("ns.t")
