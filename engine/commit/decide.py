@@ -14,6 +14,7 @@ import pyarrow as pa
 from attrs import evolve, field, frozen
 
 from icecore.engine.commit.first_row_ids import assign_first_row_ids
+from icecore.engine.commit.given_updates import check_given_updates
 from icecore.engine.commit.manifest_merge import Clustering
 from icecore.engine.commit.new_manifests import EventContent, ManifestRemoval, NewManifests
 from icecore.engine.commit.snapshot_summary import summary_of
@@ -102,12 +103,19 @@ class Context:
 
 @frozen
 class Decision:
-    """The content of one table's event to be."""
+    """The content of one table's event to be, and the metadata after it."""
 
     updates: tuple[TableUpdate, ...] = ()
     requirements: tuple[TableRequirement, ...] = ()
     snapshots: Mapping[int, ManifestChanges] = field(factory=dict)
     content: pa.Table | None = field(default=None, repr=False)
+    metadata: TableMetadata | None = field(default=None, repr=False)
+
+    @property
+    def given(self) -> tuple[Snapshot, ...]:
+        """The snapshots whose manifests a client wrote by itself."""
+        added = (u.snapshot for u in self.updates if isinstance(u, AddSnapshot))
+        return tuple(s for s in added if s.snapshot_id not in self.snapshots)
 
     @property
     def is_empty(self) -> bool:
@@ -125,7 +133,8 @@ class Decision:
 def decide(base: TableMetadata, commands: Iterable[Command], context: Context) -> Decision:
     """The decision of several commands that make one commit, each on the state the one before leaves.
 
-    Raises ValidationError where a command breaks a rule, NoSuchSnapshotError for a branch that is not there.
+    Raises ValidationError where a command breaks a rule or names what is not there, NoSuchSnapshotError for a branch
+    that is not.
     """
     deciding = _Deciding(base, context)
     is_replace = False
@@ -139,12 +148,14 @@ def decide(base: TableMetadata, commands: Iterable[Command], context: Context) -
             case _:
                 assert_never(command)
     updates = tuple(deciding.updates)
+    check_given_updates(base, deciding.metadata, updates)
     check_properties(deciding.metadata.properties)
     return Decision(
         updates,
         tuple(requirements_for(base, updates, is_replace=is_replace)),
         deciding.snapshots,
         deciding.content.table(),
+        deciding.metadata,
     )
 
 

@@ -23,6 +23,7 @@ from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.replay.states import States
 from icecore.engine.replay.table_states import TABLES, TableStates
 from icecore.engine.repository.failed_requirements import failure, last_commit
+from icecore.engine.repository.given_files import GivenFiles
 from icecore.engine.repository.manifest_lists import ManifestLists
 from icecore.engine.repository.required_message import check_message
 from icecore.engine.repository.reused_key import reused_key
@@ -71,12 +72,14 @@ class Repository:
     storage: Storage
     states: TableStates = field(init=False)
     lists: ManifestLists = field(init=False)
+    given: GivenFiles = field(init=False)
     files: FileFollower = field(init=False)
     foreign: Adopter = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.states = States(TABLES, self.store)
         self.lists = ManifestLists(self.models, self.entries, self.storage_of)
+        self.given = GivenFiles(self.models, self.lists, self.storage_of)
         self.files = FileFollower(self.store, self.states, self.materializer, self.storage_of)
         self.foreign = Adopter.of(self.store, self.models, self.states, self.files, self.storage, self.storage_of)
 
@@ -141,6 +144,8 @@ class Repository:
         event = self._append(transaction, stream, kind, payload, provenance)
         first = fold(None, [event])
         assert first is not None, "a fold of one event has a state"
+        if kind == ev.TABLE_CREATED:
+            self.given.of_creation(first, event)
         self._check_reachable(None, first)
         transaction.at_end.append(lambda: self.files.publish(first, event, None))
         return event, first
@@ -223,6 +228,7 @@ class Repository:
             conflicts.append(str(e))
         context = self._context(max(now_ms(), self.store.head()[2] + 1), state)
         decision = decide(state.metadata, commands, context)
+        self.given.of_decision(state, decision)
         return dry_run_of(state.metadata, decision, context.recorded_at_ms, conflicts)
 
     def _try_commit(
@@ -265,6 +271,7 @@ class Repository:
         decision = decide(state.metadata, commands, context)
         if decision.is_empty:
             return CommitResult(state, None)
+        self.given.of_decision(state, decision)
         check_message(self.models, state.identifier, state.metadata.properties, provenance)
         if not state.pending and (lost := self.files.unwritable_snapshots(state)):
             # No engine could ever read them: what leads out of it takes them along.

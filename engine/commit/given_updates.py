@@ -1,0 +1,49 @@
+"""The checks of updates that a client wrote by itself: what they name must be there.
+
+Replay applies the same updates without these checks: what the log once accepted stays readable. Spec: Snapshots,
+Partition Evolution, Sorting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from icecore.engine.errors import ValidationError
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.spec.updates.table_update import AddPartitionSpec, AddSnapshot, AddSortOrder, TableUpdate
+
+
+def check_given_updates(before: TableMetadata | None, after: TableMetadata, updates: Sequence[TableUpdate]) -> None:
+    """Raises ValidationError for unknown parents and schemas of snapshots, and for specs and orders without columns.
+
+    `before` is the table that they were applied to, None for a new one, and `after` what came of it.
+    """
+    snapshots: Mapping[int, Snapshot] = {} if before is None else before.snapshots_by_id
+    added = set[int]()
+    specs = () if before is None else before.partition_specs
+    orders = () if before is None else before.sort_orders
+    for update in updates:
+        match update:
+            case AddSnapshot(snapshot=snapshot):
+                parent = snapshot.parent_snapshot_id
+                if parent is not None and parent not in snapshots and parent not in added:
+                    raise ValidationError(
+                        f"snapshot {snapshot.snapshot_id}: there is no snapshot {parent}, which it names as its parent"
+                    )
+                _check_schema(snapshot, before, after)
+                added.add(snapshot.snapshot_id)
+            case AddPartitionSpec(spec=spec):
+                if not any(spec.same_as(s) for s in specs):
+                    spec.check(after.schema())
+            case AddSortOrder(sort_order=order):
+                if order.fields not in [o.fields for o in orders]:
+                    order.check(after.schema())
+
+
+def _check_schema(snapshot: Snapshot, before: TableMetadata | None, after: TableMetadata) -> None:
+    schemas = {s.schema_id for m in (before, after) if m is not None for s in m.schemas}
+    if snapshot.schema_id is not None and snapshot.schema_id not in schemas:
+        raise ValidationError(
+            f"snapshot {snapshot.snapshot_id}: there is no schema {snapshot.schema_id}; there are {sorted(schemas)}"
+        )
