@@ -80,7 +80,8 @@ def _scans(nodes: Sequence[dict[str, Any]], conditions: Sequence[str]) -> Iterat
     for node in nodes:
         if node["name"] == _SCAN:
             yield node, list(conditions)
-        own = _texts(node["extra_info"].get("Expression")) if node["name"] == _FILTER else []
+        # A plan has the lines of a text apart: those of a literal alone would be read as conditions.
+        own = ["\n".join(_texts(node["extra_info"].get("Expression")))] if node["name"] == _FILTER else []
         yield from _scans(node["children"], own)
 
 

@@ -49,6 +49,18 @@ def files_planned(answer: Any) -> list[int]:
     return [scan.plan().counts.files_planned for scan in answer.scans]
 
 
+@pytest.mark.parametrize("text", ["a\nfalse\nb", "a\n1 = 2\nb", "a\r\n(__icecore_0_1 = 5)\n'", "\n", "a\n"])
+def test_lines_of_a_text_are_no_conditions(tmp_path: Path, text: str) -> None:
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", pa.schema([("id", pa.int64()), ("text", pa.string())]))
+        table.append([{"id": 1, "text": text}, {"id": 2, "text": "a"}])
+        table.append([{"id": 3, "text": "~"}])
+        answer = catalog.query("SELECT id FROM ns.t WHERE text = ? AND id > 0", [text])
+        assert answer.fetchall() == [(1,)]
+        assert files_planned(answer) == [1]
+
+
 @pytest.mark.parametrize(
     ("sql", "wanted", "files"),
     [
