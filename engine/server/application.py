@@ -17,7 +17,15 @@ from icecore.engine.common.json_reader import loads
 from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.provenance import Client, on_behalf_of
-from icecore.engine.server.resources import commits, configuration, functions, namespace_operations, tables, views
+from icecore.engine.server.resources import (
+    commits,
+    configuration,
+    event_pages,
+    functions,
+    namespace_operations,
+    tables,
+    views,
+)
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import V1, Endpoint
@@ -48,6 +56,7 @@ OPERATIONS: tuple[Endpoint, ...] = (
     *commits.ENDPOINTS,
     *views.ENDPOINTS,
     *functions.ENDPOINTS,
+    *event_pages.ENDPOINTS,
 )
 
 

@@ -1,0 +1,125 @@
+"""The log in pages, for clients that follow it. Spec: the events endpoint that is proposed for the REST document
+(apache/iceberg, pull request 12584).
+
+A page ends between two commits, so that the events of one are never apart. Its token holds the position that was
+reached and the filters: who comes with the token of the last page gets what was committed since.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+import orjson
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.json_reader import get, get_list, loads
+from icecore.engine.errors import ValidationError
+from icecore.engine.events.event import Event
+from icecore.engine.events.name_events import Dropped, Renamed, read_name_event
+from icecore.engine.log.names_at import CatalogNames
+from icecore.engine.log.store import EventStore
+from icecore.engine.server.resources.logged_operations import namespace_of, object_uuid, operation, operation_type
+from icecore.engine.server.wire.answer import Answer, json_answer
+from icecore.engine.server.wire.call import Call, levels
+from icecore.engine.server.wire.endpoint import Endpoint
+
+DEFAULT_SIZE, MOST = 500, 5_000
+_FILTERS = ("operation-types", "catalog-objects")
+
+
+def query_events(call: Call) -> Answer:
+    """The events after a token or a time, oldest first, and the token to go on with. Raises ValidationError."""
+    store = call.catalog._warehouse.store
+    asked = _asked(call.body, store)
+    size = get(call.body, "page-size", int, "the request", DEFAULT_SIZE)
+    if size < 1:
+        raise ValidationError(f"page-size must be a whole number from 1, found {size}")
+    types, objects = get_list(asked, "operation-types", "the request", []), _objects(asked)
+    found: list[dict[str, Any]] = []
+    reached, time = asked["after"], 0
+    for commit in _commits(store, asked["after"], None if call.past is None else call.past.position):
+        events = [_shown(e, name, len(commit)) for e, name in commit if _is_asked(e, name, types, objects)]
+        if found and len(found) + len(events) > min(size, MOST):
+            break
+        found += events
+        reached, time = commit[-1][0].position, commit[-1][0].recorded_at_ms
+    token = base64.urlsafe_b64encode(orjson.dumps({**asked, "after": reached})).decode()
+    told = {"events": found, "highest-processed-timestamp-ms": time or store.head()[2], "next-page-token": token}
+    return json_answer(told)
+
+
+def _asked(body: Mapping[str, Any], store: EventStore) -> dict[str, Any]:
+    """The filters and the position to go on after; a token has both. Raises ValidationError."""
+    if token := get(body, "page-token", str, "the request", ""):
+        try:
+            asked = loads(base64.urlsafe_b64decode(token), "the page token")
+        except ValueError as e:
+            raise ValidationError(f"{token[:60]!r} is no page token of this server") from e
+        get(asked, "after", int, "the page token")
+        return asked
+    since = get(body, "after-timestamp-ms", int, "the request", 0)
+    return {"after": store.position_at(since - 1), **{key: body[key] for key in _FILTERS if body.get(key)}}
+
+
+def _commits(store: EventStore, after: int, up_to: int | None) -> Iterator[list[tuple[Event, Identifier | None]]]:
+    """The events of each commit after a position, each with the name that its table or view had."""
+    names = CatalogNames.at(store, after).by_stream
+
+    def named(event: Event) -> tuple[Event, Identifier | None]:
+        match change := read_name_event(event.kind, event.payload):
+            case None:
+                return event, names.get(event.stream)
+            case Renamed():
+                names[event.stream] = change.identifier
+            case Dropped():
+                names.pop(event.stream, None)
+            case _:
+                names[event.stream] = change.identifier
+        return event, change.identifier
+
+    for _, events in groupby(store.events(after, up_to), key=lambda e: e.transaction_id):
+        yield [named(e) for e in events]
+
+
+def _objects(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The `catalog-objects` asked for: UUIDs of tables and views, and namespaces. Raises ValidationError."""
+    found: list[tuple[str, Any]] = []
+    for one in get_list(asked, "catalog-objects", "the request", []):
+        kind = get(one, "reference-type", str, "a catalog object")
+        if kind == "namespace":
+            found.append((kind, levels(one)))
+        elif kind in ("table", "view"):
+            found.append((kind, get(one, f"{kind}-uuid", str, kind).lower()))
+        else:
+            raise ValidationError(f"a catalog object is a namespace, table or view, found {kind[:60]!r}")
+    return found
+
+
+def _is_asked(event: Event, name: Identifier | None, types: list[Any], objects: list[tuple[str, Any]]) -> bool:
+    if types and operation_type(event.kind) not in types:
+        return False
+    inside = namespace_of(event) or (name[:-1] if name else ())
+    return not objects or any(
+        inside[: len(what)] == what if kind == "namespace" else object_uuid(event.stream) == what
+        for kind, what in objects
+    )
+
+
+def _shown(event: Event, name: Identifier | None, count: int) -> dict[str, Any]:
+    provenance = event.provenance
+    found: dict[str, Any] = {
+        "event-id": event.event_id,
+        "request-id": event.transaction_id,
+        "event-count": count,
+        "timestamp-ms": event.recorded_at_ms,
+        "operation": operation(event, name),
+        "x-icecore-position": event.position,
+    }
+    said = {"actor": provenance.actor, "x-icecore-engine": provenance.engine, "x-icecore-message": provenance.message}
+    return found | {key: value for key, value in said.items() if value is not None}
+
+
+ENDPOINTS = (Endpoint("POST", "/events", query_events),)

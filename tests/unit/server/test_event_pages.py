@@ -1,0 +1,69 @@
+"""The log over HTTP: every commit once, in order, in pages that keep a commit's events together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rest_client import RestClient, make_table
+
+import icecore
+
+
+@pytest.fixture
+def busy(rest: RestClient, catalog: icecore.Catalog) -> icecore.Catalog:
+    make_table(rest)
+    catalog.load_table("ns.t").append([{"id": 1, "city": "Oslo"}], author="ann", message="first")
+    with catalog.transaction(author="bob") as both:
+        both.rename_table("ns.t", "ns.u")
+        both.table("ns.u").set_properties({"k": "v"})
+    catalog.create_namespace("other", {"a": "b"})
+    catalog.drop_table("ns.u")
+    return catalog
+
+
+def followed(rest: RestClient, size: int, **asked: Any) -> list[dict[str, Any]]:
+    """All events, page by page, until a page is empty."""
+    found: list[dict[str, Any]] = []
+    page = rest.post("/v1/events", {"page-size": size, **asked}).json
+    while page["events"]:
+        found += page["events"]
+        page = rest.post("/v1/events", {"page-size": size, "page-token": page["next-page-token"]}).json
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_pages_hold_every_event_once(rest: RestClient, busy: icecore.Catalog, size: int) -> None:
+    events = followed(rest, size)
+    assert [e["x-icecore-position"] for e in events] == list(range(1, busy.position + 1))
+    assert [e["operation"]["operation-type"] for e in events] == [
+        *("create-namespace", "create-table", "update-table", "rename-table", "update-table"),
+        *("create-namespace", "drop-table"),
+    ]
+    assert (events[2]["actor"], events[2]["x-icecore-message"]) == ("ann", "first")
+    assert [e["event-count"] for e in events] == [1, 1, 1, 2, 2, 1, 1]
+    assert events[3]["request-id"] == events[4]["request-id"] != events[2]["request-id"]
+    assert events[4]["operation"]["identifier"] == {"namespace": ["ns"], "name": "u"}
+    assert events[4]["operation"]["updates"] == [{"action": "set-properties", "updates": {"k": "v"}}]
+
+
+def test_events_are_filtered_in_all_pages(rest: RestClient, busy: icecore.Catalog) -> None:
+    uuid = followed(rest, 100)[1]["operation"]["table-uuid"]
+    asked = [{"reference-type": "table", "identifier": {"namespace": [], "name": ""}, "table-uuid": uuid}]
+    assert [e["x-icecore-position"] for e in followed(rest, 1, **{"catalog-objects": asked})] == [2, 3, 4, 5, 7]
+    inside = [{"reference-type": "namespace", "namespace": ["other"]}]
+    assert [e["x-icecore-position"] for e in followed(rest, 1, **{"catalog-objects": inside})] == [6]
+    types = {"operation-types": ["drop-table", "rename-table"]}
+    assert [e["x-icecore-position"] for e in followed(rest, 1, **types)] == [4, 7]
+    since = busy.log().to_pylist()[5]["recorded_at"]
+    after = {"after-timestamp-ms": int(since.timestamp() * 1000)}
+    assert followed(rest, 5, **after)[-1]["x-icecore-position"] == 7
+    assert rest.post("/v1/events", {"page-token": "?"}).status == 400
+
+
+def test_who_waits_gets_what_comes(rest: RestClient, busy: icecore.Catalog) -> None:
+    token = rest.post("/v1/events", {}).json["next-page-token"]
+    assert rest.post("/v1/events", {"page-token": token}).json["events"] == []
+    busy.create_namespace("new")
+    [event] = rest.post("/v1/events", {"page-token": token}).json["events"]
+    assert event["operation"]["namespace"] == ["new"]
