@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get, get_list
 from icecore.engine.errors import ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.provenance import provenance
 from icecore.engine.evolution.create_table import creation_payload
-from icecore.engine.joint_commit.joint_commit import Part, commit_jointly
+from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
 from icecore.engine.joint_commit.joint_tables import NewTable, TableChange
 from icecore.engine.repository.repository import TablePart
 from icecore.engine.server.resources.loaded import committed_table, table_again
-from icecore.engine.server.wire.answer import NO_CONTENT, Answer
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.spec.updates.metadata_update import AssignUuid
@@ -27,9 +28,12 @@ from icecore.engine.spec.updates.table_update import read_table_updates
 
 
 def update_table(call: Call) -> Answer:
-    """Commits updates to a table where its requirements hold; `assert-create` makes a staged table."""
-    _commit(call, [table_part(call, call.table, call.body)])
-    return committed_table(call, call.catalog.load_table(call.table))
+    """Commits updates to a table where its requirements hold; `assert-create` makes a staged table.
+
+    With the header `X-Icecore-Dry-Run: true` nothing is stored, and the answer says what the commit would be.
+    """
+    outcome = _commit(call, [table_part(call, call.table, call.body)])
+    return outcome or committed_table(call, call.catalog.load_table(call.table))
 
 
 def commit_transaction(call: Call) -> Answer:
@@ -44,8 +48,7 @@ def commit_transaction(call: Call) -> Answer:
         if name in parts:
             raise ValidationError(f"a transaction has one change of each table, found two of {'.'.join(name)!r}")
         parts[name] = table_part(call, name, change)
-    _commit(call, list(parts.values()))
-    return NO_CONTENT
+    return _commit(call, list(parts.values())) or NO_CONTENT
 
 
 def table_part(call: Call, name: Identifier, change: Mapping[str, Any]) -> Part:
@@ -66,10 +69,32 @@ def table_part(call: Call, name: Identifier, change: Mapping[str, Any]) -> Part:
     return TableChange(name, stream, lambda: part)
 
 
-def _commit(call: Call, parts: list[Part]) -> None:
+def _commit(call: Call, parts: list[Part]) -> Answer | None:
+    """Makes the commit; of a dry run the answer, which says what it would be."""
     warehouse = call.catalog._warehouse
     warehouse.store.check_writable()
-    commit_jointly(warehouse.targets, parts, provenance(call.catalog.actor))
+    who = provenance(call.catalog.actor)
+    if call.is_dry_run:
+        return _told(dry_run_jointly(warehouse.targets, parts, who))
+    commit_jointly(warehouse.targets, parts, who)
+    return None
+
+
+def _told(outcome: CatalogDryRun) -> Answer:
+    """A dry run's outcome: each event that would be made, or why it would be refused."""
+    events = [
+        {
+            "identifier": {"namespace": part.identifier[:-1], "name": part.identifier[-1]},
+            "event": part.kind,
+            "payload": part.payload,
+            "added-files": part.added_files,
+            "removed-files": part.removed_files,
+            "totals": part.totals,
+        }
+        for part in outcome.parts
+        if part.kind
+    ]
+    return json_answer({"dry-run": True, "events": events, "conflicts": outcome.conflicts})
 
 
 ENDPOINTS = (

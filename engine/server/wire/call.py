@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from icecore.engine.catalog.catalog_at import CatalogAt
     from icecore.engine.server.wire.serving import Serving
 
+DRY_RUN = "x-icecore-dry-run"
+
 
 @frozen
 class Call:
@@ -57,6 +59,11 @@ class Call:
     def view(self) -> Identifier:
         """The view that the path names. Raises ValidationError."""
         return (*self.namespace, decoded(self.names["view"]))
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether the client only asks what a commit would be."""
+        return self.headers.get(DRY_RUN, "").lower() == "true"
 
     def flag(self, name: str) -> bool:
         """A parameter of the query that is true or false. Raises ValidationError."""

@@ -160,3 +160,15 @@ def test_what_is_malformed_is_the_clients_fault(
 ) -> None:
     reply = rest.ask(method, path, raw=raw)
     assert reply.status == reply.error[0] == status
+
+
+def test_a_dry_run_says_what_a_commit_would_be(rest: RestClient, catalog: icecore.Catalog) -> None:
+    make_table(rest)
+    position = catalog.position
+    updates = [{"action": "set-properties", "updates": {"k": "v"}}]
+    told = rest.post("/v1/namespaces/ns/tables/t", {"updates": updates}, x_icecore_dry_run="true").json
+    assert told["conflicts"] == [] and told["events"][0]["payload"]["updates"] == updates
+    stale = {"updates": updates, "requirements": [{"type": "assert-current-schema-id", "current-schema-id": 4}]}
+    told = rest.post("/v1/namespaces/ns/tables/t", stale, x_icecore_dry_run="true").json
+    assert told["events"] == [] and "current schema" in told["conflicts"][0]
+    assert catalog.position == position
