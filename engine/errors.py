@@ -1,4 +1,4 @@
-"""The exceptions of icecore, all of one base; each class says whether a retry can help and its HTTP status."""
+"""The exceptions of icecore, all of one base; each class says whether a retry can help, and what a server answers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ from typing import ClassVar
 class IcecoreError(Exception):
     """Base of every error that icecore raises on purpose.
 
-    `retryable` is true where the same call may succeed later; `http_status` is what a server would answer.
+    `retryable` is true where the same call may succeed later. `http_status` is what a server answers, and `rest_type`
+    the Java class that it names, by which clients of the REST catalog tell errors of one status apart.
     """
 
     retryable: ClassVar[bool] = False
     http_status: ClassVar[int] = 500
+    rest_type: ClassVar[str] = "ServiceFailureException"
 
 
 class ValidationError(IcecoreError, ValueError):
     """Input that breaks a rule: of the Iceberg spec, of a schema, or of an API."""
 
     http_status = 400
+    rest_type = "ValidationException"
+
+
+class InvalidViewError(ValidationError):
+    """A view whose parts don't fit, or a change of one that its spec forbids."""
+
+    rest_type = "IllegalArgumentException"
 
 
 class UnwritableCommitError(ValidationError):
@@ -30,6 +39,7 @@ class UnwritableCommitError(ValidationError):
     """
 
     http_status = 409
+    rest_type = "CommitFailedException"
 
     def __init__(self, text: str, position: int = 0, reason: str = "") -> None:
         super().__init__(text)
@@ -40,51 +50,74 @@ class UnwritableCommitError(ValidationError):
 class ReusedKeyError(ValidationError):
     """An idempotency key that was used for another call or request before."""
 
+    rest_type = "BadRequestException"
+
 
 class UnprocessableEntityError(ValidationError):
     """A request that is well formed and contradicts itself, as properties that are both removed and updated."""
 
     http_status = 422
+    rest_type = "UnprocessableEntityException"
 
 
 class ExpressionError(ValidationError):
     """A filter that can't be parsed, or can't be bound to the schema."""
 
+    rest_type = "BadRequestException"
+
 
 class UnsupportedFormatVersionError(ValidationError):
     """A table, view or manifest of a format version that this release doesn't know (Spec: G1)."""
+
+    rest_type = "BadRequestException"
 
 
 class NotFoundError(IcecoreError, LookupError):
     """Something that a call names does not exist."""
 
     http_status = 404
+    rest_type = "NotFoundException"
 
 
 class NoSuchNamespaceError(NotFoundError):
     """The namespace does not exist."""
 
+    rest_type = "NoSuchNamespaceException"
+
 
 class NoSuchTableError(NotFoundError):
     """The table does not exist."""
+
+    rest_type = "NoSuchTableException"
 
 
 class NoSuchViewError(NotFoundError):
     """The view does not exist."""
 
+    rest_type = "NoSuchViewException"
+
 
 class NoSuchSnapshotError(NotFoundError):
-    """No snapshot has that id, ref or time."""
+    """No snapshot has that id, ref or time.
+
+    In requests snapshots are arguments: clients read 404 as that the table, or the plan, is not there.
+    """
+
+    http_status = 400
+    rest_type = "ValidationException"
 
 
 class NoSuchPlanError(NotFoundError):
     """A named plan that is not kept, or can't be read any more."""
+
+    rest_type = "NoSuchPlanIdException"
 
 
 class AlreadyExistsError(IcecoreError):
     """A name that is taken."""
 
     http_status = 409
+    rest_type = "AlreadyExistsException"
 
 
 class NamespaceAlreadyExistsError(AlreadyExistsError):
@@ -99,12 +132,14 @@ class NamespaceNotEmptyError(IcecoreError):
     """The namespace still holds tables, views or namespaces."""
 
     http_status = 409
+    rest_type = "NamespaceNotEmptyException"
 
 
 class CommitConflictError(IcecoreError):
     """A change by another commit to what this one relies on; says which commit, by whom, and what it touched."""
 
     http_status = 409
+    rest_type = "CommitFailedException"
 
 
 class ConflictingCommitsError(CommitConflictError):
@@ -134,6 +169,7 @@ class CommitStateUnknownError(IcecoreError):
     """The outcome of a commit could not be learnt; nothing was cleaned up."""
 
     http_status = 500
+    rest_type = "CommitStateUnknownException"
 
 
 class CorruptFileError(IcecoreError):
@@ -167,6 +203,7 @@ class MissingFileError(StorageError, FileNotFoundError):
     """A file that metadata names does not exist."""
 
     http_status = 404
+    rest_type = "NotFoundException"
 
 
 class MissingArchiveError(MissingFileError):
@@ -177,6 +214,7 @@ class FileExistsInStorageError(StorageError, FileExistsError):
     """A file that must be new exists already."""
 
     http_status = 409
+    rest_type = "CommitFailedException"
 
 
 class WarehouseLockedError(IcecoreError):
@@ -184,12 +222,14 @@ class WarehouseLockedError(IcecoreError):
 
     retryable = True
     http_status = 503
+    rest_type = "ServiceUnavailableException"
 
 
 class ReadOnlyError(IcecoreError):
     """The warehouse was opened read-only, or lies on storage that can't be written."""
 
     http_status = 403
+    rest_type = "ForbiddenException"
 
 
 class MovedWarehouseError(ReadOnlyError):
@@ -200,6 +240,7 @@ class QueryLimitError(IcecoreError):
     """A query over the metadata took longer than its timeout, or more memory than its limit."""
 
     http_status = 400
+    rest_type = "BadRequestException"
 
 
 class MissingDependencyError(IcecoreError):

@@ -45,7 +45,7 @@ class CatalogAt:
         if levels not in self._namespaces:
             if any(n[: len(levels)] == levels for n in self._namespaces):
                 return {}
-            raise NoSuchNamespaceError(f"there was no namespace {dotted(levels)!r} at position {self.position}")
+            raise NoSuchNamespaceError(f"Namespace does not exist: {dotted(levels)} at position {self.position}")
         return dict(self._namespaces[levels])
 
     def list_tables(self, namespace: IdentifierLike | None = None) -> list[Identifier]:
@@ -142,7 +142,7 @@ class CatalogAt:
         stream = self._stream(name, view=True)
         state = None if stream is None else self._warehouse.views.state_at(stream, self.position)
         if state is None:
-            raise NoSuchViewError(f"there was no view {dotted(name)!r} at position {self.position}")
+            raise NoSuchViewError(f"View does not exist: {dotted(name)} at position {self.position}")
         return View(self._warehouse.views, self, state, None)
 
     def load_table(self, identifier: IdentifierLike) -> Table:
@@ -150,12 +150,12 @@ class CatalogAt:
         name = identifier_tuple(identifier)
         stream = self._stream(name, view=False)
         if stream is None:
-            raise NoSuchTableError(f"there was no table {dotted(name)!r} at position {self.position}")
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)} at position {self.position}")
         return self.table_of(stream)
 
     def table_of(self, stream: str) -> Table:
         """The table of a stream as it was, one without a name too. Raises NoSuchTableError."""
         state = self._warehouse.repository.state_at(stream, self.position)
         if state is None:
-            raise NoSuchTableError(f"there was no table {stream} at position {self.position}")
+            raise NoSuchTableError(f"Table does not exist: {stream} at position {self.position}")
         return Table(self._warehouse.repository, self._warehouse.planning, state, None)

@@ -70,11 +70,13 @@ def commit(
     return catalog._warehouse.commit(part, who, dry_run=dry_run)
 
 
-def check_new_name(catalog: CatalogHandle, name: Identifier, idempotency_key: str | None) -> None:
+def check_new_name(
+    catalog: CatalogHandle, name: Identifier, idempotency_key: str | None, *, kind: str = "table"
+) -> None:
     """Raises as the commit would, before work is done for it, unless an earlier call with the key gave the name."""
     store, models = catalog._warehouse.store, catalog._warehouse.models
     if idempotency_key is None or store.event_by_idempotency_key(idempotency_key) is None:
-        models.check_new_name(name)
+        models.check_new_name(name, kind=kind)
 
 
 def table_streams(catalog: CatalogHandle) -> list[tuple[Identifier, str]]:

@@ -87,7 +87,7 @@ def create_view(
         change = view_replacement(old, sql, **definition)
         return commit(catalog, change, message, author, dry_run, idempotency_key) or view_of(catalog, change.stream)
     catalog._warehouse.repository.foreign.adopt_all_if_changed()
-    check_new_name(catalog, name, idempotency_key)
+    check_new_name(catalog, name, idempotency_key, kind="view")
     part = new_view(catalog, catalog, name, sql, **definition)
     return commit(catalog, part, message, author, dry_run, idempotency_key) or view_of(catalog, part.stream)
 
@@ -133,7 +133,7 @@ def register_view(
 
     catalog._warehouse.repository.check_writable()
     name = identifier_tuple(identifier)
-    check_new_name(catalog, name, idempotency_key)
+    check_new_name(catalog, name, idempotency_key, kind="view")
     part = registered_view(catalog._warehouse.repository, name, metadata_location)
     return commit(catalog, part, message, author, dry_run, idempotency_key) or view_of(catalog, part.stream)
 

@@ -44,7 +44,7 @@ class PendingNames:
             return self.catalog.load_table(name).state.stream
         stream = self._streams[name]
         if stream is None or is_view_stream(stream):
-            raise NoSuchTableError(f"there is no table {dotted(name)!r} after what this transaction does before")
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)} after what this transaction does before")
         return stream
 
     def view_stream(self, name: Identifier) -> str:
@@ -56,7 +56,7 @@ class PendingNames:
             return self.catalog.load_view(name).state.stream
         stream = self._streams[name]
         if stream is None or not is_view_stream(stream):
-            raise NoSuchViewError(f"there is no view {dotted(name)!r} after what this transaction does before")
+            raise NoSuchViewError(f"View does not exist: {dotted(name)} after what this transaction does before")
         return stream
 
     def give(self, name: Identifier, stream: str) -> None:

@@ -16,6 +16,7 @@ from icecore.engine.commit.decide import StaleRemovals
 from icecore.engine.commit.dry_run import CatalogDryRun, PartDryRun, conflicts_of, part_dry_run
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError
+from icecore.engine.events.commit_watch import note_stored
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.joint_commit.rolled_back import without_files
 from icecore.engine.log.read_models import dotted
@@ -131,6 +132,8 @@ def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> 
         with contextlib.suppress(IcecoreError):
             desk.repository.materializer.settle_claims()
         raise
+    if events:
+        note_stored()
     return tuple(events)
 
 

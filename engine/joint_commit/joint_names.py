@@ -127,7 +127,9 @@ class NameChange:
         else:
             desk.repository.foreign.check_row(self.stream)
         if isinstance(self.change, Renamed):
-            desk.repository.give_name_inside(transaction, self.change.identifier, provenance)
+            kind = "view" if ev.is_view_stream(self.stream) else "table"
+            new, old = self.change.identifier, self.change.before
+            desk.repository.give_name_inside(transaction, new, provenance, kind=kind, before=old)
         kind, payload = self.change.kind(self.stream), self.change.to_dict()
         return (desk.repository.append_inside(transaction, self.stream, kind, payload, provenance),)
 

@@ -10,13 +10,15 @@ from attrs import define, evolve
 
 from icecore.engine.commit.decide import Command
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CommitConflictError, IcecoreError
+from icecore.engine.errors import CommitConflictError, IcecoreError, TableAlreadyExistsError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.name_events import Named, read_name_event
 from icecore.engine.joint_commit.joint_commit import CommitTargets
+from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
+from icecore.engine.repository.failed_requirements import last_commit
 from icecore.engine.repository.repository import CommitResult, TablePart
 from icecore.engine.repository.retry_policy import RetryPolicy
 from icecore.engine.spec.updates.requirement import TableRequirement
@@ -82,7 +84,11 @@ class TableChange:
 
 @define
 class NewTable:
-    """A new table. `part` has its first changes, on the state after its first event."""
+    """A new table. `part` has its first changes, on the state after its first event.
+
+    `is_asserted` says that whoever asks for it requires that there is none of the name, as a client of the REST
+    catalog does (AssertCreate).
+    """
 
     name: Identifier
     stream: str
@@ -91,6 +97,7 @@ class NewTable:
     part: Callable[[], TablePart | None] = lambda: None
     ended: Callable[[TableState], None] = nothing_happens
     provisional: TableState | None = None
+    is_asserted: bool = False
     _commands: Sequence[Command] = ()
     _requirements: tuple[TableRequirement, ...] = ()
 
@@ -109,6 +116,8 @@ class NewTable:
             self._commands, self._requirements = part.prepare(self.provisional), part.requirements
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        if self.is_asserted:
+            self._check_assertion(desk)
         event, first = desk.repository.create_inside(
             transaction, self.stream, self.kind, self.payload, self.name, provenance
         )
@@ -117,6 +126,14 @@ class NewTable:
         later = evolve(provenance, idempotency_key=None)
         result = desk.repository.commit_inside(transaction, first, self._commands, later, self._requirements)
         return (event,) if result.event is None else (event, result.event)
+
+    def _check_assertion(self, desk: CommitTargets) -> None:
+        """Raises TableAlreadyExistsError in the words of a requirement that failed."""
+        taken = desk.repository.models.find(self.name)
+        if taken is not None and taken[0] == "table":
+            state = desk.repository.state(taken[1])
+            failed = f"Requirement failed: table already exists: {dotted(self.name)}"
+            raise TableAlreadyExistsError(f"{failed}; its last commit is {last_commit(desk.repository.store, state)}")
 
     def follow(self, desk: CommitTargets) -> None:
         desk.repository.states.drop(self.stream)

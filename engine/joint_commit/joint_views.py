@@ -94,5 +94,5 @@ class RegisteredView(_New):
     payload: Mapping[str, Any]
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
-        desk.repository.give_name_inside(transaction, self.name, provenance)
+        desk.repository.give_name_inside(transaction, self.name, provenance, kind="view")
         return (desk.repository.append_inside(transaction, self.stream, self.kind, self.payload, provenance),)

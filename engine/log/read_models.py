@@ -54,6 +54,14 @@ def dotted(namespace: tuple[str, ...]) -> str:
     return SEPARATOR.join(namespace)
 
 
+def _taken_text(name: tuple[str, ...], taken: str, kind: str, before: tuple[str, ...] | None) -> str:
+    """The words of Java's catalogs for a name that a `taken` has and a `kind` was to get."""
+    if before is not None:
+        return f"Cannot rename {dotted(before)} to {dotted(name)}. {taken.capitalize()} already exists"
+    of_other = "" if taken == kind else " with same name"
+    return f"{taken.capitalize()}{of_other} already exists: {dotted(name)}"
+
+
 class ReadModels(ManifestModels):
     """The read models of one log."""
 
@@ -166,7 +174,7 @@ class ReadModels(ManifestModels):
         if found is None:
             if self.inner_namespaces(namespace, limit=1):
                 return {}
-            raise NoSuchNamespaceError(f"there is no namespace {dotted(namespace)!r}")
+            raise NoSuchNamespaceError(f"Namespace does not exist: {dotted(namespace)}")
         return stored_json(found["properties"], dict, f"the row of the namespace {dotted(namespace)!r}")
 
     def namespaces(self) -> list[tuple[str, ...]]:
@@ -193,7 +201,7 @@ class ReadModels(ManifestModels):
     def check_new_namespace(self, namespace: tuple[str, ...]) -> None:
         """Raises NamespaceAlreadyExistsError; one that is only implied can be created still."""
         if self._store.row(MODELS, "get_namespace", name=dotted(namespace)) is not None:
-            raise NamespaceAlreadyExistsError(f"the namespace {dotted(namespace)!r} exists already")
+            raise NamespaceAlreadyExistsError(f"Namespace already exists: {dotted(namespace)}")
 
     def check_empty(self, namespace: tuple[str, ...]) -> None:
         """Raises NamespaceNotEmptyError naming one of the things inside, NoSuchNamespaceError."""
@@ -202,13 +210,13 @@ class ReadModels(ManifestModels):
         inner = self.inner_namespaces(namespace, limit=1)
         if names or inner:
             inside = names[0] if names else dotted((*namespace, inner[0]))
-            raise NamespaceNotEmptyError(f"the namespace {dotted(namespace)!r} is not empty: it holds {inside!r}")
+            raise NamespaceNotEmptyError(f"Namespace {dotted(namespace)} is not empty: it holds {inside!r}")
         name = dotted(namespace)
         below = name + SEPARATOR
         shared = self._store.row(MODELS, "iceberg_table_below", catalog=self.catalog_name, namespace=name, below=below)
         if shared is not None:
             found = f"{shared['table_namespace']}.{shared['table_name']}"
-            raise NamespaceNotEmptyError(f"the namespace {name!r} is not empty: another engine made {found!r} in it")
+            raise NamespaceNotEmptyError(f"Namespace {name} is not empty: another engine made {found!r} in it")
 
     def names_in(self, namespace: tuple[str, ...], kind: str | None = None) -> list[tuple[str, str]]:
         """(name, stream) of the tables or views directly in a namespace."""
@@ -236,14 +244,14 @@ class ReadModels(ManifestModels):
         found = self.find(identifier)
         if found is None or found[0] != "table":
             hint = " (it is a view)" if found else ""
-            raise NoSuchTableError(f"there is no table {dotted(identifier)!r}{hint}")
+            raise NoSuchTableError(f"Table does not exist: {dotted(identifier)}{hint}")
         return found[1]
 
     def stream(self, identifier: tuple[str, ...]) -> str:
         """The stream of the table or view of that name. Raises NoSuchTableError."""
         found = self.find(identifier)
         if found is None:
-            raise NoSuchTableError(f"there is no table or view {dotted(identifier)!r}")
+            raise NoSuchTableError(f"Table or view does not exist: {dotted(identifier)}")
         return found[1]
 
     def view_stream(self, identifier: tuple[str, ...]) -> str:
@@ -251,21 +259,26 @@ class ReadModels(ManifestModels):
         found = self.find(identifier)
         if found is None or found[0] != "view":
             hint = " (it is a table)" if found else ""
-            raise NoSuchViewError(f"there is no view {dotted(identifier)!r}{hint}")
+            raise NoSuchViewError(f"View does not exist: {dotted(identifier)}{hint}")
         return found[1]
 
-    def check_new_name(self, identifier: tuple[str, ...]) -> None:
-        """Raises NoSuchNamespaceError, TableAlreadyExistsError."""
+    def check_new_name(
+        self, identifier: tuple[str, ...], *, kind: str = "table", before: tuple[str, ...] | None = None
+    ) -> None:
+        """Checks that a name is free for what is a `table` or `view`; `before` is the name that it has already.
+
+        Raises NoSuchNamespaceError, TableAlreadyExistsError.
+        """
         self.namespace_properties(identifier[:-1])
         taken = self.find(identifier)
         if taken is not None:
-            raise TableAlreadyExistsError(f"there is a {taken[0]} {dotted(identifier)!r} already")
+            raise TableAlreadyExistsError(_taken_text(identifier, taken[0], kind, before))
         namespace, name = dotted(identifier[:-1]), identifier[-1]
         shared = self._store.row(MODELS, "get_iceberg_table", catalog=self.catalog_name, namespace=namespace, name=name)
         if shared is not None:
             raise TableAlreadyExistsError(
-                f"another engine made {dotted(identifier)!r} in iceberg_tables; its metadata is "
-                f"{shared['metadata_location']}, which can be registered under another name"
+                f"{_taken_text(identifier, 'table', kind, before)}; another engine made it in iceberg_tables: its "
+                f"metadata is {shared['metadata_location']}, which can be registered under another name"
             )
 
     def identifier_of(self, stream: str) -> tuple[str, ...] | None:

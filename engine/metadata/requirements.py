@@ -10,7 +10,7 @@ from typing import assert_never
 
 from icecore.engine.errors import CommitFailedError
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
+from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from icecore.engine.spec.updates.metadata_update import (
     AddSchema,
     AssignUuid,
@@ -119,49 +119,60 @@ def check(metadata: TableMetadata | None, requirements: Iterable[TableRequiremen
 def failures(
     metadata: TableMetadata | None, requirements: Iterable[TableRequirement]
 ) -> Iterator[tuple[TableRequirement, str]]:
-    """Each requirement that is not met, with the reason."""
+    """Each requirement that is not met, with the reason, in the words of Java's UpdateRequirement."""
     for requirement in requirements:
-        match requirement:
-            case AssertCreate():
-                if metadata is not None:
-                    yield requirement, "the table exists already"
-            case _ if metadata is None:
-                yield requirement, "the table does not exist"
-            case _:
-                expected, found, what = _compare(metadata, requirement)
-                if expected != found:
-                    yield requirement, f"{what} was expected to be {expected}, but is {found}"
+        reason = _failure(metadata, requirement)
+        if reason is not None:
+            yield requirement, f"Requirement failed: {reason}"
 
 
-_Compared = (
-    AssertTableUuid
-    | AssertRefSnapshotId
-    | AssertLastAssignedFieldId
+def _failure(metadata: TableMetadata | None, requirement: TableRequirement) -> str | None:
+    match requirement:
+        case AssertCreate():
+            return None if metadata is None else "table already exists"
+        case _ if metadata is None:
+            return "table does not exist"
+        case AssertTableUuid(uuid=uuid):
+            same = (uuid or "").lower() == (metadata.table_uuid or "").lower()
+            return None if same else f"UUID does not match: expected {metadata.table_uuid} != {uuid}"
+        case AssertRefSnapshotId():
+            return _ref_failure(metadata.refs.get(requirement.ref), requirement)
+        case _:
+            expected, found, what = _compared(metadata, requirement)
+            return None if expected == found else f"{what} changed: expected id {expected} != {found}"
+
+
+def _ref_failure(ref: SnapshotRef | None, asserted: AssertRefSnapshotId) -> str | None:
+    name, expected = asserted.ref, asserted.snapshot_id
+    if ref is None:
+        return None if expected is None else f"branch or tag {name} is missing, expected {expected}"
+    if expected is None:
+        return f"{ref.type} {name} was created concurrently"
+    same = ref.snapshot_id == expected
+    return None if same else f"{ref.type} {name} has changed: expected id {expected} != {ref.snapshot_id}"
+
+
+_OfId = (
+    AssertLastAssignedFieldId
     | AssertCurrentSchemaId
     | AssertLastAssignedPartitionId
     | AssertDefaultSpecId
     | AssertDefaultSortOrderId
 )
-_Value = int | str | None
 
 
-def _compare(metadata: TableMetadata, requirement: _Compared) -> tuple[_Value, _Value, str]:
-    """(expected, found, what it is) of a requirement of a table that is there."""
+def _compared(metadata: TableMetadata, requirement: _OfId) -> tuple[int, int, str]:
+    """(expected, found, what it is) of a requirement about an id of a table that is there."""
     match requirement:
-        case AssertTableUuid():
-            return requirement.uuid, metadata.table_uuid, "the table's UUID"
-        case AssertRefSnapshotId(ref=name):
-            ref = metadata.refs.get(name)
-            return requirement.snapshot_id, ref.snapshot_id if ref else None, f"the snapshot of ref {name!r}"
         case AssertLastAssignedFieldId():
-            return requirement.last_assigned_field_id, metadata.last_column_id, "the last field id"
+            return requirement.last_assigned_field_id, metadata.last_column_id, "last assigned field id"
         case AssertCurrentSchemaId():
-            return requirement.current_schema_id, metadata.current_schema_id, "the current schema id"
+            return requirement.current_schema_id, metadata.current_schema_id, "current schema"
         case AssertLastAssignedPartitionId():
-            return requirement.last_assigned_partition_id, metadata.last_partition_id, "the last partition id"
+            return requirement.last_assigned_partition_id, metadata.last_partition_id, "last assigned partition id"
         case AssertDefaultSpecId():
-            return requirement.default_spec_id, metadata.default_spec_id, "the default spec id"
+            return requirement.default_spec_id, metadata.default_spec_id, "default partition spec"
         case AssertDefaultSortOrderId():
-            return requirement.default_sort_order_id, metadata.default_sort_order_id, "the default sort order id"
+            return requirement.default_sort_order_id, metadata.default_sort_order_id, "default sort order"
         case _:
             assert_never(requirement)

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from attrs import evolve
 
-from icecore.engine.errors import CommitFailedError, UnsupportedFormatVersionError, ValidationError
+from icecore.engine.errors import CommitFailedError, InvalidViewError, UnsupportedFormatVersionError
 from icecore.engine.properties.table_properties import (
     DROP_DIALECT_ALLOWED,
     VIEW_HISTORY_SIZE,
@@ -33,7 +33,7 @@ from icecore.engine.spec.view import VIEW_FORMAT_VERSION, ViewHistoryEntry, View
 
 
 class ViewBuilder:
-    """View metadata under construction, for one commit. Raises ValidationError where the spec forbids a change."""
+    """View metadata under construction, for one commit. Raises InvalidViewError where the spec forbids a change."""
 
     def __init__(self, base: ViewMetadata | None, timestamp_ms: int) -> None:
         """`timestamp_ms` is when a version that was made before becomes the current one again."""
@@ -54,19 +54,19 @@ class ViewBuilder:
         self._log_entry: ViewHistoryEntry | None = None
 
     def apply(self, updates: Iterable[ViewUpdate]) -> ViewBuilder:
-        """Applies updates in order; those that change nothing leave no trace in `changes`. Raises ValidationError."""
+        """Applies updates in order; those that change nothing leave no trace in `changes`. Raises InvalidViewError."""
         for update in updates:
             self._apply(update)
         return self
 
     def build(self) -> ViewMetadata:
-        """The metadata after the commit. Raises ValidationError where something is missing or may not be dropped."""
+        """The metadata after the commit. Raises InvalidViewError where something is missing or may not be dropped."""
         if self._uuid is None:
-            raise ValidationError("a view needs a UUID")
+            raise InvalidViewError("a view needs a UUID")
         if self._location is None:
-            raise ValidationError("a view needs a location")
+            raise InvalidViewError("a view needs a location")
         if not self._versions:
-            raise ValidationError("a view needs a version")
+            raise InvalidViewError("a view needs a version")
         metadata_codec(self._properties)
         self._check_dialects()
         versions, log = self._retained()
@@ -105,14 +105,14 @@ class ViewBuilder:
 
     def _assign_uuid(self, update: AssignUuid) -> None:
         if self._uuid not in (None, update.uuid):
-            raise ValidationError(f"the view's UUID is {self._uuid}, it can't become {update.uuid} (V1)")
+            raise InvalidViewError(f"the view's UUID is {self._uuid}, it can't become {update.uuid} (V1)")
         if self._uuid is None:
             self._uuid = update.uuid
             self.changes.append(update)
 
     def _upgrade_format_version(self, version: int) -> None:
         if version < self._format_version:
-            raise ValidationError(f"can't downgrade a view from format version {self._format_version} to {version}")
+            raise InvalidViewError(f"can't downgrade a view from format version {self._format_version} to {version}")
         if version > VIEW_FORMAT_VERSION:
             raise UnsupportedFormatVersionError(f"can't upgrade a view to format version {version}; supported is 1")
 
@@ -155,20 +155,20 @@ class ViewBuilder:
     def _known_schema_id(self, schema_id: int) -> int:
         if schema_id == LAST_ADDED:
             if self._last_schema_id is None:
-                raise ValidationError("a view version names the last added schema, but no schema was added")
+                raise InvalidViewError("a view version names the last added schema, but no schema was added")
             return self._last_schema_id
         if schema_id not in self._schemas:
-            raise ValidationError(f"a view version names schema {schema_id}; the view has {sorted(self._schemas)}")
+            raise InvalidViewError(f"a view version names schema {schema_id}; the view has {sorted(self._schemas)}")
         return schema_id
 
     def _set_current_view_version(self, version_id: int) -> None:
         if version_id == LAST_ADDED:
             if self._last_version_id is None:
-                raise ValidationError("the last added version can't become the current one: no version was added")
+                raise InvalidViewError("the last added version can't become the current one: no version was added")
             version_id = self._last_version_id
         version = self._versions.get(version_id)
         if version is None:
-            raise ValidationError(f"there is no view version {version_id}; the view has {sorted(self._versions)}")
+            raise InvalidViewError(f"there is no view version {version_id}; the view has {sorted(self._versions)}")
         if version_id == self._current_version_id:
             return
         self._current_version_id = version_id
@@ -185,7 +185,7 @@ class ViewBuilder:
         before = self._base.current_version().dialects
         after = self._versions[self._current_version_id].dialects
         if lost := sorted(before - after):
-            raise ValidationError(
+            raise InvalidViewError(
                 f"the view would lose its SQL for {', '.join(lost)}: it has {sorted(before)}, the new version "
                 f"{sorted(after)}; give all of them, or set {DROP_DIALECT_ALLOWED.name}=true"
             )
@@ -234,11 +234,13 @@ def check_view_requirements(metadata: ViewMetadata | None, requirements: Iterabl
         match requirement:
             case AssertCreate():
                 if metadata is not None:
-                    raise CommitFailedError("the view exists already")
+                    raise CommitFailedError("Requirement failed: view already exists")
             case AssertViewUuid(uuid=expected):
                 found = None if metadata is None else metadata.view_uuid
-                if found != expected:
-                    raise CommitFailedError(f"the view's UUID was expected to be {expected}, but is {found}")
+                if (found or "").lower() != (expected or "").lower():
+                    raise CommitFailedError(
+                        f"Requirement failed: view UUID does not match: expected {found} != {expected}"
+                    )
             case _:
                 assert_never(requirement)
 
@@ -253,5 +255,7 @@ def _check_one_query_per_dialect(version: ViewVersion) -> None:
     for r in version.representations:
         if r.dialect is not None:
             if r.dialect.lower() in seen:
-                raise ValidationError(f"a view version has one query for each dialect (V1), found two for {r.dialect}")
+                raise InvalidViewError(
+                    f"Invalid view version: Cannot add multiple queries for dialect {r.dialect.lower()} (V1)"
+                )
             seen.add(r.dialect.lower())

@@ -90,7 +90,8 @@ class States(Generic[S]):
         """The latest state, unless it was dropped: then it raises the kind's error."""
         state = self.state(stream)
         if state.dropped:
-            raise self.kind.missing(f"the {self.kind.name} {dotted(state.identifier)!r} was dropped")
+            what = self.kind.name.capitalize()
+            raise self.kind.missing(f"{what} does not exist: {dotted(state.identifier)}; it was dropped")
         return state
 
     def put(self, state: S) -> None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import orjson
 
 from icecore.engine.errors import IcecoreError, ReadOnlyError, StorageError
+from icecore.engine.events.commit_watch import note_stored
 from icecore.engine.events.keyed_request import KeyedRequest, asked_by
 from icecore.engine.log.request_keys import CARRIED_OUT, StoredAnswer
 from icecore.engine.log.store import EventStore
@@ -72,4 +73,5 @@ def _keep(store: EventStore, request: KeyedRequest, status: int, answer: str | N
 def _repeated(stored: StoredAnswer, again: Callable[[StoredAnswer], Answer]) -> Answer:
     if (error := stored.error()) is not None:
         raise error
+    note_stored()
     return again(stored)

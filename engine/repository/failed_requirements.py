@@ -30,7 +30,7 @@ def failure(store: EventStore, state: TableState, requirement: TableRequirement,
     newest = max(newest, store.archives.last_version(state.stream))
     events = [e for e in store.stream_events(state.stream, newest) if changes(e, requirement)]
     by = f"; it was changed by {_described(store, events[-1])}" if events else ""
-    return f"{dotted(state.identifier)}: {text}{by}"
+    return f"{text} in {dotted(state.identifier)}{by}"
 
 
 def _described(store: EventStore, event: Event) -> str:

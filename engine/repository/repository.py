@@ -11,6 +11,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine.common.ids import new_event_id, new_salt, now_ms
 from icecore.engine.errors import CommitConflictError, CommitFailedError, ForeignCommitError, NoSuchTableError
 from icecore.engine.events import event as ev
+from icecore.engine.events.commit_watch import note_stored
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.events.namespace_events import NamespaceCreated
@@ -114,13 +115,20 @@ class Repository:
     # Inside of a write transaction that the caller holds, and that may hold other changes
 
     def give_name_inside(
-        self, transaction: WriteTransaction, identifier: tuple[str, ...], provenance: Provenance
+        self,
+        transaction: WriteTransaction,
+        identifier: tuple[str, ...],
+        provenance: Provenance,
+        *,
+        kind: str = "table",
+        before: tuple[str, ...] | None = None,
     ) -> None:
         """Checks that a name is free, and creates its namespace where that is only implied by those inside of it.
 
-        Raises TableAlreadyExistsError, NoSuchNamespaceError.
+        `kind` is what gets it, a `table` or `view`; `before` the name that it has already. Raises
+        TableAlreadyExistsError, NoSuchNamespaceError.
         """
-        self.models.check_new_name(identifier)
+        self.models.check_new_name(identifier, kind=kind, before=before)
         if self.models.is_implied(identifier[:-1]):
             made = NamespaceCreated(identifier[:-1], {})
             later = evolve(provenance, idempotency_key=None)
@@ -247,6 +255,8 @@ class Repository:
             result = self._commit_inside(transaction, base, commands, provenance, requirements)
             if with_it is not None and result.event is not None:
                 result = CommitResult(with_it(transaction, result.state), result.event)
+        if result.event is not None:
+            note_stored()
         self.states.put(result.state)
         return result
 
@@ -263,7 +273,7 @@ class Repository:
 
         state = self.states.forward(base)
         if state.dropped:
-            raise NoSuchTableError(f"the table {dotted(state.identifier)!r} was dropped")
+            raise NoSuchTableError(f"Table does not exist: {dotted(state.identifier)}; it was dropped")
         self.check_pointer(state)
         for requirement, text in failures(state.metadata, requirements):
             raise CommitFailedError(failure(self.store, state, requirement, text))

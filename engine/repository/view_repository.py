@@ -12,6 +12,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import CommitConflictError, CorruptLogError
 from icecore.engine.events import event as ev
+from icecore.engine.events.commit_watch import note_stored
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
@@ -86,7 +87,7 @@ class ViewRepository:
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, StorageError.
         """
-        self.repository.give_name_inside(transaction, identifier, provenance)
+        self.repository.give_name_inside(transaction, identifier, provenance, kind="view")
         at = transaction.next_recorded_at_ms()
         accepted = _accepted(None, updates_at(at), at)
         payload = {"identifier": list(identifier), "updates": accepted, "requirements": [AssertCreate().to_dict()]}
@@ -115,6 +116,8 @@ class ViewRepository:
                 self.repository.check_answer(event, stream)
             else:
                 event = self.commit_inside(transaction, stream, updates_at, provenance, requirements)
+        if event is not None:
+            note_stored()
         return ViewCommit(self._after(stream if event is None else event.stream), event)
 
     def dry_run(self, stream: str, updates_at: UpdatesAt) -> ViewDryRun:

@@ -33,7 +33,7 @@ def undrop_inside(
     undone already or what was dropped is purged.
     """
     undrop = Undropped(new_name or name_of_drop(drop))
-    repository.give_name_inside(transaction, undrop.identifier, provenance)
+    repository.give_name_inside(transaction, undrop.identifier, provenance, kind=kind)
     _check(repository, kind, drop)
     return repository.append_inside(transaction, drop.stream, undrop.kind(drop.stream), undrop.to_dict(), provenance)
 

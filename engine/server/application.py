@@ -16,6 +16,7 @@ from attrs import define, evolve, field
 from icecore.engine.common.json_reader import loads
 from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import ValidationError
+from icecore.engine.events.commit_watch import watching_commits
 from icecore.engine.events.provenance import Client, on_behalf_of
 from icecore.engine.server.resources import (
     commits,
@@ -144,13 +145,15 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     """The answer of an operation, whatever it raises."""
     headers = call.headers
     client = Client((headers.get("user-agent") or "")[:200] or None, (headers.get("x-request-id") or "")[:200] or None)
-    try:
-        body: dict[str, Any] = loads(raw, "the request") if raw else {}
-        with on_behalf_of(client):
-            then = _then(endpoint, call)
-            return answered(endpoint, evolve(call, body=body, past=then), path, raw)
-    except Exception as e:
-        return error_answer(e)
+    body: dict[str, Any] = {}
+    with watching_commits() as watch:
+        try:
+            body = loads(raw, "the request") if raw else {}
+            with on_behalf_of(client):
+                then = _then(endpoint, call)
+                return answered(endpoint, evolve(call, body=body, past=then), path, raw)
+        except Exception as e:
+            return error_answer(e, endpoint.refusal.of(body), is_stored=watch.is_stored)
 
 
 def _then(endpoint: Endpoint, call: Call) -> CatalogAt | None:

@@ -387,13 +387,13 @@ def check_format_version(schema: Schema, format_version: int) -> None:
             )
         if t.min_format_version > format_version:
             raise ValidationError(
-                f"column {schema.name_of(f.field_id)!r} has type {t}, which needs format version "
-                f"{t.min_format_version}; the table has {format_version}"
+                f"Invalid type for {schema.name_of(f.field_id)}: {t} is not supported until "
+                f"v{t.min_format_version}; the table is v{format_version}"
             )
         if f.required and isinstance(t, UnknownType):
             raise ValidationError(f"column {schema.name_of(f.field_id)!r} of type unknown must be optional (T2)")
         if format_version < 3 and f.initial_default is not None:
             raise ValidationError(
-                f"column {schema.name_of(f.field_id)!r} has a default, which needs format version 3; "
-                f"the table has {format_version}"
+                f"Invalid initial default for {schema.name_of(f.field_id)}: non-null default "
+                f"({f.initial_default}) is not supported until v3; the table is v{format_version}"
             )

@@ -47,7 +47,7 @@ def audit(
     listed = _listed(catalog)
     only = None if tables is None else frozenset(map(identifier_tuple, _several(tables)))
     for name in sorted((only or frozenset()) - {t.identifier for t in listed}):
-        raise NoSuchTableError(f"there is no table {'.'.join(name)!r}")
+        raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
     repository = warehouse.repository
     log = AuditedLog(warehouse.store, repository, partial(table_of, catalog), repository.foreign.adopt_all_if_changed)
     audited = Audited(catalog, AuditedTables(lambda: listed), log, only)

@@ -21,6 +21,7 @@ from icecore.engine.server.resources.loaded import committed_table, table_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
+from icecore.engine.server.wire.refusal import Refusal
 from icecore.engine.spec.updates.metadata_update import AssignUuid
 from icecore.engine.spec.updates.read_requirements import read_table_requirements
 from icecore.engine.spec.updates.requirement import AssertCreate
@@ -62,7 +63,9 @@ def table_part(call: Call, name: Identifier, change: Mapping[str, Any]) -> Part:
         if given is None:
             given = str(uuid.uuid4())
             updates.insert(0, AssignUuid(given))
-        return NewTable(name, ev.table_stream(given), ev.TABLE_CREATED, creation_payload(name, updates))
+        return NewTable(
+            name, ev.table_stream(given), ev.TABLE_CREATED, creation_payload(name, updates), is_asserted=True
+        )
     repository = call.catalog._warehouse.repository
     stream = repository.foreign.stream_of(name, repository.models.table_stream)
     part = TablePart(stream, lambda _: [ChangeMetadata(lambda _: updates)], requirements)
@@ -98,6 +101,13 @@ def _told(outcome: CatalogDryRun) -> Answer:
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/namespaces/{namespace}/tables/{table}", update_table, is_write=True, again=table_again),
-    Endpoint("POST", "/transactions/commit", commit_transaction, is_write=True),
+    Endpoint(
+        "POST",
+        "/namespaces/{namespace}/tables/{table}",
+        update_table,
+        is_write=True,
+        again=table_again,
+        refusal=Refusal.COMMIT,
+    ),
+    Endpoint("POST", "/transactions/commit", commit_transaction, is_write=True, refusal=Refusal.COMMIT),
 )

@@ -21,6 +21,7 @@ from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.pages import listed
+from icecore.engine.server.wire.refusal import Refusal
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION, TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -129,7 +130,7 @@ ALL_TABLES = "/namespaces/{namespace}/tables"
 ONE = f"{ALL_TABLES}/{{table}}"
 ENDPOINTS = (
     Endpoint("GET", ALL_TABLES, list_tables),
-    Endpoint("POST", ALL_TABLES, create_table, is_write=True, again=created_again),
+    Endpoint("POST", ALL_TABLES, create_table, is_write=True, again=created_again, refusal=Refusal.CREATION),
     Endpoint("HEAD", ONE, table_exists),
     Endpoint("GET", ONE, load_table),
     Endpoint("DELETE", ONE, drop_table, is_write=True),

@@ -20,6 +20,7 @@ from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.pages import listed
+from icecore.engine.server.wire.refusal import Refusal
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.updates.metadata_update import (
     LAST_ADDED,
@@ -127,7 +128,7 @@ ENDPOINTS = (
     Endpoint("POST", ALL_VIEWS, create_view, is_write=True, again=view_again),
     Endpoint("HEAD", ONE, view_exists),
     Endpoint("GET", ONE, load_view),
-    Endpoint("POST", ONE, replace_view, is_write=True, again=view_again),
+    Endpoint("POST", ONE, replace_view, is_write=True, again=view_again, refusal=Refusal.COMMIT),
     Endpoint("DELETE", ONE, drop_view, is_write=True),
     Endpoint("POST", "/namespaces/{namespace}/register-view", register_view, is_write=True, again=view_again),
     Endpoint("POST", "/views/rename", rename_view, is_write=True),

@@ -9,6 +9,7 @@ from attrs import frozen
 from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer
 from icecore.engine.server.wire.call import Call, Operation
+from icecore.engine.server.wire.refusal import Refusal
 
 V1 = "/v1"
 Again = Callable[[Call, StoredAnswer], Answer]
@@ -24,7 +25,8 @@ class Endpoint:
     """One operation; `path` follows `/v1/{prefix}`, or `/v1` alone.
 
     `is_write` operations are made one at a time. Under an idempotency key they are carried out once; `again` answers
-    the same request when it comes again.
+    the same request when it comes again. `refusal` is how one is refused that the server could not carry out, where
+    nothing was stored.
     """
 
     method: str
@@ -33,6 +35,7 @@ class Endpoint:
     is_write: bool = False
     again: Again = nothing_again
     has_prefix: bool = True
+    refusal: Refusal = Refusal.AS_IT_IS
 
     @property
     def documented(self) -> str:

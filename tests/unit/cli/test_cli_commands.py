@@ -72,7 +72,7 @@ def test_ls_lists_tables_of_one_or_all_namespaces(run: Run, run_json: RunJson, o
     assert [t["name"] for t in run_json("ls")] == ["other.t", orders]
     assert [(t["name"], t["files"], t["rows"], t["format"]) for t in run_json("ls", "shop")] == [(orders, 3, 3, 2)]
     assert orders in run("ls").stdout
-    assert "'nope'" in run("ls", "nope", code=1).stderr
+    assert "Namespace does not exist: nope" in run("ls", "nope", code=1).stderr
 
 
 def test_describe_says_what_a_table_is(run: Run, run_json: RunJson, orders: str) -> None:
@@ -376,7 +376,7 @@ def test_the_program_itself(program: list[str], orders: str, warehouse: Path) ->
     assert orders in good.stdout
     bad = subprocess.run([*start, "show", "no.table"], capture_output=True, text=True, env=environment, check=False)
     assert (bad.returncode, bad.stdout) == (1, "")
-    assert bad.stderr == "error: there is no table 'no.table'\n"
+    assert bad.stderr == "error: Table does not exist: no.table\n"
 
 
 def test_a_closed_pipe_ends_it_quietly(warehouse: Path, orders: str) -> None:
@@ -432,7 +432,7 @@ def test_namespaces_can_be_made_by_every_command_that_names_something(
     made = run_json("create", "a.t", "--schema", "id long", "--create-namespace")
     run("create-view", "b.v", "--sql", "SELECT 1 AS x", "--create-namespace")
     run("register", "c.d.t", made["metadata_location"], "--create-namespace")
-    assert "no namespace 'e'" in run("register", "e.t", made["metadata_location"], code=1).stderr
+    assert "Namespace does not exist: e" in run("register", "e.t", made["metadata_location"], code=1).stderr
     assert {row["name"] for row in run_json("ls")} == {"a.t", "b.v", "c.d.t"}
 
 
@@ -451,7 +451,7 @@ def test_what_is_dropped_comes_back_or_goes_for_good(run: Run, run_json: RunJson
     assert "3 data files with 3 rows" in run("drop", orders, "--dry-run").stdout
     assert "gives it back" in run("drop", orders, code=2).stderr
     run("drop", orders, "--yes", "-m", "by mistake", "-a", "eve")
-    assert "no table" in run("describe", orders, code=1).stderr
+    assert "Table does not exist" in run("describe", orders, code=1).stderr
     assert "is back" in run("undrop", orders).stdout
     assert "has that name now" in run("purge", orders, "--yes", code=1).stderr
     assert run_json("drop", orders, "-y")["kind"] == "table"

@@ -36,10 +36,11 @@ def test_create_view_reports_what_it_made(run: Run, run_json: RunJson, orders: s
 def test_create_view_replaces_only_where_told_to(run: Run, run_json: RunJson, notes: str) -> None:
     """The view that is there gets a second version, and keeps the first; a table is never replaced."""
     again = ("create-view", notes, "--sql", "SELECT id FROM orders")
-    assert "there is a view" in run(*again, code=1).stderr
+    assert "View already exists: " in run(*again, code=1).stderr
     replaced = run_json(*again, "--replace")
     assert (replaced["current_version_id"], len(replaced["versions"])) == (2, 2)
-    assert "there is a table" in run("create-view", "shop.orders", *again[2:], "--replace", code=1).stderr
+    refused = run("create-view", "shop.orders", *again[2:], "--replace", code=1).stderr
+    assert "Table with same name already exists: shop.orders" in refused
 
 
 def test_ls_lists_views_among_tables(run: Run, run_json: RunJson, notes: str) -> None:
@@ -114,7 +115,7 @@ def test_show_travels_with_a_view(run: Run, run_json: RunJson, notes: str, tmp_p
     assert sorted(r["id"] for r in run_json("show", notes)) == [1, 2, 3, 4]
     then = run_json("show", notes, "--as-of", made["recorded_at"])
     assert sorted((r["id"], r["note"]) for r in then) == [(1, "first"), (3, "last")]
-    assert "there was no view" in run("show", notes, "--as-of", "1999-01-01", code=1).stderr
+    assert "View does not exist: " in run("show", notes, "--as-of", "1999-01-01", code=1).stderr
 
 
 @pytest.mark.parametrize("arguments", [["--snapshot", "1"], ["--ref", "main"]], ids=" ".join)
@@ -125,7 +126,7 @@ def test_a_view_has_no_snapshots(run: Run, notes: str, arguments: list[str]) -> 
 
 @pytest.mark.parametrize("arguments", [["plan", "shop.notes"], ["append", "shop.notes", __file__]], ids=lambda a: a[0])
 def test_what_takes_a_table_says_that_it_got_a_view(run: Run, notes: str, arguments: list[str]) -> None:
-    assert run(*arguments, code=1).stderr == "error: there is no table 'shop.notes' (it is a view)\n"
+    assert run(*arguments, code=1).stderr == "error: Table does not exist: shop.notes (it is a view)\n"
 
 
 def test_errors_in_what_is_asked_of_a_view(run: Run, notes: str) -> None:

@@ -9,9 +9,11 @@ from core_tables import make_table, rows, store_of
 from update_samples import TABLE_UPDATES
 
 import icecore
-from icecore.engine.metadata.requirements import requirements_for
+from icecore.engine.metadata.requirements import failures, requirements_for
+from icecore.engine.repository.failed_requirements import failure
 from icecore.engine.spec.snapshot import SnapshotRef, SnapshotRefType
 from icecore.engine.spec.updates.requirement import (
+    AssertCreate,
     AssertCurrentSchemaId,
     AssertDefaultSortOrderId,
     AssertDefaultSpecId,
@@ -19,6 +21,7 @@ from icecore.engine.spec.updates.requirement import (
     AssertLastAssignedPartitionId,
     AssertRefSnapshotId,
     AssertTableUuid,
+    TableRequirement,
 )
 from icecore.engine.spec.updates.table_update import SetSnapshotRef, TableUpdate, read_table_updates
 
@@ -84,3 +87,53 @@ def test_c4_a_replaced_table_relies_on_ids_alone(catalog: icecore.Catalog) -> No
         "assert-last-assigned-field-id",
         "assert-last-assigned-partition-id",
     }
+
+
+FAILURES: dict[str, tuple[TableRequirement, str]] = {
+    "the table is there": (AssertCreate(), "table already exists"),
+    "another table": (AssertTableUuid("other"), "UUID does not match: expected {0.table_uuid} != other"),
+    "another column": (AssertLastAssignedFieldId(7), "last assigned field id changed: expected id 7 != 2"),
+    "another schema": (AssertCurrentSchemaId(3), "current schema changed: expected id 3 != 0"),
+    "another partition field": (
+        AssertLastAssignedPartitionId(1001),
+        "last assigned partition id changed: expected id 1001 != 999",
+    ),
+    "another spec": (AssertDefaultSpecId(4), "default partition spec changed: expected id 4 != 0"),
+    "another order": (AssertDefaultSortOrderId(5), "default sort order changed: expected id 5 != 0"),
+    "a branch moved": (
+        AssertRefSnapshotId("main", 1),
+        "branch main has changed: expected id 1 != {0.current_snapshot_id}",
+    ),
+    "a tag moved": (AssertRefSnapshotId("v1", 1), "tag v1 has changed: expected id 1 != {0.current_snapshot_id}"),
+    "a ref is gone": (AssertRefSnapshotId("dev", 1), "branch or tag dev is missing, expected 1"),
+    "a branch was made": (AssertRefSnapshotId("main", None), "branch main was created concurrently"),
+    "a tag was made": (AssertRefSnapshotId("v1", None), "tag v1 was created concurrently"),
+}
+
+
+@pytest.mark.parametrize("which", FAILURES)
+def test_failures_are_told_in_the_words_of_java(table_with_refs: icecore.Table, which: str) -> None:
+    requirement, told = FAILURES[which]
+    metadata = table_with_refs.metadata
+    assert [text for _, text in failures(metadata, [requirement])] == [f"Requirement failed: {told.format(metadata)}"]
+    uuid = str(metadata.table_uuid).upper()
+    assert not list(failures(metadata, [AssertTableUuid(uuid), AssertRefSnapshotId("dev", None)]))
+
+
+def test_a_failure_names_the_table_and_the_commit(table_with_refs: icecore.Table) -> None:
+    """After Java's words come the table, and the commit that changed what was required."""
+    repository, state = table_with_refs._repository, table_with_refs.state
+    requirement = AssertRefSnapshotId("main", 1)
+    refused = failure(repository.store, state, requirement, "Requirement failed: x")
+    assert refused.startswith("Requirement failed: x in ns.t; it was changed by position 3 by ")
+
+
+@pytest.fixture
+def table_with_refs(catalog: icecore.Catalog) -> icecore.Table:
+    """A table with one snapshot, on main and the tag `v1`."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    head = table.metadata.current_snapshot_id
+    assert head is not None
+    table.manage_snapshots().create_tag(head, "v1").commit()
+    return table

@@ -155,7 +155,7 @@ def test_the_past_shows_views_and_what_they_read_as_they_were(catalog: icecore.C
     assert (now.list_views(), now.list_tables()) == ([("ns", "moved")], [("ns", "t")])
     assert (past.view_exists("ns.v"), past.view_exists("ns.t"), past.table_exists("ns.v")) == (True, False, False)
     for name in ("ns.v", "ns.t"):
-        with pytest.raises(NoSuchViewError, match=f"there was no view '{name}' at position"):
+        with pytest.raises(NoSuchViewError, match=f"^View does not exist: {name} at position"):
             now.load_view(name)
 
 

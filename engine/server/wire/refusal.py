@@ -1,0 +1,41 @@
+"""The answers to requests that the server could not carry out for a reason of its own, as a lock or a full disk.
+
+Clients read 500, 502, 503 and 504 of a commit as that it may have been made: they keep its files and go no further.
+So these are for what may have been stored; where nothing was, the answer says so.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from icecore.engine.errors import CommitStateUnknownError, IcecoreError, StorageError
+from icecore.engine.spec.updates.requirement import AssertCreate
+
+
+class Refusal(enum.Enum):
+    """The way in which a request is refused where nothing of it was stored: by status and Java's class.
+
+    A creation is never refused with 409, which says that the name is taken: `IF NOT EXISTS` would pass over it.
+    """
+
+    AS_IT_IS = None
+    COMMIT = (409, "CommitFailedException")
+    CREATION = (400, "BadRequestException")
+
+    def of(self, body: Mapping[str, Any]) -> Refusal:
+        """The way for a request of that body: a commit that asserts that there is no table yet creates one."""
+        if self is Refusal.COMMIT and {"type": AssertCreate.type} in (body.get("requirements") or ()):
+            return Refusal.CREATION
+        return self
+
+    def answer_to(self, error: IcecoreError, *, is_stored: bool) -> tuple[int, str]:
+        """The status and the Java class for an error; `is_stored` says that something was committed before it."""
+        if is_stored:
+            return CommitStateUnknownError.http_status, CommitStateUnknownError.rest_type
+        is_own = error.http_status >= 500 or isinstance(error, StorageError)
+        given: tuple[int, str] | None = self.value
+        if is_own and given is not None and not isinstance(error, CommitStateUnknownError):
+            return given
+        return error.http_status, error.rest_type

@@ -1,0 +1,108 @@
+"""Requests that the server could not carry out: their status says whether anything may have been stored."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core_tables import make_table, rows, store_of
+from rest_client import served
+
+import icecore
+import icecore.projections.segments.manifest_selection
+from icecore.engine import errors
+from icecore.engine.errors import CommitStateUnknownError, IcecoreError
+from icecore.engine.server.resources import commits
+from icecore.engine.server.wire.refusal import Refusal
+
+NOT_KNOWN = CommitStateUnknownError
+OF_NAMES = (errors.NoSuchTableError, errors.NoSuchViewError, errors.NoSuchNamespaceError)
+
+
+def every_error(kind: type[IcecoreError] = IcecoreError) -> Iterator[type[IcecoreError]]:
+    """All classes of errors that icecore raises on purpose."""
+    yield kind
+    for below in kind.__subclasses__():
+        yield from every_error(below)
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys(every_error()), ids=lambda kind: kind.__name__)
+def test_only_what_may_be_stored_is_answered_as_if_it_were(kind: type[IcecoreError]) -> None:
+    """Java reads 5xx of a commit as that it may have been made, and 404 as that the table is not there."""
+    error = kind.__new__(kind)
+    for refusal in (Refusal.COMMIT, Refusal.CREATION):
+        status, java_class = refusal.answer_to(error, is_stored=False)
+        assert (status >= 500) == issubclass(kind, NOT_KNOWN)
+        assert status != 404 or issubclass(kind, (*OF_NAMES, errors.NotFoundError))
+        assert java_class.endswith("Exception")
+        assert refusal.answer_to(error, is_stored=True) == (500, "CommitStateUnknownException")
+    taken = errors.AlreadyExistsError | errors.CommitConflictError | errors.UnwritableCommitError
+    taken |= errors.NamespaceNotEmptyError
+    status, _ = Refusal.CREATION.answer_to(error, is_stored=False)
+    assert status != 409 or issubclass(kind, taken), "IF NOT EXISTS would pass over it"
+    assert Refusal.AS_IT_IS.answer_to(error, is_stored=False) == (kind.http_status, kind.rest_type)
+
+
+def test_a_staged_table_is_refused_as_a_creation() -> None:
+    body = {"requirements": [{"type": "assert-create"}]}
+    assert Refusal.COMMIT.of(body) is Refusal.CREATION
+    assert Refusal.COMMIT.of({"requirements": None}) is Refusal.COMMIT
+    assert Refusal.AS_IT_IS.of(body) is Refusal.AS_IT_IS
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[icecore.Catalog]:
+    """A warehouse whose lock is waited for a moment only, with the table `ns.t`."""
+    with icecore.open(tmp_path / "warehouse") as catalog:
+        store_of(catalog)._lock_timeout_s = 0.05
+        catalog.create_namespace("ns")
+        make_table(catalog).append(rows(1))
+        yield catalog
+
+
+def set_property(value: str) -> dict[str, Any]:
+    return {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": value}}]}
+
+
+def test_a_lock_that_is_not_got_is_a_refusal_without_doubt(impatient: icecore.Catalog) -> None:
+    """Nothing is stored, and the answer says that a retry is safe; a creation does not say that the name is taken."""
+    column = {"id": 1, "name": "id", "required": False, "type": "long"}
+    new = {"name": "u", "schema": {"type": "struct", "fields": [column]}}
+    other = sqlite3.connect(Path(impatient.path) / "icecore.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    before = impatient.position
+    with served(impatient) as rest:
+        assert rest.post("/v1/namespaces/ns/tables/t", set_property("1")).error[:2] == (409, "CommitFailedException")
+        assert rest.post("/v1/namespaces/ns/tables", new).error[:2] == (400, "BadRequestException")
+        assert rest.post("/v1/namespaces", {"namespace": ["x"]}).error[:2] == (503, "ServiceUnavailableException")
+        other.execute("ROLLBACK")
+        other.close()
+        assert impatient.position == before
+        assert rest.post("/v1/namespaces/ns/tables/t", set_property("1")).status == 200
+
+
+def test_a_commit_that_can_not_be_shown_again_is_not_refused(
+    impatient: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that hears of a refusal deletes the files that it wrote for the commit, which is in the log."""
+
+    def fails(*_: object) -> None:
+        raise errors.StorageError("the disk went away")
+
+    monkeypatch.setattr(commits, "committed_table", fails)
+    before = impatient.position
+    with served(impatient) as rest:
+        told = rest.post("/v1/namespaces/ns/tables/t", set_property("2")).error
+    assert told == (500, "CommitStateUnknownException", "the disk went away")
+    assert impatient.position == before + 1
+
+
+def test_a_staged_table_that_lost_the_race_says_so_in_the_words_of_java(impatient: icecore.Catalog) -> None:
+    with served(impatient) as rest:
+        told = rest.post("/v1/namespaces/ns/tables/t", {"requirements": [{"type": "assert-create"}], "updates": []})
+    code, java_class, text = told.error
+    assert (code, java_class) == (409, "AlreadyExistsException")
+    assert text.startswith("Requirement failed: table already exists: ns.t; its last commit is position 3 by ")
