@@ -60,6 +60,13 @@ class UnprocessableEntityError(ValidationError):
     rest_type = "UnprocessableEntityException"
 
 
+class ForbiddenLocationError(ValidationError):
+    """A location that the rules of the warehouse don't allow: outside of its folders, or where another table is."""
+
+    http_status = 403
+    rest_type = "ForbiddenException"
+
+
 class ExpressionError(ValidationError):
     """A filter that can't be parsed, or can't be bound to the schema."""
 

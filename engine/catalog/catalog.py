@@ -7,7 +7,7 @@ whose first parameter is the catalog.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -40,6 +40,8 @@ def open_catalog(
     read_only: bool = False,
     actor: str | None = None,
     name: str = DEFAULT_CATALOG_NAME,
+    location_roots: Iterable[str] | None = None,
+    unique_locations: bool = False,
 ) -> Catalog:
     """The catalog of a warehouse folder on a local disk, which is created where there is none.
 
@@ -47,9 +49,19 @@ def open_catalog(
     and the name under which PyIceberg's `sql` catalog must be opened. The environment variable ICECORE_CACHE_MEMORY
     limits the manifest entries that plans hold in memory, `1GB` by default. A warehouse that was copied or moved from
     another folder is read with its locations mapped, with a MovedWarehouseWarning; changes of it raise
-    MovedWarehouseError. Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError.
+    MovedWarehouseError. With `location_roots` tables and views may only be in the warehouse's folder and in these, with
+    `unique_locations` not where another one is: else commits raise ForbiddenLocationError. Raises StorageError,
+    ReadOnlyError, CorruptLogError, WarehouseLockedError, ValidationError.
     """
-    return Catalog(path, create=create, read_only=read_only, actor=actor, name=name)
+    return Catalog(
+        path,
+        create=create,
+        read_only=read_only,
+        actor=actor,
+        name=name,
+        location_roots=location_roots,
+        unique_locations=unique_locations,
+    )
 
 
 @methods_named
@@ -64,8 +76,17 @@ class Catalog:
         read_only: bool = False,
         actor: str | None = None,
         name: str = DEFAULT_CATALOG_NAME,
+        location_roots: Iterable[str] | None = None,
+        unique_locations: bool = False,
     ) -> None:
-        self._warehouse = open_warehouse(path, create=create, read_only=read_only, name=name)
+        self._warehouse = open_warehouse(
+            path,
+            create=create,
+            read_only=read_only,
+            name=name,
+            location_roots=location_roots,
+            unique_locations=unique_locations,
+        )
         self.actor = actor
 
     @property

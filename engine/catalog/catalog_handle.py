@@ -106,4 +106,8 @@ def new_location(catalog: CatalogHandle, identifier: Identifier, table_uuid: str
     uri = to_uri(folder)
     if folder.exists() or catalog._warehouse.models.location_in_use(uri):
         uri += f"-{table_uuid[:8]}"
+    repository = catalog._warehouse.repository
+    if repository.location_rules.is_any and not repository.locations.is_allowed(uri):
+        # As inside of the folder of a table that has the namespace's name.
+        return to_uri(catalog._warehouse.path / f"{folder_name(identifier[-1])}-{table_uuid}")
     return uri

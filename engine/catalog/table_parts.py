@@ -8,7 +8,7 @@ from typing import Protocol
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.location import given_location, to_uri
+from icecore.engine.common.location import LocationMapping, given_location, to_uri
 from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
 from icecore.engine.events import event as ev
 from icecore.engine.evolution.create_table import creation_payload, creation_updates
@@ -65,9 +65,13 @@ def registered_table(
 ) -> NewTable:
     """A table of another engine, by its metadata file or its folder; see `table_folder`.
 
-    Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
+    Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError, ForbiddenLocationError.
     """
+    # The file may lie elsewhere than the folder that was given says, and both may be mapped to another place.
+    rules, mapping = repository.location_rules, LocationMapping.of(location_mapping)
+    rules.check_inside(mapping.resolve(to_uri(metadata_location)), "metadata file")
     location = to_uri(newest_metadata(metadata_location, Storage()))
+    rules.check_inside(mapping.resolve(location), "metadata file")
     payload, table_uuid = registration_payload(name, location, location_mapping, Storage())
     if location_mapping is None:
         metadata = TableMetadata.from_dict(payload["metadata"])

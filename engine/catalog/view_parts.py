@@ -8,6 +8,7 @@ from typing import Unpack
 
 from icecore.engine.catalog.table_parts import Locations
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
+from icecore.engine.common.location import to_uri
 from icecore.engine.data.given_schema import SchemaLike
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.register import view_registration_payload
@@ -54,6 +55,10 @@ def view_replacement(view: View, sql: str | None, **definition: Unpack[DefineVie
 
 
 def registered_view(repository: Repository, name: Identifier, metadata_location: str) -> RegisteredView:
-    """A view of another engine. Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError."""
+    """A view of another engine.
+
+    Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError, ForbiddenLocationError.
+    """
+    repository.location_rules.check_inside(to_uri(metadata_location), "metadata file")
     payload, view_uuid = view_registration_payload(name, metadata_location, repository.storage)
     return RegisteredView(name, repository.models.unused_stream(ev.view_stream(view_uuid)), payload)

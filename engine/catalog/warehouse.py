@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from icecore.engine.repository.assembly import CACHE_FOLDER, assemble, scratch_f
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.storage.atomic_write import sweep
+from icecore.engine.storage.location_rules import LocationRules
 from icecore.projections.plan.planning import Planning
 
 if TYPE_CHECKING:
@@ -66,10 +68,19 @@ class Warehouse:
         self.store.close()
 
 
-def open_warehouse(path: str | os.PathLike[str], *, create: bool, read_only: bool, name: str) -> Warehouse:
+def open_warehouse(
+    path: str | os.PathLike[str],
+    *,
+    create: bool,
+    read_only: bool,
+    name: str,
+    location_roots: Iterable[str] | None = None,
+    unique_locations: bool = False,
+) -> Warehouse:
     """Opens a warehouse folder, and finishes what a crash left unfinished in it.
 
-    Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError.
+    Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError, ValidationError for a root that is no
+    location.
     """
     path = local_folder(path)
     if create and not read_only:
@@ -84,6 +95,7 @@ def open_warehouse(path: str | os.PathLike[str], *, create: bool, read_only: boo
     if store.is_writable and store.warehouse_value(ROOT) is None:
         _found(store, folder, name)
     repository, views = assemble(store, storage_of(store, folder))
+    repository.location_rules = LocationRules.of(path, location_roots, unique=unique_locations)
     cache = None if read_only and not os.access(path, os.W_OK) else path / CACHE_FOLDER / "segments"
     warehouse = Warehouse(path, folder, store, repository, views, Planning(repository, cache))
     repository.foreign.adopt_all()

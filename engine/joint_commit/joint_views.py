@@ -94,5 +94,4 @@ class RegisteredView(_New):
     payload: Mapping[str, Any]
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
-        desk.repository.give_name_inside(transaction, self.name, provenance, kind="view")
-        return (desk.repository.append_inside(transaction, self.stream, self.kind, self.payload, provenance),)
+        return (desk.views.register_inside(transaction, self.stream, self.name, self.payload, provenance),)

@@ -31,6 +31,7 @@ from icecore.engine.repository.reused_key import reused_key
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
+from icecore.engine.storage.location_rules import LocationRules
 from icecore.projections.entries.manifest_entries import ManifestEntries
 from icecore.projections.files.file_follower import FileFollower
 from icecore.projections.files.materialize import Materializer
@@ -39,6 +40,7 @@ from icecore.projections.files.metadata_cleanup import let_go, new_versions_max
 if TYPE_CHECKING:
     from icecore.engine.commit.decide import Command, Context, Decision
     from icecore.engine.commit.dry_run import DryRun
+    from icecore.engine.repository.location_check import LocationCheck
     from icecore.engine.spec.updates.requirement import TableRequirement
 
 Prepare: TypeAlias = "Callable[[TableState], Sequence[Command]]"
@@ -71,6 +73,7 @@ class Repository:
     entries: ManifestEntries
     materializer: Materializer
     storage: Storage
+    location_rules: LocationRules = LocationRules()
     states: TableStates = field(init=False)
     lists: ManifestLists = field(init=False)
     given: GivenFiles = field(init=False)
@@ -107,6 +110,13 @@ class Repository:
         if not state.location_mapping.prefixes:
             return self.storage
         return evolve(self.storage, mapping=state.location_mapping.then(self.storage.mapping))
+
+    @property
+    def locations(self) -> LocationCheck:
+        """The check of places against the rules."""
+        from icecore.engine.repository.location_check import LocationCheck
+
+        return LocationCheck(self.store, self.models, self.location_rules)
 
     def check_writable(self) -> None:
         """Raises ReadOnlyError where the warehouse was opened read-only, or in another folder than its own."""
@@ -335,7 +345,12 @@ class Repository:
         return event, after
 
     def _check_reachable(self, before: TableState | None, after: TableState) -> None:
-        """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them."""
+        """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them.
+
+        Raises ForbiddenLocationError for a place that the rules don't allow.
+        """
+        if self.location_rules.is_any:
+            self.locations.check(before, after)
         self.storage_of(after).check_writable(after.metadata.location)
         folders = [metadata_folder(s.metadata.location, s.metadata.properties) for s in (before, after) if s]
         if len(set(folders)) == len(folders):

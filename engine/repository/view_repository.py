@@ -96,6 +96,24 @@ class ViewRepository:
         transaction.at_end.append(lambda: self._publish(stream))
         return event
 
+    def register_inside(
+        self,
+        transaction: WriteTransaction,
+        stream: str,
+        identifier: Identifier,
+        payload: Mapping[str, Any],
+        provenance: Provenance,
+    ) -> Event:
+        """Appends the event of a view whose metadata another engine wrote, inside of the caller's write transaction.
+
+        Raises TableAlreadyExistsError, NoSuchNamespaceError, ForbiddenLocationError.
+        """
+        self.repository.give_name_inside(transaction, identifier, provenance, kind="view")
+        event = self.repository.append_inside(transaction, stream, ev.VIEW_REGISTERED, payload, provenance)
+        if self.repository.location_rules.is_any:
+            self.repository.locations.check(None, evolve_view(None, event))
+        return event
+
     def commit(
         self,
         stream: str,
@@ -178,7 +196,12 @@ class ViewRepository:
         return event
 
     def _check_reachable(self, before: ViewState | None, after: ViewState) -> None:
-        """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them."""
+        """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them.
+
+        Raises ForbiddenLocationError for a place that the rules don't allow.
+        """
+        if self.repository.location_rules.is_any:
+            self.repository.locations.check(before, after)
         folder = view_metadata_folder(after.metadata)
         self.repository.storage.check_writable(folder)
         if before is None or view_metadata_folder(before.metadata) != folder:

@@ -30,11 +30,13 @@ def undrop_inside(
     `new_name` is another name than it had when it was dropped.
 
     Raises TableAlreadyExistsError where the name is taken, NoSuchNamespaceError, ValidationError where the drop was
-    undone already or what was dropped is purged.
+    undone already or what was dropped is purged, ForbiddenLocationError.
     """
     undrop = Undropped(new_name or name_of_drop(drop))
     repository.give_name_inside(transaction, undrop.identifier, provenance, kind=kind)
     _check(repository, kind, drop)
+    if repository.location_rules.unique:
+        repository.locations.check_given_back(drop.stream)
     return repository.append_inside(transaction, drop.stream, undrop.kind(drop.stream), undrop.to_dict(), provenance)
 
 

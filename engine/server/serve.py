@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from collections.abc import Iterable
 
 from icecore.engine.catalog.catalog import open_catalog
 from icecore.engine.common.optional_packages import needs
@@ -18,10 +19,12 @@ def serve(
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
     settings: ServerSettings | None = None,
+    location_roots: Iterable[str] | None = (),
 ) -> None:
     """Serves the warehouse of a folder as an Iceberg REST catalog until the process is told to end.
 
-    Port 0 takes a free one; the address is printed once it listens. Raises StorageError, ReadOnlyError,
+    Port 0 takes a free one; the address is printed once it listens. Clients may have tables in the warehouse's folder
+    and in `location_roots`, each in a place of its own; None lets them be anywhere. Raises StorageError, ReadOnlyError,
     MissingDependencyError, and ValidationError for an address beyond this machine.
     """
     with needs("uvicorn", "icecore[server]"):
@@ -31,7 +34,7 @@ def serve(
 
     if not _is_loopback(host):
         raise ValidationError(f"{host} is reached from other machines, and this server knows no tokens: use 127.0.0.1")
-    with open_catalog(path) as catalog:
+    with open_catalog(path, location_roots=location_roots, unique_locations=location_roots is not None) as catalog:
         config = uvicorn.Config(application(catalog, settings), host, port, log_level="warning", lifespan="on")
         listening = config.bind_socket()
         print(f"http://{host}:{listening.getsockname()[1]}", flush=True)

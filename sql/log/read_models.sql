@@ -120,6 +120,20 @@ DELETE FROM table_folder WHERE folder = '' AND stream = $stream AND position <= 
 SELECT DISTINCT stream FROM table_folder
 WHERE folder IN (SELECT value FROM json_each($folders)) AND stream <> $stream;
 
+-- name: folders_near
+-- The folders of other streams that are one of $above, or lie in one of $keys; of a stream that may have files anywhere
+-- its location, which is near only by chance.
+SELECT stream, location, 1 AS is_near FROM table_folder
+WHERE folder IN (SELECT value FROM json_each($above)) AND stream <> $stream
+UNION
+SELECT f.stream, f.location, 1 FROM json_each($keys) AS k
+CROSS JOIN table_folder AS f ON f.folder > k.value || '/' AND f.folder < k.value || '0'
+WHERE f.stream <> $stream
+UNION
+SELECT h.stream, h.location, 0 FROM table_folder AS f
+CROSS JOIN stream_head AS h ON h.stream = f.stream
+WHERE f.folder = '' AND f.stream <> $stream AND h.location IS NOT NULL;
+
 -- name: local_folders_elsewhere
 -- Folders on local disks, which begin with one slash: locations of tables outside of the warehouse, and all others.
 SELECT stream, location FROM table_folder

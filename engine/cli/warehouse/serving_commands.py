@@ -12,14 +12,29 @@ from icecore.engine.cli.verbs import examples
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", type=int, metavar="PORT", default=8181, show_default=True, help="Its port; 0 takes a free one.")
 @click.option("--plan-scans", is_flag=True, help="Tell clients to have their scans planned here.")
+@click.option(
+    "--location-root", "location_roots", metavar="FOLDER", multiple=True, help="A folder tables may be in too."
+)
+@click.option("--any-location", is_flag=True, help="Let tables be anywhere, one in another's folder too.")
 @common_options
 @pass_settings
-def serve(settings: Settings, host: str, port: int, plan_scans: bool) -> None:
+def serve(
+    settings: Settings,
+    host: str,
+    port: int,
+    plan_scans: bool,
+    location_roots: tuple[str, ...],
+    any_location: bool,
+) -> None:
     """Serve the warehouse as an Iceberg REST catalog.
 
     For Spark, Trino, PyIceberg, DuckDB and others, in other processes, which must see the files under the same paths.
+    Their tables may be in the warehouse's folder, each in a place of its own, unless --location-root or --any-location
+    says more.
     """
     from icecore.engine.server.serve import serve as listen
     from icecore.engine.server.wire.serving import ServerSettings
 
-    listen(settings.path, host=host, port=port, settings=ServerSettings(plans_scans=plan_scans))
+    told = ServerSettings(plans_scans=plan_scans)
+    roots = None if any_location else location_roots
+    listen(settings.path, host=host, port=port, settings=told, location_roots=roots)

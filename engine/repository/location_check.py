@@ -1,0 +1,101 @@
+"""The check of the places that a commit gives a table or view, against the rules of the warehouse, in its transaction.
+
+Only what a commit changes is checked: a table that was somewhere before the rules were there may stay.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from attrs import frozen
+
+from icecore.engine.common.location import LocationMapping
+from icecore.engine.errors import ForbiddenLocationError
+from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.log.table_folders import ANYWHERE, folder_keys, with_those_above
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.properties.data_locations import folder_at
+from icecore.engine.properties.table_properties import (
+    DATA_PATH,
+    FOLDER_STORAGE_PATH,
+    METADATA_PATH,
+    OBJECT_STORAGE_PATH,
+)
+from icecore.engine.storage.location_rules import LocationRules, is_in_or_around, place_keys
+
+State = TableState | ViewState
+_PATHS = tuple(p.name for p in (DATA_PATH, OBJECT_STORAGE_PATH, FOLDER_STORAGE_PATH, METADATA_PATH))
+
+
+@frozen
+class LocationCheck:
+    """The rules of one warehouse, with what is known of the places of its tables."""
+
+    store: EventStore
+    models: ReadModels
+    rules: LocationRules
+
+    def check(self, before: State | None, after: State) -> None:
+        """Raises ForbiddenLocationError for a place that a commit gives a table and that the rules don't allow.
+
+        Called inside of the write transaction, after the event was applied to the read models.
+        """
+        known = {} if before is None else _places(before)
+        for what, place in _places(after).items():
+            if known.get(what) != place:
+                self.rules.check_inside(place, what)
+                self._check_free(after.stream, place, what)
+
+    def check_given_back(self, stream: str) -> None:
+        """Raises ForbiddenLocationError where the location of a table to undrop was given to another one meanwhile."""
+        head = self.store.row(MODELS, "get_head", stream=stream)
+        if head is not None and head["location"] is not None:
+            self._check_free(stream, head["location"], "location", live_only=True)
+
+    def is_allowed(self, location: str) -> bool:
+        """Whether a new table or view may be at a location, as far as is known now."""
+        try:
+            self.rules.check_inside(location, "location")
+            self._check_apart("", location, "location", live_only=False)
+        except ForbiddenLocationError:
+            return False
+        return True
+
+    def _check_free(self, stream: str, place: str, what: str, *, live_only: bool = False) -> None:
+        if self.rules.unique:
+            self.models.folders.complete()
+            self._check_apart(stream, place, what, live_only=live_only)
+
+    def _check_apart(self, stream: str, place: str, what: str, *, live_only: bool) -> None:
+        if not self.rules.unique:
+            return
+        mine = place_keys(place)
+        for row in self._near(stream, mine | {place}):
+            name = self.models.identifier_of(row["stream"])
+            is_same_table = name is None and row["stream"].split("#")[0] == stream.split("#")[0]
+            if is_same_table or (live_only and name is None):
+                continue
+            if is_in_or_around(mine, place_keys(row["location"], follow=bool(row["is_near"]))):
+                whose = "a table or view that was dropped and can be undropped" if name is None else dotted(name)
+                raise ForbiddenLocationError(
+                    f"the {what} {place!r:.500} is, holds or lies in {row['location']}, where files of {whose} are"
+                )
+
+    def _near(self, stream: str, places: set[str]) -> list[sqlite3.Row]:
+        """The folders of other tables and views that may be one of the places, lie in one or hold one."""
+        keys = sorted({key for place in places for key in folder_keys(place)})
+        above = sorted(with_those_above(keys) - {ANYWHERE})
+        told = {"keys": json.dumps(keys), "above": json.dumps(above), "stream": stream}
+        return self.store.rows(MODELS, "folders_near", **told)
+
+
+def _places(state: State) -> dict[str, str]:
+    """The places of a table's files, by what they are called."""
+    location, properties = state.metadata.location.rstrip("/"), state.metadata.properties
+    mapping = state.location_mapping if isinstance(state, TableState) else LocationMapping()
+    found = {"location": location} | {p: folder_at(location, properties[p], "") for p in _PATHS if properties.get(p)}
+    mapped = {f"place of {old}": new for old, new in mapping.prefixes}
+    return {what: mapping.resolve(place) for what, place in found.items()} | mapped
