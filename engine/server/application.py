@@ -34,6 +34,7 @@ from icecore.engine.server.wire.error_answers import error_answer, named_error
 from icecore.engine.server.wire.keyed_calls import answered
 from icecore.engine.server.wire.past_catalogs import AT, check_reads, past
 from icecore.engine.server.wire.path_names import decoded
+from icecore.engine.server.wire.quick_loads import Key, QuickLoads, quick_headers
 from icecore.engine.server.wire.request_body import TooLongError, read_body
 from icecore.engine.server.wire.responses import response
 from icecore.engine.server.wire.serving import ServerSettings, Serving
@@ -101,25 +102,41 @@ def application(catalog: Catalog, settings: ServerSettings | None = None) -> Sta
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
+        catalog._warehouse.store.close()
         await asyncio.get_running_loop().run_in_executor(None, threads.close)
 
     prefixes = ("", f"/{AT}{{at}}")
     routes = [_route(e, p, serving, threads) for p in prefixes for e in OPERATIONS if e.has_prefix or not p]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _no_route, 405: _no_method})
-    app.add_middleware(EncodedPaths)
+    app.add_middleware(QuickAnswers, loads=serving.quick)
     return app
 
 
-class EncodedPaths:
-    """Routes by the path as it was sent, so that an encoded slash in a name parts nothing."""
+class QuickAnswers:
+    """Answers at once what is kept, and routes all else by the path as it was sent.
 
-    def __init__(self, app: ASGIApp) -> None:
+    So an encoded slash in a name parts nothing.
+    """
+
+    def __init__(self, app: ASGIApp, loads: QuickLoads) -> None:
         self.app = app
+        self.loads = loads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope.get("raw_path"):
-            scope = {**scope, "path": scope["raw_path"].split(b"?")[0].decode("latin-1")}
-        await self.app(scope, receive, send)
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        if scope["method"] == "GET" and (load := self.loads.find(key_of(scope))) is not None:
+            status, body, headers = quick_headers(load, dict(scope["headers"]))
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            return await send({"type": "http.response.body", "body": body})
+        path = scope["raw_path"].split(b"?")[0].decode("latin-1")
+        return await self.app({**scope, "path": path}, receive, send)
+
+
+def key_of(scope: Scope) -> Key:
+    """The parts of a request that its answer depends on."""
+    sent = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    return scope["raw_path"].split(b"?")[0], scope["query_string"], sent
 
 
 def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) -> Route:
@@ -132,7 +149,10 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
             return response(error_answer(e), request)
         call = Call(serving, None, request.path_params, dict(request.query_params), _headers(request))
         answer = partial(_answer, endpoint, call, request.url.path, raw)
-        return response(await threads.run(endpoint.is_write, answer), request)
+        made = await threads.run(endpoint.is_write, answer)
+        if made.quick is not None and request.method == "GET":
+            serving.quick.put(key_of(request.scope), made.quick)
+        return response(made, request)
 
     return Route(V1 + prefix + endpoint.path, respond, methods=[endpoint.method])
 

@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 from attrs import frozen
 
+from icecore.engine.server.wire.quick_loads import QuickLoad
+
 JSON = "application/json"
 
 
@@ -19,6 +21,8 @@ class Answer:
     body: bytes | Iterable[bytes] | None = None
     content_type: str = JSON
     headers: Mapping[str, str] = {}
+    quick: QuickLoad | None = None
+    """What the event loop may answer the same request with, as long as nothing came to the table."""
 
 
 NO_CONTENT = Answer(204)

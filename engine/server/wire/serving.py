@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
+from icecore.engine.server.wire.quick_loads import QuickLoads
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
@@ -71,6 +72,8 @@ class Serving:
     settings: ServerSettings = ServerSettings()
     endpoints: tuple[str, ...] = ()
     kept: KeptAnswers = field(init=False)
+    quick: QuickLoads = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.kept = KeptAnswers(self.settings.kept_bytes)
+        self.quick = QuickLoads(self.catalog._warehouse.store, self.catalog.name, self.settings.kept_bytes)

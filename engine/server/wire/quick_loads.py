@@ -1,0 +1,116 @@
+"""Loads of tables that are answered in the event loop, while the log says that nothing came to the table.
+
+What was answered once is kept under the request that asked for it. Before it is said again, one look at the log's file
+tells whether anybody wrote to it since; if so, one query whether that was to this table. The metadata file must be
+there, as other engines will ask for it.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import cached_property
+
+from attrs import define, field
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import IcecoreError
+from icecore.engine.log.read_models import dotted
+from icecore.engine.log.store import EventStore
+
+_LOADS, _FOREIGN = "server/loads.sql", "log/foreign.sql"
+_GZIP = 31
+Key = tuple[bytes, bytes, bytes]
+"""Path, query and authorization of a request."""
+
+
+@define(eq=False, slots=False)
+class QuickLoad:
+    """The answer to a load of one table, and what the log said of the table then."""
+
+    name: Identifier
+    stream: str
+    stream_version: int
+    metadata_location: str
+    path: str
+    etag: str
+    body: bytes
+    checked_at: int | None = None
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The body by gzip."""
+        pack = zlib.compressobj(1, wbits=_GZIP)
+        return pack.compress(self.body) + pack.flush()
+
+
+@define(eq=False)
+class QuickLoads:
+    """The loads that are kept; those asked for last stay, up to a number of bytes. For one thread."""
+
+    store: EventStore
+    catalog_name: str
+    most_bytes: int
+    _kept: OrderedDict[Key, QuickLoad] = field(factory=OrderedDict)
+    _size: int = 0
+
+    def put(self, key: Key, load: QuickLoad) -> None:
+        """Keeps an answer. It is not trusted before the log was asked."""
+        self.drop(key)
+        self._kept[key] = load
+        self._size += len(load.body)
+        while self._size > self.most_bytes:
+            self.drop(next(iter(self._kept)))
+
+    def drop(self, key: Key) -> None:
+        """Lets an answer go, if there is one."""
+        if (gone := self._kept.pop(key, None)) is not None:
+            self._size -= len(gone.body)
+
+    def find(self, key: Key) -> QuickLoad | None:
+        """The answer to a request, if it is what a load would give now."""
+        load = self._kept.get(key)
+        if load is None:
+            return None
+        try:
+            os.stat(load.path)
+            if self._is_same(load):
+                self._kept.move_to_end(key)
+                return load
+        except (OSError, IcecoreError):
+            pass
+        self.drop(key)
+        return None
+
+    def _is_same(self, load: QuickLoad) -> bool:
+        row = self.store.row(_FOREIGN, "data_version")
+        version = None if row is None else int(row[0])
+        if load.checked_at is not None and load.checked_at == version:
+            return True
+        found = self.store.row(
+            _LOADS,
+            "is_as_loaded",
+            catalog_name=self.catalog_name,
+            namespace=dotted(load.name[:-1]),
+            name=load.name[-1],
+            stream=load.stream,
+            stream_version=load.stream_version,
+            metadata_location=load.metadata_location,
+        )
+        load.checked_at = version
+        return found is not None
+
+
+def quick_headers(load: QuickLoad, asked: Mapping[bytes, bytes]) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    """Status, body and headers of an answer to a request with these headers: 304 for whom has it already."""
+    tag = load.etag.encode()
+    known = asked.get(b"if-none-match")
+    if known is not None and tag in (t.strip().removeprefix(b"W/") for t in known.split(b",")):
+        return 304, b"", [(b"etag", tag)]
+    body, headers = load.body, [(b"content-type", b"application/json"), (b"etag", tag)]
+    if b"gzip" in asked.get(b"accept-encoding", b"") and len(body) >= 8 * 1024:
+        body = load.packed
+        headers += [(b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")]
+    return 200, body, [*headers, (b"content-length", str(len(body)).encode())]

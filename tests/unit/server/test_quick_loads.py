@@ -1,0 +1,97 @@
+"""Loads from memory are what a load would give: not after a commit, a rename, a drop or another engine's commit."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from rest_client import RestClient, make_table
+
+import icecore
+from icecore.engine.server.wire import quick_loads
+
+T = "/v1/namespaces/ns/tables/t"
+
+
+@pytest.fixture
+def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each load since was answered from memory."""
+    found: list[bool] = []
+    find = quick_loads.QuickLoads.find
+
+    def counted(self: quick_loads.QuickLoads, key: quick_loads.Key) -> quick_loads.QuickLoad | None:
+        load = find(self, key)
+        found.append(load is not None)
+        return load
+
+    monkeypatch.setattr(quick_loads.QuickLoads, "find", counted)
+    return found
+
+
+def by_another_process(catalog: icecore.Catalog) -> None:
+    with icecore.open(catalog.path) as other:
+        other.load_table("ns.t").append([{"id": 1, "city": "Oslo"}])
+
+
+def by_another_engine(catalog: icecore.Catalog) -> None:
+    uri = f"sqlite:///{catalog.path}/icecore.db"
+    SqlCatalog("icecore", uri=uri, warehouse=str(catalog.path)).load_table("ns.t").transaction().set_properties(
+        k="v"
+    ).commit_transaction()
+
+
+CHANGES: list[Callable[[icecore.Catalog], object]] = [
+    lambda c: c.load_table("ns.t").set_properties({"k": "v"}),
+    lambda c: c.rename_table("ns.t", "ns.u"),
+    lambda c: c.drop_table("ns.t"),
+    by_another_process,
+    by_another_engine,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("mode", ["", "?snapshots=refs"])
+def test_no_load_is_older_than_the_log(
+    rest: RestClient, catalog: icecore.Catalog, hits: list[bool], change: Callable[[icecore.Catalog], object], mode: str
+) -> None:
+    make_table(rest)
+    first, second, third = (rest.get(T + mode) for _ in range(3))
+    assert first.body == second.body == third.body and first.headers["etag"] == second.headers["etag"]
+    assert hits[-3:] == [False, True, True]
+    catalog.create_namespace("something.else")
+    assert rest.get(T + mode).body == first.body and hits[-1]
+    change(catalog)
+    after = rest.get(T + mode)
+    assert not hits[-1] and after.body != first.body
+    if after.status == 200:
+        state = catalog.load_table("ns.t").state
+        assert after.json["metadata-location"] == state.metadata_location
+        assert rest.get(T + mode, if_none_match=first.headers["etag"]).status == 200
+
+
+def test_a_load_from_memory_is_304_for_who_has_it_and_packed_for_who_asks(
+    rest: RestClient, catalog: icecore.Catalog, hits: list[bool]
+) -> None:
+    make_table(rest, properties={f"property-{n}": "x" * 100 for n in range(100)})
+    plain = rest.get(T)
+    assert rest.get(T, if_none_match=plain.headers["etag"]).status == 304 and hits[-1]
+    packed = rest.get(T, accept_encoding="gzip")
+    assert packed.headers["content-encoding"] == "gzip" and hits[-1]
+    assert gzip.decompress(packed.body) == plain.body
+    path = catalog._warehouse.repository.storage.local_path(plain.json["metadata-location"])
+    assert path is not None
+    os.rename(path, path + ".away")
+    assert rest.get(T).status == 404
+
+
+def test_memory_holds_what_was_asked_for_last(tmp_path: Path) -> None:
+    with icecore.open(tmp_path / "w") as catalog:
+        loads = quick_loads.QuickLoads(catalog._warehouse.store, catalog.name, 250)
+        for n in range(5):
+            load = quick_loads.QuickLoad(("ns", "t"), "table:x", 1, "m", "/", f"{n}", b"x" * 100)
+            loads.put((b"%d" % n, b"", b""), load)
+        assert [k[0] for k in loads._kept] == [b"3", b"4"]
