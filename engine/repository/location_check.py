@@ -49,6 +49,12 @@ class LocationCheck:
                 self.rules.check_inside(place, what)
                 self._check_free(after.stream, place, what)
 
+    def check_ahead(self, state: State) -> None:
+        """Raises ForbiddenLocationError as the commit would that creates a table, as far as is known before it."""
+        for what, place in _places(state).items():
+            self.rules.check_inside(place, what)
+            self._check_apart(state.stream, place, what, live_only=False)
+
     def check_given_back(self, stream: str) -> None:
         """Raises ForbiddenLocationError where the location of a table to undrop was given to another one meanwhile."""
         head = self.store.row(MODELS, "get_head", stream=stream)

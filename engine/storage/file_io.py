@@ -190,6 +190,14 @@ class Storage:
             self._make_folder(folder)
             put_file(path, data, scratch=self.scratch, replace=replace, durable=self.durable)
 
+    def make_folder(self, location: str) -> None:
+        """Makes a local folder and those above it; a store of objects has none. Raises StorageError, ReadOnlyError."""
+        self.check_writable(location)
+        path = self.local_path(location)
+        if path is not None:
+            with translated(location, "make"):
+                self._make_folder(path)
+
     def sync(self, location: str) -> None:
         """Makes a local file that was written through `open_output` durable, its name in its folder too."""
         path = self.local_path(location)

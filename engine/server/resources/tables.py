@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from icecore.engine.common.ids import now_ms
+from icecore.engine.catalog.clients.staged_table import stage_table
 from icecore.engine.common.json_reader import get, get_str_map
 from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError
-from icecore.engine.events import event as ev
-from icecore.engine.evolution.create_table import creation_payload, creation_updates
-from icecore.engine.joint_commit.joint_tables import provisional_state
 from icecore.engine.log.request_keys import StoredAnswer
-from icecore.engine.metadata.fold import metadata_folder
-from icecore.engine.properties.data_locations import data_folder
 from icecore.engine.server.resources.loaded import committed_table, loaded_table, staged_table, table_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.pages import listed
 from icecore.engine.server.wire.refusal import Refusal
-from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION, TableMetadata
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
@@ -64,25 +57,7 @@ def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
 def _staged(call: Call, name: tuple[str, ...], asked: dict[str, Any]) -> TableMetadata:
     if call.catalog.table_exists(name):
         raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}")
-    call.catalog._warehouse.models.check_new_name(name)
-    table_uuid = str(uuid.uuid4())
-    where = call.catalog.new_location(name, table_uuid, asked["location"])
-    updates = creation_updates(
-        table_uuid,
-        where,
-        asked["schema"],
-        asked["partition_spec"],
-        asked["sort_order"],
-        asked["properties"],
-        DEFAULT_FORMAT_VERSION,
-    )
-    payload = creation_payload(name, updates)
-    metadata = provisional_state(ev.table_stream(table_uuid), ev.TABLE_CREATED, payload, now_ms()).metadata
-    storage = call.catalog._warehouse.repository.storage
-    for folder in (metadata_folder(where, metadata.properties), data_folder(where, metadata.properties)):
-        if local := storage.local_path(folder):
-            os.makedirs(local, exist_ok=True)
-    return metadata
+    return stage_table(call.catalog, name, **asked)
 
 
 def load_table(call: Call) -> Answer:
