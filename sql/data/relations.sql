@@ -1,5 +1,5 @@
 -- The rows of a scan in DuckDB. One row of `footers` is an element of a Parquet file's schema, files and their elements
--- in order; else one row is a row of the table.
+-- in order; else one row is a row of the table. Bounds in files leave out NaN, which is above all numbers here.
 
 -- name: footers
 SELECT file_name, name, num_children, field_id, type, duckdb_type FROM parquet_schema($files);
@@ -8,14 +8,14 @@ SELECT file_name, name, num_children, field_id, type, duckdb_type FROM parquet_s
 -- {columns}: what is made of the files' columns
 -- {files}: a list of paths
 -- {constants}: a comma and a relation of one row, or nothing
-SELECT {columns} FROM read_parquet({files}, hive_partitioning = FALSE) AS f{constants}
+SELECT {columns} FROM read_parquet({files}, hive_partitioning = FALSE, can_have_nan = TRUE) AS f{constants}
 
 -- name: files_with_deletes
 -- {columns}: what is made of the files' columns
 -- {files}: a list of paths
 -- {constants}: a comma and a relation of one row, or nothing
 -- {deleted}: a relation of places in the list and positions in the file
-SELECT {columns} FROM read_parquet({files}, hive_partitioning = FALSE) AS f{constants}
+SELECT {columns} FROM read_parquet({files}, hive_partitioning = FALSE, can_have_nan = TRUE) AS f{constants}
 WHERE NOT EXISTS (FROM {deleted} AS d WHERE d.file = f.file_index AND d.pos = f.file_row_number)
 
 -- name: given_rows

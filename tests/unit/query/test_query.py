@@ -49,6 +49,35 @@ def files_planned(answer: Any) -> list[int]:
     return [scan.plan().counts.files_planned for scan in answer.scans]
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_rows_with_nan_are_found(tmp_path: Path, kind: pa.DataType) -> None:
+    """NaN is no bound of a file, and DuckDB takes it for greater than all numbers."""
+    values = [float("nan"), 0.0, None, 1.0]
+    inside = pa.array([{"x": v, "many": [v]} for v in values], pa.struct([("x", kind), ("many", pa.list_(kind))]))
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        schema = pa.schema([("id", pa.int64()), ("x", kind), ("inside", inside.type)])
+        table = catalog.create_table("ns.t", schema, properties={"write.delete.mode": "merge-on-read"})
+        rows = pa.table({"id": [1, 2, 3, 4], "x": pa.array(values, kind), "inside": inside})
+        table.append(rows)
+        table.append(rows)
+        table.delete("id = 4")
+        for column in ("x", "inside.x", "inside.many[1]"):
+            for condition in (
+                "{} > 5",
+                "isnan({})",
+                "{} = 'nan'",
+                "NOT {} <= 1",
+                "{} > 5 OR {} < -5",
+                "{} NOT IN (0, 1)",
+            ):
+                where = condition.replace("{}", column)
+                found = catalog.query(f"SELECT id FROM ns.t WHERE {where}").fetchall()
+                assert found == [(1,), (1,)], where
+                view = table.scan().to_duckdb("found").sql(f"SELECT id FROM found WHERE {where}")
+                assert view.fetchall() == [(1,), (1,)], where
+
+
 @pytest.mark.parametrize("text", ["a\nfalse\nb", "a\n1 = 2\nb", "a\r\n(__icecore_0_1 = 5)\n'", "\n", "a\n"])
 def test_lines_of_a_text_are_no_conditions(tmp_path: Path, text: str) -> None:
     with icecore.open(tmp_path) as catalog:
