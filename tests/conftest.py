@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import spark_jvm
 from hypothesis import settings
 
 import icecore
@@ -21,16 +22,10 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 2**30:
     os.environ.setdefault("TMPDIR", str(_MEMORY))
     tempfile.tempdir = None
 
-# Hundreds of processes are started: none compiles all modules again, and Spark's run no longer than a C1 compiler pays.
+# Hundreds of processes are started: none compiles all modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SHORT_RUN)
-# Room for short-lived objects and for classes, which Spark makes many of: each growth of either is a collection.
-_ROOM = "-Xmn400m -XX:MetaspaceSize=300m"
-# A seventh of a short run is to check the bytes of classes, all of which javac or Spark made.
-_TRUST = "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_SHORT_RUN} {_ROOM} {_TRUST}")
+spark_jvm.set_options()
 
 # Spark's workers are forks of a process that has loaded what they need.
 _LOADED_BEFORE = str(Path(__file__).parent / "spark_workers")

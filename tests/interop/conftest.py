@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import spark_jvm
 
 CONNECT_SERVER = """
 import os
@@ -31,6 +32,7 @@ def spark() -> Iterator[Any]:
 
     if not java_available():
         pytest.skip("no Java 17 or later")
+    spark_jvm.remember_classes()
     # Where each function of a Column was called is noted for messages of errors, by six calls of the JVM.
     quick = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
     started = session("icecore-tests", spark__sql__shuffle__partitions=4, **quick)
