@@ -227,6 +227,7 @@ class Catalog:
     tables = catalog_tables.tables
     rename_table = catalog_tables.rename_table
     drop_table = catalog_tables.drop_table
+    unregister_table = dropped.unregister_table
     undrop_table = dropped.undrop_table
     purge_table = dropped.purge_table
     new_location = catalog_handle.new_location

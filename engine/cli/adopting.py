@@ -7,7 +7,7 @@ import click
 from icecore.engine.catalog.resolve_conflict import KEEPS, LOG
 from icecore.engine.cli.settings import Settings, make_namespace, namespace_option
 from icecore.engine.cli.texts import pairs
-from icecore.engine.cli.verbs import change_command, dry_run_option
+from icecore.engine.cli.verbs import agree, change_command, dry_run_option
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.display.output import counted
 from icecore.engine.display.table_text import TableText
@@ -18,6 +18,7 @@ from icecore.engine.display.view_text import ViewText
     shown=(
         "icecore register shop.taken other/shop/orders",
         "icecore register shop.taken_too other/shop/orders --map s3://bucket/orders=other/shop/orders",
+        "icecore register shop.taken other/shop/orders --overwrite --yes",
     )
 )
 @click.argument("name")
@@ -31,6 +32,8 @@ from icecore.engine.display.view_text import ViewText
     callback=pairs,
     help="Where files under the location OLD of its metadata lie now; may be repeated.",
 )
+@click.option("--overwrite", is_flag=True, help="Drop a table that has the name, in the same commit.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @namespace_option
 def register(
     settings: Settings,
@@ -38,6 +41,8 @@ def register(
     location: str,
     view: bool,
     mapping: dict[str, str],
+    overwrite: bool,
+    yes: bool,
     create_namespace: bool,
     message: str | None,
     author: str | None,
@@ -47,8 +52,8 @@ def register(
     LOCATION is its folder, or one of its metadata files; of a folder the file that version-hint.text names, else the
     newest. Nothing of it is copied or changed. Where its files were moved with the folder, they are found there.
     """
-    if view and mapping:
-        raise click.UsageError("--map is for tables")
+    if view and (mapping or overwrite):
+        raise click.UsageError("--map and --overwrite are for tables")
     with settings.write() as catalog:
         if create_namespace:
             make_namespace(catalog, name)
@@ -56,8 +61,10 @@ def register(
             seen = ViewText(catalog.register_view(name, location, message=message, author=author))
             settings.print_record(seen.as_dict(), f"registered the view {seen.name}")
             return
+        if overwrite and catalog.table_exists(name):
+            agree([f"would drop {name}, which has the name now; `icecore undrop` gives it back under another"], yes=yes)
         registered = catalog.register_table(
-            name, location, location_mapping=mapping or None, message=message, author=author
+            name, location, overwrite=overwrite, location_mapping=mapping or None, message=message, author=author
         )
         text = TableText(registered)
         files = counted(text.total("data-files") or 0, "data file")

@@ -43,6 +43,34 @@ def drop(settings: Settings, name: str, dry_run: bool, yes: bool, message: str |
     )
 
 
+@change_command(
+    shown=("icecore unregister shop.taken_too --dry-run", "icecore unregister shop.taken_too -y -m 'to the lake'")
+)
+@click.argument("table")
+@risk_options
+def unregister(
+    settings: Settings, table: str, dry_run: bool, yes: bool, message: str | None, author: str | None
+) -> None:
+    """Drop a table for another catalog to register.
+
+    Prints its metadata file, by which the other one registers it. No file of it is deleted, and none can be purged;
+    `icecore undrop` takes it back.
+    """
+    with settings.write() as catalog:
+        catalog.unregister_table(table, dry_run=True)
+        would = f"would unregister {table}: {_held(catalog, table)}"
+        location = catalog.load_table(table).metadata_location
+        if dry_run:
+            settings.print_record({"name": table, "position": None, "metadata_location": location}, would)
+            return
+        agree([would], yes=yes)
+        location = catalog.unregister_table(table, message=message, author=author).metadata_location
+        position = catalog.position
+    settings.print_record(
+        {"name": table, "position": position, "metadata_location": location}, f"unregistered {table}: {location}"
+    )
+
+
 @change_command(shown=("icecore undrop shop.returns -m 'it was none'",))
 @click.argument("name")
 @click.option("--view", is_flag=True, help="It was a view.")

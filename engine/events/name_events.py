@@ -40,16 +40,17 @@ class Renamed:
 
 @frozen
 class Dropped:
-    """A table or view that has its name no more."""
+    """A table or view that has its name no more; of one that is unregistered the files may be another catalog's."""
 
     identifier: Identifier
+    is_unregistered: bool = False
 
     def kind(self, stream: str) -> str:
         """The kind of the event in a table's or a view's stream."""
         return ev.VIEW_DROPPED if ev.is_view_stream(stream) else ev.TABLE_DROPPED
 
     def to_dict(self) -> dict[str, Any]:
-        return {"identifier": list(self.identifier)}
+        return {"identifier": list(self.identifier), **({"unregistered": True} if self.is_unregistered else {})}
 
 
 @frozen
@@ -77,7 +78,7 @@ def read_name_event(kind: str, payload: Mapping[str, Any]) -> NameEvent | None:
         case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
             return Renamed(tuple(payload["from"]), tuple(payload["to"]))
         case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
-            return Dropped(tuple(payload["identifier"]))
+            return Dropped(tuple(payload["identifier"]), payload.get("unregistered") is True)
         case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
             return Undropped(tuple(payload["identifier"]))
         case _:

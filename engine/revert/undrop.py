@@ -74,10 +74,16 @@ def drop_to_purge(repository: Repository, identifier: Identifier, position: int 
     """The drop of the table that is to be purged: the one at a position, or the latest of the name that stands.
 
     One that was purged already is only taken where there is no other. Raises NoSuchTableError where there is none,
-    ValidationError where it was undropped.
+    ValidationError where it was undropped, or unregistered.
     """
     found = _find(repository, "table", identifier, position)
-    drop = next((d for d in found if _purge_of(repository, d) is None), found[0])
+    own = [d for d in found if not _is_unregistered(d)]
+    if not own:
+        raise ValidationError(
+            f"the table {dotted(identifier)!r} was unregistered at {found[0].position}: another catalog may have its "
+            "files now, so they are not purged; undrop it and drop it where they are still its own"
+        )
+    drop = next((d for d in own if _purge_of(repository, d) is None), own[0])
     if not _stands(repository, drop):
         raise ValidationError(f"the table {dotted(identifier)!r} dropped at {drop.position} was undropped")
     return drop
@@ -104,6 +110,11 @@ def _drops_of(repository: Repository, kind: str, identifier: Identifier) -> Iter
     for event in repository.store.filtered_events(kind=_DROPS[kind]):
         if name_of_drop(event) == identifier:
             yield event
+
+
+def _is_unregistered(drop: Event) -> bool:
+    change = read_name_event(drop.kind, drop.payload)
+    return isinstance(change, Dropped) and change.is_unregistered
 
 
 def name_of_drop(drop: Event) -> Identifier:

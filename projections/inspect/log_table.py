@@ -138,7 +138,8 @@ def _phrase(kind: str, payload: Mapping[str, Any]) -> str | None:
         case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
             return f"rename to {'.'.join(payload['to'])}"
         case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
-            return f"drop {'.'.join(payload['identifier'])}"
+            verb = "unregister" if payload.get("unregistered") is True else "drop"
+            return f"{verb} {'.'.join(payload['identifier'])}"
         case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
             return f"undrop {'.'.join(payload['identifier'])}"
         case ev.TABLE_FILES_DELETED | ev.TABLE_PURGED:

@@ -96,9 +96,7 @@ def register_table(call: Call) -> Answer:
 
 def unregister_table(call: Call) -> Answer:
     """Takes a table's name, and answers with what it was; its files stay."""
-    answer = committed_table(call, call.catalog.load_table(call.table))
-    call.catalog.drop_table(call.table)
-    return answer
+    return committed_table(call, call.catalog.unregister_table(call.table))
 
 
 ALL_TABLES = "/namespaces/{namespace}/tables"

@@ -38,6 +38,7 @@ COMMAND: dict[type, dict[str, str]] = {
         "register_table": "register", "register_view": "register --view", "rename_table": "rename",
         "rename_view": "rename", "replace_table": "create --replace", "resolve": "resolve", "restore": "restore",
         "revert": "revert", "sql": "sql", "undo": "undo", "undrop_table": "undrop", "undrop_view": "undrop --view",
+        "unregister_table": "unregister",
         "update_namespace_properties": "properties set --namespace", "verify": "verify",
     },
     Table: {

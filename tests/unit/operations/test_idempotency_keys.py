@@ -83,6 +83,7 @@ CALLS: Mapping[str, tuple[Call, Call]] = {
         lambda c, k: c.drop_table("ns.t", purge=True, idempotency_key=k),
         lambda c, _: make_table(c, "t"),
     ),
+    "unregister_table": (lambda c, k: c.unregister_table("ns.t", idempotency_key=k), lambda c, _: make_table(c, "t")),
     "undrop_table": (lambda c, k: c.undrop_table("ns.gone", idempotency_key=k), lambda c, _: c.drop_table("ns.gone")),
     "purge_table": (
         lambda c, k: c.purge_table("ns.gone", idempotency_key=k),
