@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import threading
 import time
 import warnings
 from multiprocessing.connection import Connection
@@ -71,6 +72,34 @@ def append_until_killed(folder: str, pipe: Connection, scheme: str) -> None:
             pipe.send(("trying", i))
             table.append(rows(i))
             pipe.send(("done", i))
+
+
+def commit_in_threads_until_killed(folder: str, pipe: Connection, first: int) -> None:
+    """Threads commit to two tables and acknowledge each commit, as fast as they can, until somebody kills the process.
+
+    Each commit says in its message which it is.
+    """
+    warnings.simplefilter("ignore")
+    told = threading.Lock()
+
+    def say(*what: Any) -> None:
+        with told:
+            pipe.send(what)
+
+    def work(number: int) -> None:
+        table = catalog.load_table(f"ns.t{number % 2}")
+        for i in range(first, first + 10_000):
+            say("trying", f"{number}/{i}")
+            table.set_properties({f"worker-{number}": str(i)}, message=f"{number}/{i}")
+            say("done", f"{number}/{i}")
+
+    with icecore.open(folder) as catalog:
+        say("opened", "")
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
 
 def hold_the_lock(folder: str, pipe: Connection) -> None:

@@ -118,14 +118,17 @@ def _kept_moving(parts: Sequence[Part]) -> CommitConflictError:
 
 
 def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> tuple[Event, ...]:
-    events: list[Event] = []
+    def write(transaction: WriteTransaction) -> tuple[Event, ...]:
+        if (done := desk.repository.already(provenance)) is not None:
+            _take_answer(desk, parts, done)
+            return ()
+        events: list[Event] = []
+        for part in parts:
+            events += part.append(desk, transaction, _once(provenance, events))
+        return tuple(events)
+
     try:
-        with desk.repository.store.write() as transaction:
-            if (done := desk.repository.already(provenance)) is not None:
-                _take_answer(desk, parts, done)
-                return ()
-            for part in parts:
-                events += part.append(desk, transaction, _once(provenance, events))
+        events = desk.repository.store.write_with(write)
     except BaseException:
         # What was read inside may hold events that are rolled back now, as may versions of file system tables.
         desk.views.forget()
@@ -134,7 +137,7 @@ def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> 
         raise
     if events:
         note_stored()
-    return tuple(events)
+    return events
 
 
 def _take_answer(desk: CommitTargets, parts: Sequence[Part], done: Event) -> None:

@@ -21,13 +21,15 @@ from icecore.engine.errors import (
     IcecoreError,
     MovedWarehouseError,
     ReadOnlyError,
+    StorageError,
 )
 from icecore.engine.events.event import SCHEMA_VERSION, Event, Provenance, canonical
 from icecore.engine.events.keyed_request import KeyedRequest, keyed_request
 from icecore.engine.events.relocation import Relocation, Relocations
+from icecore.engine.log.lock.write_groups import Following, Part, WriteGroups
 from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader
 from icecore.engine.log.request_keys import CARRIED_OUT, RequestKeys
-from icecore.engine.log.sqlite_file import DEFAULT_LOCK_TIMEOUT_S, SETTINGS, run_script
+from icecore.engine.log.sqlite_file import DEFAULT_LOCK_TIMEOUT_S, SETTINGS, Result, run_script
 from icecore.engine.queries.named_queries import query
 
 MODELS = "log/read_models.sql"
@@ -80,6 +82,7 @@ class EventStore(EventReader):
         self._relocations: Relocations | None = None
         self._has_folders = False
         self.request_keys = RequestKeys(self)
+        self.groups = WriteGroups(self._write_group, lock_timeout_s)
         with self._translated("open"):
             connection = self.connection()
             if not read_only:
@@ -159,17 +162,71 @@ class EventStore(EventReader):
         self.check_writable()
         events: list[Event] = []
         request: KeyedRequest | None = None
+        with self._begun(events, keep=keep):
+            transaction = WriteTransaction(self, events)
+            yield transaction
+            transaction.finish()
+            request = self._answered(events) if keep else None
+        if request is not None:
+            request.is_stored = True
+
+    def write_with(self, body: Callable[[WriteTransaction], Result]) -> Result:
+        """The result of a body in a write transaction, as that of `write`; it may be called in another thread.
+
+        What other threads write at the same time may be in the same transaction of SQLite: each is as if it was alone
+        and one came after the other. Returns once it is stored. Raises as `write`, and what the body raises.
+        """
+        self.check_writable()
+        if self.connection().in_transaction:
+            # It would wait for itself: SQLite says that there is one already.
+            with self.write() as transaction:
+                return body(transaction)
+        self.check_in_place()
+        return self.groups.run(body)
+
+    def _write_group(self, first: Part, following: Following) -> None:
+        """Writes the parts of threads in one transaction of SQLite."""
+        events: list[Event] = []
+        requests: list[KeyedRequest | None] = []
+
+        def write(body: Callable[[WriteTransaction], Result]) -> Result:
+            transaction = WriteTransaction(self, [], begun_at)
+            result = body(transaction)
+            transaction.finish()
+            requests.append(self._answered(transaction.events))
+            events.extend(transaction.events)
+            return result
+
+        with self._begun(events):
+            begun_at = self.head()[0]
+            first.run(write)
+            while (part := following()) is not None:
+                self._write_beside(part, write)
+        for request in requests:
+            if request is not None:
+                request.is_stored = True
+
+    def _write_beside(self, part: Part, write: Callable[[Callable[[WriteTransaction], Any]], Any]) -> None:
+        """Writes a part after others; what it raises takes it back alone, unless SQLite took back all of them."""
+        connection = self.connection()
+        connection.execute(query(SETTINGS, "begin_part"))
+        try:
+            with self._translated("write"):
+                part.run(write)
+        except BaseException as e:
+            part.error = e
+            if not connection.in_transaction:
+                raise StorageError(f"{self.path}: the transaction was rolled back: {e}") from e
+            connection.execute(query(SETTINGS, "rollback_part"))
+        connection.execute(query(SETTINGS, "end_part"))
+
+    @contextlib.contextmanager
+    def _begun(self, events: Sequence[Event], *, keep: bool = True) -> Iterator[None]:
+        """The write lock, and a COMMIT at the end, of the `events` that are appended until then."""
         with self._translated("write"), self._locked(lambda error: self._check_stored(events, error), keep=keep):
             self.check_in_place()
             self._bring_up()
-            transaction = WriteTransaction(self, events)
-            yield transaction
-            for action in transaction.at_end:
-                action()
-            if keep:
-                request = self._answered(events)
-        if request is not None:
-            request.is_stored = True
+            yield
         # What is rolled back may have made them.
         self._has_folders = self._has_folders or keep
 
@@ -207,15 +264,20 @@ class EventStore(EventReader):
 class WriteTransaction:
     """A write transaction under the write lock: it sees the latest state, and appends."""
 
-    def __init__(self, store: EventStore, events: list[Event]) -> None:
-        """`events` collects the appended events."""
+    def __init__(self, store: EventStore, events: list[Event], begun_at: int | None = None) -> None:
+        """`events` collects the appended events; `begun_at` is the last position before SQLite's transaction."""
         self.store = store
         self.events = events
         # What is done just before COMMIT, when nothing can be refused any more: files are written then.
         self.at_end: list[Callable[[], None]] = []
         self._position, self._hash, self._recorded_at_ms = store.head()
-        store._local.begun_at = self._position
+        store._local.begun_at = self._position if begun_at is None else begun_at
         self.transaction_id: str | None = None
+
+    def finish(self) -> None:
+        """Does what comes last before COMMIT."""
+        for action in self.at_end:
+            action()
 
     def next_recorded_at_ms(self) -> int:
         """The time that the next event will have: now, but always after the event before it."""

@@ -83,7 +83,9 @@ class States(Generic[S]):
             found = self.state_at(stream) if cached is None else self.forward(cached)
             if found is None:
                 raise self.kind.missing(f"there is no {stream}")
-            self._states[stream] = found
+            if self.store.is_committed(found.position):
+                # Other threads read it here: what is in a transaction yet is not theirs to see.
+                self._states[stream] = found
             return found
 
     def live_state(self, stream: str) -> S:

@@ -257,7 +257,7 @@ class Repository:
         requirements: Sequence[TableRequirement],
         with_it: WithIt | None,
     ) -> CommitResult:
-        with self.store.write() as transaction:
+        def write(transaction: WriteTransaction) -> CommitResult:
             done = self.already(provenance)
             if done is not None:
                 self.check_answer(done, base.stream)
@@ -265,6 +265,9 @@ class Repository:
             result = self._commit_inside(transaction, base, commands, provenance, requirements)
             if with_it is not None and result.event is not None:
                 result = CommitResult(with_it(transaction, result.state), result.event)
+            return result
+
+        result = self.store.write_with(write)
         if result.event is not None:
             note_stored()
         self.states.put(result.state)

@@ -128,12 +128,15 @@ class ViewRepository:
         stored then.
         """
         self.repository.foreign.adopt_stream(stream)
-        with self.repository.store.write() as transaction:
+
+        def write(transaction: WriteTransaction) -> Event | None:
             event = self.repository.already(provenance)
-            if event is not None:
-                self.repository.check_answer(event, stream)
-            else:
-                event = self.commit_inside(transaction, stream, updates_at, provenance, requirements)
+            if event is None:
+                return self.commit_inside(transaction, stream, updates_at, provenance, requirements)
+            self.repository.check_answer(event, stream)
+            return event
+
+        event = self.repository.store.write_with(write)
         if event is not None:
             note_stored()
         return ViewCommit(self._after(stream if event is None else event.stream), event)

@@ -71,6 +71,8 @@ class VersionClaims:
 
     def take(self, event: Event, version: int, target: str, data: bytes) -> None:
         """Notes that `event` is about to make `target`, the resolved location of that version, with these bytes."""
+        # Who settles it must find the event in the log for good.
+        self._store.groups.close()
         claim = Claim(event.event_id, event.stream, version, target, hashlib.sha256(data).hexdigest())
         self._storage.write_atomic(self._path(event.stream), claim.to_bytes())
 

@@ -23,6 +23,16 @@ BEGIN;
 -- With the write lock from the start.
 BEGIN IMMEDIATE;
 
+-- name: begin_part
+-- What one of several writers of a transaction does, which can be taken back alone.
+SAVEPOINT part;
+
+-- name: end_part
+RELEASE part;
+
+-- name: rollback_part
+ROLLBACK TO part;
+
 -- name: commit
 COMMIT;
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
+from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
 
 Open = Callable[[], icecore.Catalog]
@@ -341,17 +341,15 @@ def test_a_rename_looks_the_name_up_in_the_lock(
     """Where the name went to another table just before, the rename is of that one, and comes wholly after it."""
     make_table(catalog, "t")
     other, store = open_again(), store_of(catalog)
-    write = store.write
+    write_with = store.write_with
 
-    @contextlib.contextmanager
-    def late(**options: bool) -> Iterator[Any]:
-        monkeypatch.setattr(store, "write", write)
+    def late(body: Callable[[WriteTransaction], Any]) -> Any:
+        monkeypatch.setattr(store, "write_with", write_with)
         other.rename_table("ns.t", "ns.away")
         make_table(other, "t").append(rows(5))
-        with write(**options) as transaction:
-            yield transaction
+        return write_with(body)
 
-    monkeypatch.setattr(store, "write", late)
+    monkeypatch.setattr(store, "write_with", late)
     catalog.rename_table("ns.t", "ns.new")
     assert catalog.list_tables("ns") == [("ns", "away"), ("ns", "new")]
     assert ids_of(catalog.load_table("ns.new")) == [5]

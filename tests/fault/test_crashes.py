@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 from clean_processes import clean_processes
 from core_tables import ids_of, local, make_table, metadata_files, peer_ids, rows, store_of
-from fault_writers import append_until_killed, hold_the_lock
+from fault_writers import append_until_killed, commit_in_threads_until_killed, hold_the_lock
 from pyiceberg.table import StaticTable
 
 import icecore
@@ -74,6 +75,36 @@ def test_killed_writers_lose_nothing(catalog: icecore.Catalog, scheme: str) -> N
         assert [s.sequence_number for s in table.snapshots()] == list(range(1, len(table.snapshots()) + 1))
         assert peer_ids(catalog.path, f"ns.{scheme}") == ids_of(table)
         assert again.verify().problems == ()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_killed_threads_lose_nothing(catalog: icecore.Catalog, scheme: str) -> None:
+    """SIGKILL while threads commit in groups: each acknowledged commit is there once, and none that was not tried."""
+    make_table(catalog, "t0")
+    make_table(catalog, "t1", properties={"icecore.commit-scheme": scheme})
+    dice = random.Random(scheme)
+    told: dict[str, set[str]] = {"opened": set(), "trying": set(), "done": set()}
+    for number in range(4):
+        here, there = clean_processes().Pipe(duplex=False)
+        args = (str(catalog.path), there, number * 10_000)
+        process = clean_processes().Process(target=commit_in_threads_until_killed, args=args)
+        process.start()
+        there.close()
+        assert here.poll(60) and here.recv()[0] == "opened"
+        time.sleep(dice.uniform(0.05, 0.3))
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(30)
+        with contextlib.suppress(EOFError):
+            while here.poll(0):
+                kind, what = here.recv()
+                told[kind].add(what)
+        with icecore.open(catalog.path) as again:
+            there_now = [e.provenance.message for e in store_of(again).events() if e.provenance.message]
+            assert len(there_now) == len(set(there_now)), "a commit is there twice"
+            assert told["done"] <= set(there_now) <= told["trying"]
+            assert again.verify().problems == ()
+    assert told["done"]
 
 
 def test_a_writer_that_dies_with_the_lock_lets_it_go(catalog: icecore.Catalog) -> None:
