@@ -124,6 +124,32 @@ def test_processes_lose_nothing(catalog: icecore.Catalog) -> None:
     assert peer_ids(catalog.path) == ids_of(table)
 
 
+def test_a_process_is_let_in_between_the_groups_of_another(catalog: icecore.Catalog) -> None:
+    """Whose threads commit without a pause: it waits for a group, not for the end of them."""
+    table, position = make_table(catalog), catalog.position
+    is_done = threading.Event()
+
+    def work(worker: int) -> None:
+        mine = catalog.load_table("ns.t")
+        while not is_done.is_set():
+            mine.set_properties({f"worker-{worker}": str(catalog.position)})
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        found = in_processes(append_some, str(catalog.path), 1, 4)
+    finally:
+        is_done.set()
+        for thread in threads:
+            thread.join()
+    assert ids_of(table.refresh()) == found[1]
+    kinds = [e.provenance.actor == "worker 1" for e in store_of(catalog).events(position)]
+    first, last = kinds.index(True), len(kinds) - kinds[::-1].index(True)
+    assert kinds.count(True) == 4 and kinds[first:last].count(False) > 0
+    assert catalog.verify().problems == ()
+
+
 def test_processes_that_delete_and_evolve_lose_nothing(catalog: icecore.Catalog) -> None:
     """Three processes append, delete, add columns and set properties at once; all of it holds at the end."""
     make_table(catalog, partition_spec=["bucket(2, id)"])
