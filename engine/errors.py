@@ -67,6 +67,27 @@ class ForbiddenLocationError(ValidationError):
     rest_type = "ForbiddenException"
 
 
+class NotAuthorizedError(IcecoreError):
+    """A client that shows no token, or one that is not known."""
+
+    http_status = 401
+    rest_type = "NotAuthorizedException"
+
+
+class AuthenticationTimeoutError(NotAuthorizedError):
+    """A token that has expired."""
+
+    http_status = 419
+    rest_type = "AuthenticationTimeoutException"
+
+
+class ForbiddenError(IcecoreError):
+    """A client whose token does not grant what it asks for."""
+
+    http_status = 403
+    rest_type = "ForbiddenException"
+
+
 class ExpressionError(ValidationError):
     """A filter that can't be parsed, or can't be bound to the schema."""
 

@@ -20,11 +20,12 @@ ACTOR_VARIABLE = "ICECORE_ACTOR"
 
 @frozen
 class Client:
-    """The program that a server commits for, in its own words, with its id of the request and why it asks."""
+    """The program that a server commits for, in its own words: its id of the request, why it asks, and for whom."""
 
     engine: str | None = None
     correlation_id: str | None = None
     message: str | None = None
+    actor: str | None = None
 
 
 _NOBODY = Client()
@@ -78,7 +79,7 @@ def provenance(
     }
     for name, value in given.items():
         _check_text(name, value)
-    who, engine = author or actor or default_actor(), client.engine or engine_version()
+    who, engine = author or client.actor or actor or default_actor(), client.engine or engine_version()
     return Provenance(who, engine, message, correlation_id, causation_id, idempotency_key)
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 from attrs import define, evolve, field
 
@@ -24,6 +25,7 @@ from icecore.engine.server.resources import (
     event_pages,
     functions,
     namespace_operations,
+    oauth_tokens,
     tables,
     views,
 )
@@ -34,6 +36,7 @@ from icecore.engine.server.wire.error_answers import error_answer, named_error
 from icecore.engine.server.wire.keyed_calls import answered
 from icecore.engine.server.wire.past_catalogs import AT, check_reads, past
 from icecore.engine.server.wire.path_names import decoded
+from icecore.engine.server.wire.permissions import check_grants, principal_of
 from icecore.engine.server.wire.quick_loads import Key, QuickLoads, quick_headers
 from icecore.engine.server.wire.request_body import TooLongError, read_body
 from icecore.engine.server.wire.responses import response
@@ -59,6 +62,7 @@ OPERATIONS: tuple[Endpoint, ...] = (
     *views.ENDPOINTS,
     *functions.ENDPOINTS,
     *event_pages.ENDPOINTS,
+    *oauth_tokens.ENDPOINTS,
 )
 
 
@@ -149,9 +153,10 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
             return response(error_answer(e), request)
         call = Call(serving, None, request.path_params, dict(request.query_params), _headers(request))
         answer = partial(_answer, endpoint, call, request.url.path, raw)
+        version = serving.quick.version() if request.method == "GET" else None
         made = await threads.run(endpoint.is_write, answer)
         if made.quick is not None and request.method == "GET":
-            serving.quick.put(key_of(request.scope), made.quick)
+            serving.quick.put(key_of(request.scope), made.quick, version)
         return response(made, request)
 
     return Route(V1 + prefix + endpoint.path, respond, methods=[endpoint.method])
@@ -163,17 +168,33 @@ def _headers(request: Request) -> dict[str, str]:
 
 def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     """The answer of an operation, whatever it raises."""
-    headers = call.headers
-    client = Client((headers.get("user-agent") or "")[:200] or None, (headers.get("x-request-id") or "")[:200] or None)
     body: dict[str, Any] = {}
     with watching_commits() as watch:
         try:
-            body = loads(raw, "the request") if raw else {}
-            with on_behalf_of(client):
-                then = _then(endpoint, call)
-                return answered(endpoint, evolve(call, body=body, past=then), path, raw)
+            principal = None
+            if call.serving.asks_for_tokens and not endpoint.is_open:
+                principal = principal_of(call.serving.tokens, call.headers)
+            body = _read(endpoint, raw)
+            asked = evolve(call, body=body, past=_then(endpoint, call), principal=principal)
+            if principal is not None:
+                check_grants(principal, endpoint, asked)
+            with on_behalf_of(_client(asked)):
+                return answered(endpoint, asked, path, raw)
         except Exception as e:
             return error_answer(e, endpoint.refusal.of(body), is_stored=watch.is_stored)
+
+
+def _read(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
+    """The body of a request. Raises ValidationError."""
+    if endpoint.is_form:
+        return {key: values[-1] for key, values in parse_qs(raw.decode("utf-8", "replace")).items()}
+    return loads(raw, "the request") if raw else {}
+
+
+def _client(call: Call) -> Client:
+    """The program that asks, in its own words, and who shows its token."""
+    engine, request_id = (call.headers.get(name, "")[:200] or None for name in ("user-agent", "x-request-id"))
+    return Client(engine, request_id, actor=None if call.principal is None else call.principal.name)
 
 
 def _then(endpoint: Endpoint, call: Call) -> CatalogAt | None:

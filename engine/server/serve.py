@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from icecore.engine.catalog.catalog import open_catalog
 from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import ValidationError
+from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.wire.serving import DEFAULT_PORT, ServerSettings
 
 
@@ -20,21 +21,26 @@ def serve(
     port: int = DEFAULT_PORT,
     settings: ServerSettings | None = None,
     location_roots: Iterable[str] | None = (),
+    without_tokens: bool = False,
 ) -> None:
     """Serves the warehouse of a folder as an Iceberg REST catalog until the process is told to end.
 
     Port 0 takes a free one; the address is printed once it listens. Clients may have tables in the warehouse's folder
     and in `location_roots`, each in a place of its own; None lets them be anywhere. Raises StorageError, ReadOnlyError,
-    MissingDependencyError, and ValidationError for an address beyond this machine.
+    MissingDependencyError, and ValidationError for an address beyond this machine where the warehouse has no tokens,
+    unless it is to be served `without_tokens`.
     """
     with needs("uvicorn", "icecore[server]"):
         import uvicorn
 
     from icecore.engine.server.application import application
 
-    if not _is_loopback(host):
-        raise ValidationError(f"{host} is reached from other machines, and this server knows no tokens: use 127.0.0.1")
     with open_catalog(path, location_roots=location_roots, unique_locations=location_roots is not None) as catalog:
+        if not (without_tokens or AccessTokens(catalog._warehouse.store).are_used or _is_loopback(host)):
+            raise ValidationError(
+                f"{host} is reached from other machines, and the warehouse has no tokens: make one by `icecore token "
+                "create`, or say --without-tokens"
+            )
         config = uvicorn.Config(application(catalog, settings), host, port, log_level="warning", lifespan="on")
         listening = config.bind_socket()
         print(f"http://{host}:{listening.getsockname()[1]}", flush=True)

@@ -16,6 +16,7 @@ from icecore.engine.cli.verbs import examples
     "--location-root", "location_roots", metavar="FOLDER", multiple=True, help="A folder tables may be in too."
 )
 @click.option("--any-location", is_flag=True, help="Let tables be anywhere, one in another's folder too.")
+@click.option("--without-tokens", is_flag=True, help="Let everybody in who reaches the address.")
 @common_options
 @pass_settings
 def serve(
@@ -25,16 +26,17 @@ def serve(
     plan_scans: bool,
     location_roots: tuple[str, ...],
     any_location: bool,
+    without_tokens: bool,
 ) -> None:
     """Serve the warehouse as an Iceberg REST catalog.
 
     For Spark, Trino, PyIceberg, DuckDB and others, in other processes, which must see the files under the same paths.
     Their tables may be in the warehouse's folder, each in a place of its own, unless --location-root or --any-location
-    says more.
+    says more. Where the warehouse has tokens (icecore token), clients must show one.
     """
     from icecore.engine.server.serve import serve as listen
     from icecore.engine.server.wire.serving import ServerSettings
 
-    told = ServerSettings(plans_scans=plan_scans)
+    told = ServerSettings(plans_scans=plan_scans, asks_for_tokens=False if without_tokens else None)
     roots = None if any_location else location_roots
-    listen(settings.path, host=host, port=port, settings=told, location_roots=roots)
+    listen(settings.path, host=host, port=port, settings=told, location_roots=roots, without_tokens=without_tokens)

@@ -17,6 +17,7 @@ from icecore.engine.evolution.create_table import creation_payload
 from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
 from icecore.engine.joint_commit.joint_tables import NewTable, TableChange
 from icecore.engine.repository.repository import TablePart
+from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.resources.loaded import committed_table, table_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
@@ -106,8 +107,11 @@ ENDPOINTS = (
         "/namespaces/{namespace}/tables/{table}",
         update_table,
         is_write=True,
+        asks=Level.WRITE,
         again=table_again,
         refusal=Refusal.COMMIT,
     ),
-    Endpoint("POST", "/transactions/commit", commit_transaction, is_write=True, refusal=Refusal.COMMIT),
+    Endpoint(
+        "POST", "/transactions/commit", commit_transaction, is_write=True, asks=Level.WRITE, refusal=Refusal.COMMIT
+    ),
 )

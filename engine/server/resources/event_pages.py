@@ -122,4 +122,4 @@ def _shown(event: Event, name: Identifier | None, count: int) -> dict[str, Any]:
     return found | {key: value for key, value in said.items() if value is not None}
 
 
-ENDPOINTS = (Endpoint("POST", "/events", query_events),)
+ENDPOINTS = (Endpoint("POST", "/events", query_events, is_of_all=True),)

@@ -51,7 +51,10 @@ def _quick(call: Call, state: TableState, storage: Storage, tag: str, body: byte
     if call.past is not None or path is None or state.metadata_location is None or is_file_system(state):
         return None
     name, location = state.identifier, state.metadata_location
-    return QuickLoad(name, state.stream, state.stream_version, location, path, tag, body)
+    load = QuickLoad(name, state.stream, state.stream_version, location, path, tag, body)
+    if call.principal is not None:
+        load.expires_at_ms = call.principal.expires_at_ms
+    return load
 
 
 def committed_table(call: Call, table: Table) -> Answer:

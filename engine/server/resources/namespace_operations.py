@@ -9,6 +9,7 @@ from icecore.engine.common.json_reader import get_list, get_str_map
 from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.namespaces import ChangedProperties, updated_properties
 from icecore.engine.log.request_keys import StoredAnswer
+from icecore.engine.server.auth.grants import is_visible
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -20,6 +21,8 @@ def list_namespaces(call: Call) -> Answer:
     """The namespaces directly inside of `parent`, or at the top. Raises NoSuchNamespaceError, ValidationError."""
     parent = call.query.get("parent")
     names, after = listed(call, "namespace", read_namespace(parent) if parent else ())
+    if call.principal is not None:
+        names = [n for n in names if is_visible(call.principal.grants, n)]
     return json_answer({"namespaces": names, **after})
 
 

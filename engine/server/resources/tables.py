@@ -9,6 +9,7 @@ from icecore.engine.catalog.clients.staged_table import stage_table
 from icecore.engine.common.json_reader import get, get_str_map
 from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError
 from icecore.engine.log.request_keys import StoredAnswer
+from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.resources.loaded import committed_table, loaded_table, staged_table, table_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call
@@ -103,7 +104,9 @@ ALL_TABLES = "/namespaces/{namespace}/tables"
 ONE = f"{ALL_TABLES}/{{table}}"
 ENDPOINTS = (
     Endpoint("GET", ALL_TABLES, list_tables),
-    Endpoint("POST", ALL_TABLES, create_table, is_write=True, again=created_again, refusal=Refusal.CREATION),
+    Endpoint(
+        "POST", ALL_TABLES, create_table, is_write=True, asks=Level.WRITE, again=created_again, refusal=Refusal.CREATION
+    ),
     Endpoint("HEAD", ONE, table_exists),
     Endpoint("GET", ONE, load_table),
     Endpoint("DELETE", ONE, drop_table, is_write=True),

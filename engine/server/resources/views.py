@@ -15,6 +15,7 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.provenance import provenance
 from icecore.engine.joint_commit.joint_commit import commit_jointly
 from icecore.engine.joint_commit.joint_views import NewView
+from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.resources.loaded import loaded_view, view_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call
@@ -125,10 +126,10 @@ ALL_VIEWS = "/namespaces/{namespace}/views"
 ONE = f"{ALL_VIEWS}/{{view}}"
 ENDPOINTS = (
     Endpoint("GET", ALL_VIEWS, list_views),
-    Endpoint("POST", ALL_VIEWS, create_view, is_write=True, again=view_again),
+    Endpoint("POST", ALL_VIEWS, create_view, is_write=True, asks=Level.WRITE, again=view_again),
     Endpoint("HEAD", ONE, view_exists),
     Endpoint("GET", ONE, load_view),
-    Endpoint("POST", ONE, replace_view, is_write=True, again=view_again, refusal=Refusal.COMMIT),
+    Endpoint("POST", ONE, replace_view, is_write=True, asks=Level.WRITE, again=view_again, refusal=Refusal.COMMIT),
     Endpoint("DELETE", ONE, drop_view, is_write=True),
     Endpoint("POST", "/namespaces/{namespace}/register-view", register_view, is_write=True, again=view_again),
     Endpoint("POST", "/views/rename", rename_view, is_write=True),

@@ -10,6 +10,7 @@ from attrs import field, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get
 from icecore.engine.errors import ValidationError
+from icecore.engine.server.auth.access_tokens import Principal
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.path_names import decoded, read_namespace
 
@@ -34,6 +35,8 @@ class Call:
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     body: Mapping[str, Any] = field(factory=dict)
+    principal: Principal | None = None
+    """Who asks, where tokens are used."""
 
     @property
     def catalog(self) -> Catalog:

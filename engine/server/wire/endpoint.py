@@ -7,6 +7,7 @@ from collections.abc import Callable
 from attrs import frozen
 
 from icecore.engine.log.request_keys import StoredAnswer
+from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer
 from icecore.engine.server.wire.call import Call, Operation
 from icecore.engine.server.wire.refusal import Refusal
@@ -26,7 +27,8 @@ class Endpoint:
 
     `is_write` operations are made one at a time. Under an idempotency key they are carried out once; `again` answers
     the same request when it comes again. `refusal` is how one is refused that the server could not carry out, where
-    nothing was stored.
+    nothing was stored. A token must grant `level` in the namespaces that a call names; `is_of_all` operations name none
+    and tell of the whole catalog, `is_open` ones need no token. The body of a `is_form` operation is no JSON.
     """
 
     method: str
@@ -36,6 +38,15 @@ class Endpoint:
     again: Again = nothing_again
     has_prefix: bool = True
     refusal: Refusal = Refusal.AS_IT_IS
+    asks: Level | None = None
+    is_of_all: bool = False
+    is_open: bool = False
+    is_form: bool = False
+
+    @property
+    def level(self) -> Level:
+        """The level that a token must grant: to read where nothing is changed, else to manage unless it says less."""
+        return self.asks or (Level.MANAGE if self.is_write else Level.READ)
 
     @property
     def documented(self) -> str:

@@ -10,6 +10,8 @@ from icecore.engine.errors import IcecoreError
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.refusal import Refusal
 
+_BEARER = {401: "invalid_token", 419: "invalid_token"}
+
 
 def error_answer(error: BaseException, refusal: Refusal = Refusal.AS_IT_IS, *, is_stored: bool = False) -> Answer:
     """The answer that tells of an error. One that no rule foresaw is warned of under an id, and says nothing more.
@@ -26,4 +28,5 @@ def error_answer(error: BaseException, refusal: Refusal = Refusal.AS_IT_IS, *, i
 
 def named_error(status: int, kind: str, message: str) -> Answer:
     """The `ErrorModel` of a status and the Java class of an error."""
-    return json_answer({"error": {"message": message, "type": kind, "code": status}}, status)
+    headers = {"www-authenticate": f'Bearer realm="icecore", error="{_BEARER[status]}"'} if status in _BEARER else None
+    return json_answer({"error": {"message": message, "type": kind, "code": status}}, status, headers)

@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import IcecoreError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import EventStore
 
 _LOADS, _FOREIGN = "server/loads.sql", "log/foreign.sql"
 _GZIP = 31
+NEVER = 1 << 62
 Key = tuple[bytes, bytes, bytes]
 """Path, query and authorization of a request."""
 
@@ -38,6 +40,7 @@ class QuickLoad:
     etag: str
     body: bytes
     checked_at: int | None = None
+    expires_at_ms: int = NEVER
 
     @cached_property
     def packed(self) -> bytes:
@@ -48,17 +51,27 @@ class QuickLoad:
 
 @define(eq=False)
 class QuickLoads:
-    """The loads that are kept; those asked for last stay, up to a number of bytes. For one thread."""
+    """The loads that are kept; those asked for last stay, up to a number of bytes. For one thread.
+
+    Where `asks_for_tokens` any write lets them go, since it may have revoked the token that one was answered to.
+    """
 
     store: EventStore
     catalog_name: str
     most_bytes: int
+    asks_for_tokens: Callable[[], bool] = lambda: False
     _kept: OrderedDict[Key, QuickLoad] = field(factory=OrderedDict)
     _size: int = 0
 
-    def put(self, key: Key, load: QuickLoad) -> None:
-        """Keeps an answer. It is not trusted before the log was asked."""
+    def version(self) -> int | None:
+        """A number that is another one once anybody wrote to the log's file."""
+        row = self.store.row(_FOREIGN, "data_version")
+        return None if row is None else int(row[0])
+
+    def put(self, key: Key, load: QuickLoad, version: int | None) -> None:
+        """Keeps an answer that was begun when the log's file had that version."""
         self.drop(key)
+        load.checked_at = version
         self._kept[key] = load
         self._size += len(load.body)
         while self._size > self.most_bytes:
@@ -85,10 +98,13 @@ class QuickLoads:
         return None
 
     def _is_same(self, load: QuickLoad) -> bool:
-        row = self.store.row(_FOREIGN, "data_version")
-        version = None if row is None else int(row[0])
+        version = self.version()
+        if load.expires_at_ms <= now_ms():
+            return False
         if load.checked_at is not None and load.checked_at == version:
             return True
+        if self.asks_for_tokens():
+            return False
         found = self.store.row(
             _LOADS,
             "is_as_loaded",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
+from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.wire.quick_loads import QuickLoads
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ class ServerSettings:
 
     `most_body_bytes` is the longest request, after decompression; `plans_scans` tells clients to have scans planned
     here (`scan-planning-mode`). `readers` is the number of threads that answer what changes nothing, `kept_bytes` what
-    answers may take that are kept in memory.
+    answers may take that are kept in memory. `asks_for_tokens` says whether clients must show a token, by default where
+    the warehouse has any.
     """
 
     most_body_bytes: int = 32 * 2**20
     plans_scans: bool = False
     readers: int = 4
+    asks_for_tokens: bool | None = None
     kept_bytes: int = 256 * 2**20
 
 
@@ -73,7 +76,16 @@ class Serving:
     endpoints: tuple[str, ...] = ()
     kept: KeptAnswers = field(init=False)
     quick: QuickLoads = field(init=False)
+    tokens: AccessTokens = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.kept = KeptAnswers(self.settings.kept_bytes)
-        self.quick = QuickLoads(self.catalog._warehouse.store, self.catalog.name, self.settings.kept_bytes)
+        store = self.catalog._warehouse.store
+        self.quick = QuickLoads(store, self.catalog.name, self.settings.kept_bytes, lambda: self.asks_for_tokens)
+        self.tokens = AccessTokens(store)
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether clients must show a token."""
+        asked = self.settings.asks_for_tokens
+        return AccessTokens(self.catalog._warehouse.store).are_used if asked is None else asked

@@ -32,6 +32,9 @@ SILENT: Mapping[tuple[type, str], str] = {
 # Commands that make no commit, with the reason.
 SILENT_COMMANDS: Mapping[str, str] = {
     "init": "makes a log without an event",
+    "token create": "makes no event",
+    "token ls": "reads",
+    "token revoke": "makes no event",
     "serve": "commits for its clients, who say why",
     "properties get": "reads",
     "namespace ls": "reads",

@@ -93,5 +93,5 @@ def test_memory_holds_what_was_asked_for_last(tmp_path: Path) -> None:
         loads = quick_loads.QuickLoads(catalog._warehouse.store, catalog.name, 250)
         for n in range(5):
             load = quick_loads.QuickLoad(("ns", "t"), "table:x", 1, "m", "/", f"{n}", b"x" * 100)
-            loads.put((b"%d" % n, b"", b""), load)
+            loads.put((b"%d" % n, b"", b""), load, loads.version())
         assert [k[0] for k in loads._kept] == [b"3", b"4"]

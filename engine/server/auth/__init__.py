@@ -1,0 +1,1 @@
+"""Tokens, hashed at rest, and their grants by namespace."""

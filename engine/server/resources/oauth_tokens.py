@@ -1,0 +1,56 @@
+"""Access tokens by OAuth2, for clients that have an id and a secret. Spec: the REST document's getToken.
+
+The secret is a token of the warehouse; what it is exchanged for has the same grants and ends sooner, and with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from urllib.parse import unquote
+
+from icecore.engine.errors import NotAuthorizedError
+from icecore.engine.server.wire.answer import Answer, json_answer
+from icecore.engine.server.wire.call import Call
+from icecore.engine.server.wire.endpoint import Endpoint
+
+LIFETIME_S = 3600
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
+
+
+def get_token(call: Call) -> Answer:
+    """A token for an hour, by the secret of a client or by a token that it has."""
+    match call.body.get("grant_type"):
+        case "client_credentials":
+            secret = call.body.get("client_secret") or _basic_secret(call.headers.get("authorization", ""))
+        case grant if grant == EXCHANGE:
+            secret = call.body.get("subject_token")
+        case _:
+            return _refused(400, "unsupported_grant_type", "client_credentials and token exchange are understood")
+    if not secret:
+        return _refused(400, "invalid_request", "the request has no client_secret, or no subject_token")
+    try:
+        principal = call.serving.tokens.principal(str(secret))
+    except NotAuthorizedError as e:
+        return _refused(401, "invalid_client", str(e))
+    token = call.serving.tokens.derive(principal, LIFETIME_S * 1000)
+    told = {"access_token": token, "token_type": "bearer", "expires_in": LIFETIME_S, "issued_token_type": ACCESS_TOKEN}
+    return json_answer(told, headers={"cache-control": "no-store"})
+
+
+def _basic_secret(header: str) -> str | None:
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return unquote(base64.b64decode(encoded).decode().partition(":")[2])
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _refused(status: int, kind: str, text: str) -> Answer:
+    return json_answer({"error": kind, "error_description": text}, status)
+
+
+ENDPOINTS = (Endpoint("POST", "/oauth/tokens", get_token, is_write=True, has_prefix=False, is_open=True, is_form=True),)

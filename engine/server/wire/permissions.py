@@ -1,0 +1,53 @@
+"""Permissions: the holder of a token, by the `Authorization` header, and whether its token grants what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import ForbiddenError, NotAuthorizedError
+from icecore.engine.server.auth.access_tokens import AccessTokens, Principal
+from icecore.engine.server.auth.grants import is_allowed
+from icecore.engine.server.wire.call import Call, levels
+from icecore.engine.server.wire.endpoint import Endpoint
+
+
+def principal_of(tokens: AccessTokens, headers: Mapping[str, str]) -> Principal:
+    """The holder of the bearer token that headers show. Raises NotAuthorizedError, AuthenticationTimeoutError."""
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise NotAuthorizedError("this server asks for a token: Authorization: Bearer TOKEN")
+    return tokens.principal(secret.strip())
+
+
+def check_grants(principal: Principal, endpoint: Endpoint, call: Call) -> None:
+    """Raises ForbiddenError where a token does not grant an operation in each namespace that it is about."""
+    level = endpoint.level
+    for namespace in _namespaces(endpoint, call):
+        if not is_allowed(principal.grants, level, namespace):
+            where = f"in {'.'.join(namespace)!r}" if namespace else "on the whole catalog"
+            raise ForbiddenError(f"the token of {principal.name!r} does not grant {level.name.lower()} {where}")
+
+
+def _namespaces(endpoint: Endpoint, call: Call) -> Iterator[Identifier]:
+    """The namespaces that a call is about, by its path and its body; the empty one is the whole catalog."""
+    if "namespace" in call.names:
+        yield call.namespace
+        return
+    inside = [*_of_body(call.body)]
+    yield from inside
+    if not inside and endpoint.is_of_all:
+        yield ()
+
+
+def _of_body(body: Mapping[str, Any]) -> Iterator[Identifier]:
+    if isinstance(body.get("namespace"), list):
+        yield levels(body)
+    for key in ("source", "destination"):
+        if isinstance(body.get(key), dict):
+            yield levels(body[key])
+    changes = body.get("table-changes")
+    for change in changes if isinstance(changes, list) else ():
+        if isinstance(change, dict) and isinstance(change.get("identifier"), dict):
+            yield levels(change["identifier"])

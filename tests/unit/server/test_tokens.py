@@ -1,0 +1,156 @@
+"""Tokens: who shows none gets nothing, who shows one gets what it grants and is the actor of the commits."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from rest_client import SCHEMA, Reply, RestClient, served
+
+import icecore
+from icecore.engine.common.ids import now_ms
+from icecore.engine.errors import ValidationError
+from icecore.engine.evolution.schema_text import parse_schema
+from icecore.engine.server.auth import access_tokens
+from icecore.engine.server.auth.access_tokens import AccessTokens
+from icecore.engine.server.auth.grants import Grant, Level, is_allowed
+from icecore.engine.server.serve import serve
+from icecore.engine.server.wire import quick_loads
+from icecore.engine.server.wire.serving import ServerSettings
+
+T = "/v1/namespaces/sales%1Forders/tables/t"
+
+
+@pytest.fixture
+def tokens(catalog: icecore.Catalog) -> AccessTokens:
+    """The tokens of a warehouse that has tables in two namespaces."""
+    catalog.create_namespace("sales")
+    for name in ("sales.orders", "people"):
+        catalog.create_namespace(name)
+        catalog.create_table(f"{name}.t", parse_schema("id long"))
+    return AccessTokens(catalog._warehouse.store)
+
+
+def asked(rest: RestClient, secret: str, method: str, path: str, body: object = None) -> Reply:
+    return rest.ask(method, path, body, {"Authorization": f"Bearer {secret}"} if secret else {})
+
+
+def table(*namespace: str) -> dict[str, Any]:
+    return {"namespace": list(namespace), "name": "t"}
+
+
+def made(tokens: AccessTokens, *grants: str, name: str = "ann") -> str:
+    return tokens.create(name, [Grant.parse(g) for g in grants])[1]
+
+
+def test_grants_hold_in_a_namespace_and_inside_of_it() -> None:
+    grants = [Grant.parse("write:a.b"), Grant.parse("read:c")]
+    assert str(grants[0]) == "write:a.b" and Grant.from_dict(grants[0].to_dict()) == grants[0]
+    told = "a.b write, a.b.c read, a read, a.bc read, c read, c write, x read"
+    asked_for = [t.split() for t in told.split(", ")]
+    allowed = [is_allowed(grants, Level.of(level), tuple(n.split("."))) for n, level in asked_for]
+    assert allowed == [True, True, False, False, True, False, False]
+    assert is_allowed([Grant.parse("manage:*")], Level.WRITE, ("x",))
+    for wrong in ("read", "own:a", "read:"):
+        with pytest.raises(ValidationError):
+            Grant.parse(wrong)
+
+
+def test_who_shows_no_token_gets_nothing(rest: RestClient, tokens: AccessTokens) -> None:
+    assert rest.get(T).status == 200, "before there is a token, none is asked for"
+    assert asked(rest, "None", "GET", T).status == 200, "whatever a client sends"
+    secret = made(tokens, "manage:*")
+    for shown in ("", "None", secret[:-1], "x" * 5000):
+        refused = asked(rest, shown, "GET", T)
+        assert refused.error[:2] == (401, "NotAuthorizedException")
+        assert refused.headers["www-authenticate"].startswith("Bearer ")
+    assert rest.get("/v1/config").status == 200
+    assert asked(rest, secret, "GET", T).status == 200
+    assert secret.encode() not in b"".join(p.read_bytes() for p in Path(tokens._store.path).parent.glob("icecore.db*"))
+
+
+def test_a_token_opens_what_it_grants(rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog) -> None:
+    secret = made(tokens, "write:sales.orders", "read:people")
+    change = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
+    assert asked(rest, secret, "POST", T, change).status == 200
+    last = catalog.log().to_pylist()[-1]
+    assert last["actor"] == "ann"
+    other = "/v1/namespaces/people/tables/t"
+    assert asked(rest, secret, "GET", other).status == 200
+    own, theirs = ({"identifier": table(*n)} for n in (("sales", "orders"), ("people",)))
+    names = {"source": table("people"), "destination": table("sales", "orders")}
+    refused = [
+        asked(rest, secret, "POST", other, change),
+        asked(rest, secret, "DELETE", T),
+        asked(rest, secret, "POST", "/v1/namespaces", {"namespace": ["new"]}),
+        asked(rest, secret, "GET", "/v1/namespaces/sales"),
+        asked(rest, secret, "POST", "/v1/events", {}),
+        asked(rest, secret, "POST", "/v1/at/1/events", {}),
+        asked(rest, secret, "POST", "/v1/namespaces/people/tables", {"name": "x", "schema": SCHEMA}),
+        asked(rest, secret, "POST", "/v1/transactions/commit", {"table-changes": [own | change, theirs | change]}),
+        asked(rest, secret, "POST", "/v1/tables/rename", names),
+    ]
+    assert [r.error[:2] for r in refused] == [(403, "ForbiddenException")] * len(refused)
+    assert asked(rest, secret, "GET", "/v1/namespaces").json == {"namespaces": [["people"], ["sales"]]}
+    only = made(tokens, "read:people", name="bob")
+    assert asked(rest, only, "GET", "/v1/namespaces").json == {"namespaces": [["people"]]}
+
+
+def test_a_revoked_or_expired_token_opens_nothing_more(
+    rest: RestClient, tokens: AccessTokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from memory either, by which loads are answered the second time."""
+    first, second = made(tokens, "read:*"), tokens.create("eve", [Grant.parse("read:*")], 60_000)[1]
+    for secret in (first, second) * 3:
+        assert asked(rest, secret, "GET", T).status == 200
+    tokens.revoke("ann")
+    assert asked(rest, first, "GET", T).status == 401
+    assert [asked(rest, second, "GET", T).status for _ in range(3)] == [200] * 3
+    now = now_ms()
+    for module in (access_tokens, quick_loads):
+        monkeypatch.setattr(module, "now_ms", lambda: now + 61_000)
+    assert asked(rest, second, "GET", T).error[:2] == (419, "AuthenticationTimeoutException")
+
+
+def test_clients_log_in_by_id_and_secret(rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog) -> None:
+    token_id, secret = tokens.create("ann", [Grant.parse("manage:*")])
+    theirs = RestCatalog(
+        "r", uri=rest.uri, credential=f"{token_id}:{secret}", **{"oauth2-server-uri": f"{rest.uri}/v1/oauth/tokens"}
+    )
+    theirs.create_namespace("made")
+    assert catalog.log().to_pylist()[-1]["actor"] == "ann"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+
+    def exchanged(fields: dict[str, str], **headers: str) -> Reply:
+        return rest.ask("POST", "/v1/oauth/tokens", None, form | headers, raw=urlencode(fields).encode())
+
+    basic = base64.b64encode(f"{token_id}:{secret}".encode()).decode()
+    got = exchanged({"grant_type": "client_credentials"}, Authorization=f"Basic {basic}").json["access_token"]
+    exchange = {"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token": got}
+    again = exchanged(exchange).json["access_token"]
+    assert asked(rest, again, "GET", T).status == 200 and again != got != secret
+    tokens.revoke(token_id)
+    assert [asked(rest, t, "GET", T).status for t in (got, again, secret)] == [401] * 3
+    wrong = [{"grant_type": "client_credentials", "client_secret": "x"}, {"grant_type": "password"}, {}]
+    refused = [exchanged(fields) for fields in wrong]
+    assert [(r.status, r.json["error"]) for r in refused] == [
+        (401, "invalid_client"),
+        (400, "unsupported_grant_type"),
+        (400, "unsupported_grant_type"),
+    ]
+
+
+def test_no_one_from_elsewhere_is_let_in_without_a_token(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="has no tokens"):
+        serve(tmp_path / "w", host="0.0.0.0", port=0)
+
+
+@pytest.fixture
+def rest(catalog: icecore.Catalog) -> Iterator[RestClient]:
+    with served(catalog, ServerSettings(readers=2)) as client:
+        yield client
