@@ -20,6 +20,7 @@ from icecore.engine.commit.new_manifests import EventContent, ManifestRemoval, N
 from icecore.engine.commit.snapshot_summary import summary_of
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
+from icecore.engine.metadata.assigned_ids import with_own_ids
 from icecore.engine.metadata.fold import check_properties, metadata_folder
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.metadata.requirements import requirements_for
@@ -173,7 +174,9 @@ class _Deciding:
     def update(self, changes: list[TableUpdate]) -> None:
         if not changes:
             return
-        updates = stored_updates(changes, read_table_updates)
+        updates = accepted_updates(self.metadata, changes)
+        if not updates:
+            return
         builder = MetadataBuilder(self.metadata)
         builder.apply(updates, self.context.recorded_at_ms)
         self.metadata = builder.build()
@@ -264,6 +267,14 @@ class _Deciding:
     def _moved(self, branch: str, snapshot_id: int) -> SnapshotRef:
         ref = self.metadata.refs.get(branch)
         return SnapshotRef(snapshot_id, SnapshotRefType.BRANCH) if ref is None else evolve(ref, snapshot_id=snapshot_id)
+
+
+def accepted_updates(metadata: TableMetadata, changes: Iterable[TableUpdate]) -> list[TableUpdate]:
+    """The updates as an event of them holds them, under ids of the table's own.
+
+    Raises ValidationError, CommitFailedError.
+    """
+    return with_own_ids(metadata, stored_updates(changes, read_table_updates))
 
 
 class StaleRemovals(Exception):

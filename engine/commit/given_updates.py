@@ -11,11 +11,21 @@ from collections.abc import Mapping, Sequence
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.engine.spec.updates.table_update import AddPartitionSpec, AddSnapshot, AddSortOrder, TableUpdate
+from icecore.engine.spec.updates.table_update import (
+    AddPartitionSpec,
+    AddSnapshot,
+    AddSortOrder,
+    SetCurrentSchema,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
+    TableUpdate,
+)
 
 
 def check_given_updates(before: TableMetadata | None, after: TableMetadata, updates: Sequence[TableUpdate]) -> None:
     """Raises ValidationError for unknown parents and schemas of snapshots, and for specs and orders without columns.
+
+    Those in use must fit the current schema.
 
     `before` is the table that they were applied to, None for a new one, and `after` what came of it.
     """
@@ -39,6 +49,9 @@ def check_given_updates(before: TableMetadata | None, after: TableMetadata, upda
             case AddSortOrder(sort_order=order):
                 if order.fields not in [o.fields for o in orders]:
                     order.check(after.schema())
+            case SetCurrentSchema() | SetDefaultSpec() | SetDefaultSortOrder():
+                after.spec().check(after.schema())
+                after.sort_order().check(after.schema())
 
 
 def _check_schema(snapshot: Snapshot, before: TableMetadata | None, after: TableMetadata) -> None:

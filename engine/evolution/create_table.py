@@ -19,6 +19,7 @@ from icecore.engine.data.given_schema import (
 )
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
 from icecore.engine.evolution.terms import parse_partition_terms, parse_sort_terms
+from icecore.engine.metadata.assigned_ids import with_own_ids
 from icecore.engine.metadata.fold import check_properties
 from icecore.engine.properties.string_properties import table_properties
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
@@ -85,10 +86,10 @@ def creation_updates(
 
 
 def creation_payload(identifier: Identifier, updates: Iterable[TableUpdate]) -> dict[str, Any]:
-    """The payload of the event that makes a table."""
+    """The payload of the event that makes a table. Raises ValidationError where the updates don't fit each other."""
     return {
         "identifier": list(identifier),
-        "updates": [u.to_dict() for u in updates],
+        "updates": [u.to_dict() for u in with_own_ids(None, updates)],
         "requirements": [AssertCreate().to_dict()],
     }
 

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.common.text import short_repr
-from icecore.engine.errors import CorruptLogError, IcecoreError, ValidationError
+from icecore.engine.errors import CorruptLogError, IcecoreError
 from icecore.engine.events.event import Event
 from icecore.engine.events.table_events import (
     TableAdopted,
@@ -130,7 +130,7 @@ class TableFold:
             self._state = self._next(event, read_table_event(event))
         except CorruptLogError:
             raise
-        except (ValidationError, LookupError, TypeError, ValueError, AttributeError) as e:
+        except (IcecoreError, LookupError, TypeError, ValueError, AttributeError) as e:
             what = str(e) if isinstance(e, IcecoreError) else f"{type(e).__name__} {e}"
             raise CorruptLogError(f"position {event.position}: the {event.kind} event can't be applied: {what}") from e
 

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from attrs import evolve
 
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import CommitFailedError, ValidationError
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
 from icecore.engine.spec.partition import INITIAL_SPEC_ID, PARTITION_FIELD_ID_START, PartitionSpec
@@ -49,9 +49,15 @@ from icecore.engine.spec.updates.table_update import (
     TableUpdate,
 )
 
+RETRY = "Validation failed, please retry"
+
 
 class MetadataBuilder:
-    """Table metadata under construction. Every method raises ValidationError where the spec forbids the change."""
+    """Table metadata under construction.
+
+    Every method raises ValidationError where the spec forbids the change, and CommitFailedError where the numbers of a
+    snapshot are behind the table's, as those of a commit that lost a race are.
+    """
 
     def __init__(self, base: TableMetadata | None = None) -> None:
         self._format_version = base.format_version if base else 0
@@ -269,15 +275,15 @@ class MetadataBuilder:
 
     def _add_snapshot(self, snapshot: Snapshot) -> None:
         if snapshot.snapshot_id in self._snapshots:
-            raise ValidationError(f"snapshot {snapshot.snapshot_id} exists already")
+            raise ValidationError(f"Snapshot already exists for id: {snapshot.snapshot_id}")
         if (
             self._format_version > 1
             and snapshot.sequence_number <= self._last_sequence_number
             and snapshot.parent_snapshot_id is not None
         ):
-            raise ValidationError(
-                f"snapshot {snapshot.snapshot_id} has sequence number {snapshot.sequence_number}, "
-                f"the table is at {self._last_sequence_number} already"
+            raise CommitFailedError(
+                f"{RETRY}: Cannot add snapshot with sequence number {snapshot.sequence_number} older than last "
+                f"sequence number {self._last_sequence_number}"
             )
         if self._format_version >= 3:
             self._assign_rows(snapshot)
@@ -290,9 +296,9 @@ class MetadataBuilder:
         if snapshot.first_row_id is None or snapshot.added_rows is None:
             raise ValidationError(f"snapshot {snapshot.snapshot_id} of a v3 table needs first-row-id and added-rows")
         if snapshot.first_row_id < next_row_id:
-            raise ValidationError(
-                f"snapshot {snapshot.snapshot_id} has first-row-id {snapshot.first_row_id}, "
-                f"behind the table's next-row-id {next_row_id} (RL1)"
+            raise CommitFailedError(
+                f"{RETRY}: Cannot add a snapshot, first-row-id is behind table next-row-id: "
+                f"{snapshot.first_row_id} < {next_row_id} (RL1)"
             )
         self._next_row_id = max(next_row_id, snapshot.first_row_id) + snapshot.added_rows
 

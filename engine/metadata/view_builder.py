@@ -50,6 +50,9 @@ class ViewBuilder:
         self._properties = dict(base.properties) if base else {}
         self._last_schema_id: int | None = None
         self._last_version_id: int | None = None
+        # What the commit says of an id that it gave means what it added, which may have got another one.
+        self._schema_ids: dict[int, int] = {}
+        self._version_ids: dict[int, int] = {}
         self._added_versions: set[int] = set()
         self._log_entry: ViewHistoryEntry | None = None
 
@@ -123,6 +126,7 @@ class ViewBuilder:
             self._schemas[known.schema_id] = known
             self.changes.append(AddSchema(known))
         self._last_schema_id = known.schema_id
+        self._schema_ids.setdefault(schema.schema_id, known.schema_id)
 
     def _set_location(self, update: SetLocation) -> None:
         if update.location != self._location:
@@ -151,12 +155,14 @@ class ViewBuilder:
             self._added_versions.add(same.version_id)
             self.changes.append(AddViewVersion(same))
         self._last_version_id = same.version_id
+        self._version_ids.setdefault(given.version_id, same.version_id)
 
     def _known_schema_id(self, schema_id: int) -> int:
         if schema_id == LAST_ADDED:
             if self._last_schema_id is None:
-                raise InvalidViewError("a view version names the last added schema, but no schema was added")
+                raise InvalidViewError("Cannot set last added schema: no schema has been added in this commit")
             return self._last_schema_id
+        schema_id = self._schema_ids.get(schema_id, schema_id)
         if schema_id not in self._schemas:
             raise InvalidViewError(f"a view version names schema {schema_id}; the view has {sorted(self._schemas)}")
         return schema_id
@@ -164,8 +170,10 @@ class ViewBuilder:
     def _set_current_view_version(self, version_id: int) -> None:
         if version_id == LAST_ADDED:
             if self._last_version_id is None:
-                raise InvalidViewError("the last added version can't become the current one: no version was added")
+                raise InvalidViewError("Cannot set last version id: no version has been added in this commit")
             version_id = self._last_version_id
+        else:
+            version_id = self._version_ids.get(version_id, version_id)
         version = self._versions.get(version_id)
         if version is None:
             raise InvalidViewError(f"there is no view version {version_id}; the view has {sorted(self._versions)}")

@@ -23,7 +23,7 @@ from icecore.engine.metadata.materialize_mode import is_manual, writes_again
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.replay.states import States
 from icecore.engine.replay.table_states import TABLES, TableStates
-from icecore.engine.repository.failed_requirements import failure, last_commit
+from icecore.engine.repository.failed_requirements import decided, failure, last_commit
 from icecore.engine.repository.given_files import GivenFiles
 from icecore.engine.repository.manifest_lists import ManifestLists
 from icecore.engine.repository.required_message import check_message
@@ -245,7 +245,10 @@ class Repository:
         except CommitConflictError as e:
             conflicts.append(str(e))
         context = self._context(max(now_ms(), self.store.head()[2] + 1), state)
-        decision = decide(state.metadata, commands, context)
+        try:
+            decision = decide(state.metadata, commands, context)
+        except CommitFailedError as e:
+            return refused(state.metadata, [*conflicts, str(e)])
         self.given.of_decision(state, decision)
         return dry_run_of(state.metadata, decision, context.recorded_at_ms, conflicts)
 
@@ -281,7 +284,7 @@ class Repository:
         provenance: Provenance,
         requirements: Sequence[TableRequirement],
     ) -> CommitResult:
-        from icecore.engine.commit.decide import decide, leaving_out
+        from icecore.engine.commit.decide import leaving_out
         from icecore.engine.metadata.requirements import failures
 
         state = self.states.forward(base)
@@ -291,14 +294,14 @@ class Repository:
         for requirement, text in failures(state.metadata, requirements):
             raise CommitFailedError(failure(self.store, state, requirement, text))
         context = self._context(transaction.next_recorded_at_ms(), state)
-        decision = decide(state.metadata, commands, context)
+        decision = decided(self.store, state, commands, context)
         if decision.is_empty:
             return CommitResult(state, None)
         self.given.of_decision(state, decision)
         check_message(self.models, state.identifier, state.metadata.properties, provenance)
         if not state.pending and (lost := self.files.unwritable_snapshots(state)):
             # No engine could ever read them: what leads out of it takes them along.
-            decision = decide(state.metadata, (*commands, leaving_out(lost)), context)
+            decision = decided(self.store, state, (*commands, leaving_out(lost)), context)
         event, after = self._append_decision(transaction, state, context, decision, provenance)
         return CommitResult(after, event)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot
+from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot, accepted_updates
 from icecore.engine.commit.dry_run import DryRun, paths_of
 from icecore.engine.commit.ref_updates import forwarded
 from icecore.engine.common.ids import new_snapshot_id
@@ -44,7 +44,7 @@ from icecore.engine.repository.repository import CommitResult, Repository, Table
 from icecore.engine.spec.content_file import ContentFile, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
-from icecore.engine.spec.updates.metadata_update import AddSchema, stored_updates
+from icecore.engine.spec.updates.metadata_update import AddSchema
 from icecore.engine.spec.updates.requirement import TableRequirement
 from icecore.engine.spec.updates.table_update import (
     AddPartitionSpec,
@@ -53,7 +53,6 @@ from icecore.engine.spec.updates.table_update import (
     SetDefaultSortOrder,
     SetDefaultSpec,
     TableUpdate,
-    read_table_updates,
 )
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
@@ -217,7 +216,7 @@ class PendingCommit:
         self._check_open()
         if self.answered is None:
             # Else it is made already, and need not fit upon itself.
-            updates = stored_updates(command.updates_for(self.metadata), read_table_updates)
+            updates = accepted_updates(self.metadata, command.updates_for(self.metadata))
             builder = MetadataBuilder(self.metadata)
             builder.apply(updates, self.metadata.last_updated_ms)
             self.metadata = builder.build()

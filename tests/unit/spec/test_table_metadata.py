@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from icecore.engine.errors import NoSuchSnapshotError, UnsupportedFormatVersionError, ValidationError
+from icecore.engine.errors import CommitFailedError, NoSuchSnapshotError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.table_update import read_table_updates
@@ -311,18 +311,8 @@ REFUSED: dict[str, tuple[int, list[dict[str, Any]], str]] = {
     "spec that is not there": (2, [{"action": "set-default-spec", "spec-id": 9}], "no spec 9"),
     "order that is not there": (2, [{"action": "set-default-sort-order", "sort-order-id": 9}], "no sort order 9"),
     "another spec of that id": (2, [{"action": "add-spec", "spec": {"spec-id": 0, "fields": []}}], "spec 0"),
-    "snapshot twice": (2, [{"action": "add-snapshot", "snapshot": snapshot(2)}], "exists already"),
-    "old sequence number": (
-        2,
-        [{"action": "add-snapshot", "snapshot": {**snapshot(3, 2, 2), "sequence-number": 2}}],
-        "sequence number",
-    ),
+    "snapshot twice": (2, [{"action": "add-snapshot", "snapshot": snapshot(2)}], "^Snapshot already exists for id: 2"),
     "L3 v3 without rows": (3, [{"action": "add-snapshot", "snapshot": snapshot(3, 2, 2)}], "first-row-id"),
-    "RL1 rows behind": (
-        3,
-        [{"action": "add-snapshot", "snapshot": {**snapshot(3, 3, 2), "first-row-id": 1}}],
-        "next-row-id",
-    ),
     "ref to nowhere": (2, [set_main(9)], "not there"),
     "main as tag": (2, [{**set_main(1), "type": "tag"}], "main"),
     "R1 tag with branch settings": (
@@ -358,6 +348,28 @@ def test_updates_that_break_a_rule_are_refused(what: str) -> None:
     """Each rule has its own error."""
     version, updates, message = REFUSED[what]
     with pytest.raises(ValidationError, match=message):
+        built(version, *updates)
+
+
+LATE: dict[str, tuple[int, list[dict[str, Any]], str]] = {
+    "old sequence number": (
+        2,
+        [{"action": "add-snapshot", "snapshot": {**snapshot(3, 2, 2), "sequence-number": 2}}],
+        "Cannot add snapshot with sequence number 2 older than last sequence number 2",
+    ),
+    "RL1 rows behind": (
+        3,
+        [{"action": "add-snapshot", "snapshot": {**snapshot(3, 3, 2), "first-row-id": 1}}],
+        "Cannot add a snapshot, first-row-id is behind table next-row-id: 1 < 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LATE)
+def test_numbers_behind_those_of_the_table_are_a_lost_race(what: str) -> None:
+    """A client that decided on an older state may try again."""
+    version, updates, message = LATE[what]
+    with pytest.raises(CommitFailedError, match=f"^Validation failed, please retry: {message}"):
         built(version, *updates)
 
 
