@@ -7,7 +7,7 @@ the spec's partition fields, with their ids and types, and its literals partitio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from icecore.engine.expression.evaluate import evaluate
@@ -235,33 +235,44 @@ def _not_starting(part: BoundTerm, prefix: str, width: int) -> Expression | None
     return Predicate(_Op.NOT_STARTS_WITH, part, (prefix,)) if prefix else None
 
 
-def _wrapped(source: PrimitiveType, width: int) -> int | None:
-    """Java's truncation of the least values of int or long, where the result lies below the type's range.
+def _wrapped(source: PrimitiveType, width: int) -> dict[int, int]:
+    """Java's truncations of the least values of int or long, by those that lie below the type's range.
 
-    It comes in again at the other end: with a width of 10 Java's partition of -2147483648 is 2147483646.
+    They come in again at the other end: with a width of 10 Java's partition of -2147483648 is 2147483646. A long may
+    have been an int when a file was written (T7).
     """
     if not isinstance(source, (IntegerType, LongType)):
-        return None
-    least = source.min // width * width
-    return None if least == source.min else least - 2 * source.min
+        return {}
+    truncated = {least // width * width: least for least in (source.min, IntegerType.min)}
+    return {below: below - 2 * least for below, least in truncated.items() if below != least}
 
 
-def _including_wrapped(projected: Expression | None, wrapped: int | None) -> Expression | None:
+def _including_wrapped(projected: Expression | None, wrapped: Mapping[int, int]) -> Expression | None:
     """The projection with room for the least values, which Java's files have in a high partition."""
-    if wrapped is None or not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
+    if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm) or not _fits(projected):
         return projected
-    if projected.op is not _Op.LT_EQ or not _fits(projected):
-        return projected
-    return or_(projected, Predicate(_Op.EQ, projected.term, (wrapped,)))
+    match projected.op:
+        case _Op.LT_EQ if wrapped:
+            return or_(projected, _among(_Op.IN, projected.term, wrapped.values()))
+        case _Op.EQ | _Op.IN:
+            others = (wrapped[v] for v in projected.literals if v in wrapped)
+            return _among(_Op.IN, projected.term, (*projected.literals, *others))
+        case _:
+            return projected
 
 
-def _excluding_wrapped(projected: Expression | None, wrapped: int | None) -> Expression | None:
+def _excluding_wrapped(projected: Expression | None, wrapped: Mapping[int, int]) -> Expression | None:
     """The strict side of the same: a high partition may be that of the least values."""
-    if wrapped is None or not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
+    if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm) or not _fits(projected):
         return projected
-    if projected.op is not _Op.GT or not _fits(projected):
-        return projected
-    return and_(projected, Predicate(_Op.NOT_EQ, projected.term, (wrapped,)))
+    match projected.op:
+        case _Op.GT if wrapped:
+            return and_(projected, _among(_Op.NOT_IN, projected.term, wrapped.values()))
+        case _Op.NOT_EQ | _Op.NOT_IN:
+            others = (wrapped[v] for v in projected.literals if v in wrapped)
+            return _among(_Op.NOT_IN, projected.term, (*projected.literals, *others))
+        case _:
+            return projected
 
 
 def _has_old_times(p: Predicate, part: BoundTerm) -> bool:
