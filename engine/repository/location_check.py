@@ -53,41 +53,41 @@ class LocationCheck:
         """Raises ForbiddenLocationError as the commit would that creates a table, as far as is known before it."""
         for what, place in _places(state).items():
             self.rules.check_inside(place, what)
-            self._check_apart(state.stream, place, what, live_only=False)
+            self._check_apart(state.stream, place, what)
 
     def check_given_back(self, stream: str) -> None:
         """Raises ForbiddenLocationError where the location of a table to undrop was given to another one meanwhile."""
         head = self.store.row(MODELS, "get_head", stream=stream)
         if head is not None and head["location"] is not None:
-            self._check_free(stream, head["location"], "location", live_only=True)
+            self._check_free(stream, head["location"], "location")
 
     def is_allowed(self, location: str) -> bool:
         """Whether a new table or view may be at a location, as far as is known now."""
         try:
             self.rules.check_inside(location, "location")
-            self._check_apart("", location, "location", live_only=False)
+            self._check_apart("", location, "location")
         except ForbiddenLocationError:
             return False
         return True
 
-    def _check_free(self, stream: str, place: str, what: str, *, live_only: bool = False) -> None:
+    def _check_free(self, stream: str, place: str, what: str) -> None:
         if self.rules.unique:
             self.models.folders.complete()
-            self._check_apart(stream, place, what, live_only=live_only)
+            self._check_apart(stream, place, what)
 
-    def _check_apart(self, stream: str, place: str, what: str, *, live_only: bool) -> None:
+    def _check_apart(self, stream: str, place: str, what: str) -> None:
         if not self.rules.unique:
             return
         mine = place_keys(place)
         for row in self._near(stream, mine | {place}):
             name = self.models.identifier_of(row["stream"])
-            is_same_table = name is None and row["stream"].split("#")[0] == stream.split("#")[0]
-            if is_same_table or (live_only and name is None):
+            # What was dropped is in nobody's way: its files stay, and its place is asked for when it is undropped.
+            if name is None:
                 continue
             if is_in_or_around(mine, place_keys(row["location"], follow=bool(row["is_near"]))):
-                whose = "a table or view that was dropped and can be undropped" if name is None else dotted(name)
                 raise ForbiddenLocationError(
-                    f"the {what} {place!r:.500} is, holds or lies in {row['location']}, where files of {whose} are"
+                    f"the {what} {place!r:.500} is, holds or lies in {row['location']}, "
+                    f"where files of {dotted(name)} are"
                 )
 
     def _near(self, stream: str, places: set[str]) -> list[sqlite3.Row]:

@@ -31,7 +31,7 @@ class LocationRules:
     """The rules of locations; without `roots` they may be anywhere.
 
     `roots` are the folders that locations must lie in, the first one the warehouse's own. With `unique` no table or
-    view may be where another one is, inside of it or around it, those that were dropped and can be undropped too.
+    view may be where another one is, inside of it or around it, nor be undropped there.
     """
 
     roots: tuple[str, ...] | None = None
@@ -73,7 +73,7 @@ class LocationRules:
             named = ", ".join(self.roots)
             return f"is not inside of {named}, or behind a symbolic link there: locations elsewhere are not allowed"
         if any(_is_own(read(location), read(self.roots[0])) for read in _readings(self.roots[0])):
-            return "is a place that the warehouse keeps for itself"
+            return "is a place that the warehouse keeps for itself, or the warehouse is in it"
         return None
 
     def _is_inside(self, location: str, root: str) -> bool:
@@ -166,9 +166,9 @@ def _is_behind_link(location: str, root: str) -> bool:
 
 
 def _is_own(location: tuple[str, str], home: tuple[str, str]) -> bool:
-    """Whether a path is one of those that the warehouse in a folder has for its own files."""
+    """Whether a path is the folder of a warehouse, holds it, or is one that the warehouse has for its own files."""
     if not _inside(location, home):
-        return False
+        return location == home or _inside(home, location)
     name = location[1][len(home[1].rstrip("/")) + 1 :].split("/")[0]
     return name.casefold().startswith(OWN_FILES)
 

@@ -194,6 +194,24 @@ def test_no_spelling_leads_out(parts: list[str], begin: str) -> None:
         assert os.path.normpath("/" + reading.lstrip("/")).startswith("/wh/"), (location, reading)
 
 
+def test_no_table_is_around_the_warehouse(tmp_path: Path) -> None:
+    """Where a folder around it is allowed too."""
+    home = tmp_path / "lakes" / "wh"
+    with icecore.open(home, location_roots=[str(tmp_path)]) as catalog:
+        catalog.create_namespace("ns")
+        for place in (
+            home,
+            home.parent,
+            f"{home}/",
+            f"{home.parent}/x/..",
+            f"file://{tmp_path}/%6cakes",
+            home / ".icecore",
+        ):
+            with pytest.raises(ForbiddenLocationError, match="keeps for itself"):
+                catalog.create_table("ns.t", SCHEMA, location=str(place))
+        catalog.create_table("ns.t", SCHEMA, location=str(home.parent / "beside"))
+
+
 @pytest.mark.parametrize("root", ["a b", "100%", "%41", "a#b", "q?x", "é"], ids=ascii)
 def test_a_warehouse_may_be_in_a_folder_of_any_name(tmp_path: Path, root: str) -> None:
     with icecore.open(tmp_path / root / "wh", location_roots=(), unique_locations=True) as catalog:
@@ -215,7 +233,7 @@ def test_a_warehouse_behind_a_link_is_one(tmp_path: Path) -> None:
 
 
 def test_two_tables_are_never_in_one_place(ruled: icecore.Catalog) -> None:
-    """Nor one inside of another, in any spelling, as long as the other is there or can be undropped."""
+    """Nor one inside of another, in any spelling, as long as the other is there."""
     at = ruled.path / "place"
     ruled.create_table("ns.one", SCHEMA, location=str(at / "t")).append(rows(1))
     spelled = ["t", "t/", "t/inner", "t/inner/deep", "", "t/../t", "%74", "t/.", "x/%2e%2e/t"]
@@ -236,8 +254,11 @@ def test_two_tables_are_never_in_one_place(ruled: icecore.Catalog) -> None:
     ruled.create_table("ns.t", SCHEMA, properties=MANUAL)
     none_is_accepted()
     ruled.drop_table("ns.one")
-    none_is_accepted()
-    ruled.undrop_table("ns.one")
+    ruled.create_table("ns.two", SCHEMA, location=f"{at}/t/inner")
+    with pytest.raises(ForbiddenLocationError, match=r"ns\.two"):
+        ruled.undrop_table("ns.one")
+    ruled.drop_table("ns.two", purge=True)
+    assert ids_of(ruled.undrop_table("ns.one")) == [1]
     ruled.rebuild()
     none_is_accepted()
     ruled.create_table("ns.beside", SCHEMA, location=f"{at}/t2")

@@ -201,6 +201,19 @@ def test_a_table_that_shares_its_location_keeps_all_its_files(catalog: icecore.C
     assert ids_of(copy) == [1, 3] and catalog.verify().problems == ()
 
 
+def test_a_table_inside_of_another_keeps_all_its_files(catalog: icecore.Catalog) -> None:
+    """When that around it is purged: its own writers may be at work too."""
+    outer = make_table(catalog)
+    outer.append(rows(1))
+    inner = make_table(catalog, "inner", location=f"{outer.location()}/data/inner")
+    inner.append(rows(2))
+    writing = put(local(inner.location()) / "data/writing.parquet", days=0)
+    own = put(local(outer.location()) / "data/stray.parquet", days=0)
+    catalog.drop_table("ns.t", purge=True)
+    assert writing.exists() and not own.exists() and not (local(outer.location()) / "metadata").exists()
+    assert ids_of(inner) == [2] and catalog.verify().problems == ()
+
+
 def test_what_lies_elsewhere_is_left(catalog: icecore.Catalog, tmp_path: Path) -> None:
     """Files outside of the table and of the warehouse; in its folders, what is no table's file by its name."""
     table = make_table(catalog)
