@@ -24,6 +24,7 @@ NEEDS = {
     "format-and-interoperability": "pyiceberg",
     "plans-for-spark": "pyspark",
     "pyiceberg": "pyiceberg",
+    "rest-catalog": "pyiceberg",
 }
 """The package without which a page can't be run."""
 OPTIONS = doctest.ELLIPSIS
