@@ -47,7 +47,7 @@ from icecore.projections.plan.plan_deletes import (
     live_deletes,
     pairs_statement,
 )
-from icecore.projections.plan.planned_files import EMPTY, PlanCounts, PlannedFiles, coded_residuals, records
+from icecore.projections.plan.planned_files import EMPTY, PlanCounts, PlannedFiles, coded_residuals
 from icecore.projections.plan.planned_manifests import PlannedManifests
 from icecore.projections.plan.predicate import plan_predicate
 from icecore.projections.plan.scan_plan import DELETE_TYPE, PLAN_SCHEMA, residual_texts
@@ -231,19 +231,8 @@ class SparkPlanner:
         manifests = PlannedManifests.of(self.listed)
         scanned, rows, left = self._counted() if self._data else (0, 0, 0)
         totals = manifests.totals(added_only=self.entries != "TRUE") or (scanned, rows)
-        return PlanCounts(
-            manifests_total=len(self.listed),
-            manifests_scanned=len(self._data) + len(self._deletes),
-            files_total=totals[0],
-            records_total=totals[1],
-            pruned_by_manifest=totals[0] - scanned,
-            pruned_by_partition=scanned - left,
-            pruned_by_metrics=left - planned.files.num_rows,
-            files_planned=planned.files.num_rows,
-            records_planned=records(planned.files),
-            delete_files_planned=len(planned.pairs.used_deletes()),
-            seconds=planned.seconds,
-        )
+        looked_into = len(self._data) + len(self._deletes)
+        return PlanCounts.of(planned, len(self.listed), looked_into, totals, scanned, left)
 
     def _counted(self) -> tuple[int, int, int]:
         """Live data files in the manifests looked into, their rows, and the files that partition values leave."""

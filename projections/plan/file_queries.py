@@ -47,13 +47,17 @@ def data_files(
     predicate: PlanPredicate,
     entries: str,
     more: Collection[str] = (),
+    most: int | None = None,
 ) -> pa.Table:
     """The data files that may hold a row, with the leaves of the filter that each might satisfy and surely does.
 
-    `more` are columns of the wide entries that are wanted too; what is not there is null.
+    `more` are columns of the wide entries that are wanted too; what is not there is null. Where there are more files
+    than `most`, these are one more than that.
     """
     parameters = Parameters()
     statement, _ = data_files_statement(scope.columns(), scope.relation, predicate, parameters, entries, more)
+    if most is not None:
+        statement = query(FILES, "some_files", files=statement, most=str(most + 1))
     files = duck.arrow(connection, statement, parameters.values)
     index = files.schema.get_field_index("first_row_id")
     row_ids = scope.row_ids(files["m"], files["first_row_id"], files["row_offset"])
@@ -89,6 +93,17 @@ def columns_of_files(
     with duck.registered(connection, "planned_files", wanted):
         relation = scope.relation(dict.fromkeys(("ordinal", *names)))
         return duck.arrow(connection, query(FILES, "columns_of_files", entries=relation, columns=_selected(names)))
+
+
+def count_by_manifest(
+    connection: duckdb.DuckDBPyConnection, scope: ManifestSelection, predicate: PlanPredicate, entries: str
+) -> pa.Table:
+    """The number of `files` that may hold a row, for each manifest `m` that has any."""
+    parameters = Parameters()
+    where = parameters.write(conjunction(sql(entries), predicate.where))
+    names = dict.fromkeys((*COUNTED_COLUMNS, *used_columns((where,), scope.columns()), "ordinal"))
+    statement = query(FILES, "count_by_manifest", entries=scope.relation(names), where=where)
+    return duck.arrow(connection, statement, parameters.values)
 
 
 def count_files(

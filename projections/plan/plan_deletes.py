@@ -45,6 +45,7 @@ OF_FILES = (
     "file_format",
     "spec_id",
     "partition",
+    "partition_key",
     "record_count",
     "file_size_in_bytes",
     "sequence_number",

@@ -73,6 +73,35 @@ class PlanCounts:
     delete_files_planned: int
     seconds: float
 
+    @classmethod
+    def of(
+        cls,
+        planned: PlannedFiles,
+        manifests: int,
+        looked_into: int,
+        totals: tuple[int, int],
+        scanned: int,
+        after_partition: int,
+    ) -> PlanCounts:
+        """The counts of a plan over so many manifests, some of them looked into, with files and rows in `totals`.
+
+        `scanned` are the files in the manifests looked into, of which partition values leave `after_partition`.
+        """
+        count = planned.files.num_rows
+        return cls(
+            manifests_total=manifests,
+            manifests_scanned=looked_into,
+            files_total=totals[0],
+            records_total=totals[1],
+            pruned_by_manifest=totals[0] - scanned,
+            pruned_by_partition=scanned - after_partition,
+            pruned_by_metrics=after_partition - count,
+            files_planned=count,
+            records_planned=records(planned.files),
+            delete_files_planned=len(planned.pairs.used_deletes()),
+            seconds=planned.seconds,
+        )
+
 
 @define(frozen=True, slots=False)
 class PlannedFiles:
@@ -113,6 +142,10 @@ class PlannedFiles:
         is_true = np.array([isinstance(r, AlwaysTrue) for r in distinct], np.bool_)
         wanted: npt.NDArray[np.bool_] = is_true[codes] & (self.pairs.counts(self.files.num_rows) == 0)
         return wanted
+
+    def is_beyond(self, most: int | None) -> bool:
+        """Whether there are more files than so many."""
+        return most is not None and self.files.num_rows > most
 
     def of_rows(self, rows: Rows) -> PlannedFiles:
         """The plan of some of its files alone, each given once."""

@@ -46,3 +46,11 @@ class PlannedManifests:
             files += (m.added_files_count or 0) + (0 if added_only else m.existing_files_count or 0)
             rows += (m.added_rows_count or 0) + (0 if added_only else m.existing_rows_count or 0)
         return files, rows
+
+
+def within(
+    manifests: Sequence[ListedManifest], listed: Sequence[ListedManifest], places: range
+) -> list[ListedManifest]:
+    """Those of some manifests that are at certain places of the list that they are of."""
+    wanted = {id(listed[i]) for i in places if i < len(listed)}
+    return [m for m in manifests if id(m) in wanted]

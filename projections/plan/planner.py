@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from attrs import define, field
 
 from icecore.engine.common.identity_cache import IdentityCache
 from icecore.engine.data.scan_task import FileScanTask
-from icecore.engine.errors import IcecoreError, StorageError
+from icecore.engine.errors import StorageError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
@@ -35,33 +35,36 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.byte_cache import ByteCache
 from icecore.projections.plan.delete_pairs import DeletePairs
-from icecore.projections.plan.file_queries import columns_of_files, count_files, data_files, partition_columns
+from icecore.projections.plan.file_queries import (
+    columns_of_files,
+    count_by_manifest,
+    count_files,
+    data_files,
+    partition_columns,
+)
 from icecore.projections.plan.lost_values import telling_specs
 from icecore.projections.plan.manifest_pruning import matching_manifests
 from icecore.projections.plan.plan_deletes import DeleteEntries
-from icecore.projections.plan.planned_files import EMPTY, records
+from icecore.projections.plan.planned_files import EMPTY
 from icecore.projections.plan.planned_files import PlanCounts as PlanCounts
 from icecore.projections.plan.planned_files import PlannedFiles as PlannedFiles
-from icecore.projections.plan.planned_manifests import PlannedManifests
-from icecore.projections.plan.predicate import RECORD_COUNT, plan_predicate
+from icecore.projections.plan.planned_manifests import PlannedManifests, within
+from icecore.projections.plan.predicate import RECORD_COUNT, PlanPredicate, plan_predicate
+from icecore.projections.segments.entry_faults import FAULTS, UNTRUSTED, is_fault, unplannable
 from icecore.projections.segments.entry_table import EntryTable, ScannedEntries
 from icecore.projections.segments.entry_tables import EntryTables
-from icecore.projections.segments.manifest_selection import ManifestSelection, StrayEntriesError
+from icecore.projections.segments.manifest_selection import ManifestSelection
 
 KEPT_DELETES = 16_384
 """Of so many delete files at most what plans look at is kept from plan to plan."""
 Found = TypeVar("Found")
+Run = Callable[[duckdb.DuckDBPyConnection, ScannedEntries], Found]
 KEPT_LISTS = 16
 KEPT_FILES_BYTES = 64 * 2**20
 BYTES_OF_METADATA = 32 * 2**10
 """What the live files of snapshots that were asked for last may take, and what the metadata held with each counts."""
 FORGOTTEN = "forgotten/"
 """Before a stream, the key in `warehouse` of the position at which bounds of its files were forgotten last."""
-
-UNTRUSTED = (duckdb.Error, pa.ArrowException, LookupError, StrayEntriesError)
-"""What loaded entries that are not as they must be end in; what the manifests say is read again then."""
-FAULTS = (*UNTRUSTED, ValueError, TypeError, ArithmeticError, OSError)
-MANIFESTS_NAMED = 3
 
 
 @define
@@ -151,8 +154,9 @@ class Planner:
         Raises CorruptFileError or StorageError where a manifest can't be read, and CorruptFileError where a delete file
         names a data file of another partition (SP7).
         """
-        listed = () if snapshot is None else self.list_manifests(state, snapshot)
-        return self.plan_manifests(state, listed, bound, schema)
+        return self.plan_manifests(
+            state, () if snapshot is None else self.list_manifests(state, snapshot), bound, schema
+        )
 
     def plan_manifests(
         self,
@@ -183,36 +187,56 @@ class Planner:
         schema: Schema,
         columns: Sequence[str],
         entries: str = "TRUE",
+        *,
+        only: range | None = None,
+        most: int | None = None,
     ) -> tuple[PlannedFiles, pa.Table]:
-        """The plan as of `plan_manifests`, with the named wide columns that there are, in the order of `files`."""
+        """The plan as of `plan_manifests`, with the named wide columns that there are, in the order of `files`.
+
+        `only` are the places of the data manifests that are to be planned. Where there are more files than `most`, one
+        more than that is planned, in no order, and without deletes and columns.
+        """
 
         def look() -> tuple[PlannedFiles, pa.Table]:
-            planned, scope = self._plan(state, listed, bound, schema, entries)
-            if not planned.files.num_rows:
+            planned, scope = self._plan(state, listed, bound, schema, entries, only=only, most=most)
+            if not planned.files.num_rows or planned.is_beyond(most):
                 return planned, pa.table({})
             names = [n for n in columns if n in scope.columns()]
             return planned, columns_of_files(self._tables.connection, scope, planned.files, names)
 
         return self._trusting(state, listed, look)
 
-    def over_entries(
+    def count_by_manifest(
         self,
         state: TableState,
-        snapshot: Snapshot,
-        run: Callable[[duckdb.DuckDBPyConnection, ScannedEntries], Found],
-    ) -> Found:
+        listed: Sequence[ListedManifest],
+        bound: Expression,
+        schema: Schema,
+        entries: str = "TRUE",
+    ) -> dict[int, int]:
+        """The number of files that `plan_manifests` plans of each manifest, by its place, where there are any."""
+
+        def look() -> dict[int, int]:
+            table = self._table(state)
+            data, _ = self._scopes(state, table, self._manifests.of(listed, PlannedManifests.of), bound, schema)
+            if not data.parts:
+                return {}
+            predicate = self._predicate(state, data, data.columns(), bound, schema)
+            found = count_by_manifest(self._tables.connection, data, predicate, entries)
+            places = {id(m): i for i, m in enumerate(listed)}
+            manifests = (places[id(data.manifests[p])] for p in data.places_of(found["m"]).tolist())
+            return dict(sorted(zip(manifests, found["files"].to_pylist(), strict=True)))
+
+        return self._trusting(state, listed, look)
+
+    def over_entries(self, state: TableState, snapshot: Snapshot, run: Run[Found]) -> Found:
         """The result of `run` over all entries of a snapshot, deleted ones too; `scan_manifests` has its manifests.
 
         Raises CorruptFileError or StorageError where a manifest can't be read.
         """
         return self.over_manifests(state, self.list_manifests(state, snapshot), run)
 
-    def over_manifests(
-        self,
-        state: TableState,
-        listed: Sequence[ListedManifest],
-        run: Callable[[duckdb.DuckDBPyConnection, ScannedEntries], Found],
-    ) -> Found:
+    def over_manifests(self, state: TableState, listed: Sequence[ListedManifest], run: Run[Found]) -> Found:
         """The result of `run` over all entries of any manifests of the table, as in `over_entries`."""
 
         def look() -> Found:
@@ -242,18 +266,18 @@ class Planner:
             try:
                 return action()
             except FAULTS as e:
-                if not _is_fault(e):
+                if not is_fault(e):
                     raise
                 if not isinstance(e, UNTRUSTED):
-                    raise StorageError(_unplannable(state, listed, e)) from e
+                    raise StorageError(unplannable(dotted(state.identifier), listed, e)) from e
                 # A damaged segment file, most likely: DuckDB has no exception of its own for that.
                 self._tables.distrust(state.stream)
             try:
                 return action()
             except FAULTS as e:
-                if not _is_fault(e):
+                if not is_fault(e):
                     raise
-                raise StorageError(_unplannable(state, listed, e)) from e
+                raise StorageError(unplannable(dotted(state.identifier), listed, e)) from e
 
     def _plan(
         self,
@@ -264,23 +288,25 @@ class Planner:
         entries: str = "TRUE",
         *,
         without_rows: bool = False,
+        only: range | None = None,
+        most: int | None = None,
     ) -> tuple[PlannedFiles, ManifestSelection]:
         """The plan, and the scope of its data files: `m` of these is the place of their manifest there."""
         started = time.perf_counter()
         table = self._table(state)
         manifests = self._manifests.of(listed, PlannedManifests.of)
         data, deletes = self._scopes(state, table, manifests, bound, schema)
+        all_data, data = data, data if only is None else table.scope(within(data.manifests, listed, only))
         files, deleting, pairs = EMPTY, EMPTY, DeletePairs.none()
         if data.parts:
-            metadata = state.metadata
             columns = {n: t for n, t in data.columns().items() if not (without_rows and n == RECORD_COUNT)}
-            predicate = plan_predicate(bound, telling_specs(metadata), schema, columns, data.spec_ids)
+            predicate = self._predicate(state, data, columns, bound, schema)
             connection = self._tables.connection
-            known = self._delete_entries(deletes, data) if deletes.parts else None
+            known = self._delete_entries(deletes, all_data) if deletes.parts else None
             metrics = () if known is None else known.metrics()
-            files = data.in_list_order(data_files(connection, data, predicate, entries, metrics))
-            if known is not None and files.num_rows:
-                deleting, pairs = known.files, known.pairs(connection, files, metadata)
+            files = data.in_list_order(data_files(connection, data, predicate, entries, metrics, most))
+            if known is not None and files.num_rows and not (most is not None and files.num_rows > most):
+                deleting, pairs = known.files, known.pairs(connection, files, state.metadata)
             files = files.drop_columns(list(metrics))
 
         def count(planned: PlannedFiles) -> PlanCounts:
@@ -288,6 +314,12 @@ class Planner:
 
         seconds = time.perf_counter() - started
         return PlannedFiles(state, schema, bound, files, deleting, pairs, seconds, count), data
+
+    @staticmethod
+    def _predicate(
+        state: TableState, data: ManifestSelection, columns: Mapping[str, str], bound: Expression, schema: Schema
+    ) -> PlanPredicate:
+        return plan_predicate(bound, telling_specs(state.metadata), schema, columns, data.spec_ids)
 
     def _delete_entries(self, deletes: ManifestSelection, data: ManifestSelection) -> DeleteEntries:
         made = self._deletes.of(deletes, lambda _: DeleteEntries.of(self._tables.connection, deletes, data))
@@ -308,8 +340,8 @@ class Planner:
         data, deletes = manifests.scopes_in(table)
         if data.complete and deletes.complete:
             return data, deletes
-        wanted = self._prune(manifests.data, bound, table, state.metadata, schema)
-        wanted_deletes = self._prune(manifests.deletes, bound, table, state.metadata, schema) if wanted else []
+        wanted = self._prune(manifests.data, bound, state, schema)
+        wanted_deletes = self._prune(manifests.deletes, bound, state, schema) if wanted else []
         storage = self.repository.storage_of(state)
         self._tables.load(table, [*wanted, *wanted_deletes], storage, manifests.listed)
         data, deletes = manifests.scopes_in(table)
@@ -318,49 +350,31 @@ class Planner:
         return table.scope(wanted), table.scope(wanted_deletes)
 
     def _prune(
-        self,
-        manifests: Sequence[ListedManifest],
-        bound: Expression,
-        table: EntryTable,
-        metadata: TableMetadata,
-        schema: Schema,
+        self, manifests: Sequence[ListedManifest], bound: Expression, state: TableState, schema: Schema
     ) -> list[ListedManifest]:
-        specs = telling_specs(metadata)
-        return matching_manifests(self._tables.connection, manifests, bound, specs, schema, table.schema)
+        specs, planning = telling_specs(state.metadata), self._table(state).schema
+        return matching_manifests(self._tables.connection, manifests, bound, specs, schema, planning)
 
     # Counting
 
     def _counts(self, planned: PlannedFiles, manifests: PlannedManifests, entries: str) -> PlanCounts:
         state, scanned, rows, after_partition = planned.state, 0, 0, 0
         table = self._table(state)
-        wanted = self._prune(manifests.data, planned.bound, table, state.metadata, planned.schema)
-        wanted_deletes: list[ListedManifest] = []
+        wanted = self._prune(manifests.data, planned.bound, state, planned.schema)
+        wanted_deletes = self._prune(manifests.deletes, planned.bound, state, planned.schema) if wanted else []
         if wanted:
-            wanted_deletes = self._prune(manifests.deletes, planned.bound, table, state.metadata, planned.schema)
             self._tables.load(table, wanted, self.repository.storage_of(state), manifests.listed)
             scanned, rows, after_partition = self._count(table.scope(wanted), planned, entries)
-        totals = manifests.totals(added_only=entries != "TRUE")
-        files_total = totals[0] if totals else scanned
-        return PlanCounts(
-            manifests_total=len(manifests.listed),
-            manifests_scanned=len(wanted) + len(wanted_deletes),
-            files_total=files_total,
-            records_total=totals[1] if totals else rows,
-            pruned_by_manifest=files_total - scanned,
-            pruned_by_partition=scanned - after_partition,
-            pruned_by_metrics=after_partition - planned.files.num_rows,
-            files_planned=planned.files.num_rows,
-            records_planned=records(planned.files),
-            delete_files_planned=len(planned.pairs.used_deletes()),
-            seconds=planned.seconds,
-        )
+        totals = manifests.totals(added_only=entries != "TRUE") or (scanned, rows)
+        looked_into = len(wanted) + len(wanted_deletes)
+        return PlanCounts.of(planned, len(manifests.listed), looked_into, totals, scanned, after_partition)
 
     def _count(self, scope: ManifestSelection, planned: PlannedFiles, entries: str) -> tuple[int, int, int]:
         """Live data files in the manifests looked into, their rows, and the files that partition values leave."""
         if not scope.parts:
             return 0, 0, 0
-        specs, columns = telling_specs(planned.state.metadata), partition_columns(scope.columns())
-        by_partition = plan_predicate(planned.bound, specs, planned.schema, columns, scope.spec_ids)
+        columns = partition_columns(scope.columns())
+        by_partition = self._predicate(planned.state, scope, columns, planned.bound, planned.schema)
         return count_files(self._tables.connection, scope, by_partition, entries)
 
     def clear(self) -> None:
@@ -384,17 +398,3 @@ class Planner:
         self._manifests.clear()
         self._deletes.clear()
         self._files.clear()
-
-
-def _is_fault(e: Exception) -> bool:
-    """Whether an error is a fault of the loaded entries, and none of ours that names its file."""
-    return isinstance(e, StrayEntriesError) or not isinstance(e, IcecoreError)
-
-
-def _unplannable(state: TableState, listed: Sequence[ListedManifest], fault: Exception) -> str:
-    """The error that names the table and the manifests whose entries can't be read."""
-    paths = [m.manifest.manifest_path for m in listed]
-    named = ", ".join(paths[:MANIFESTS_NAMED]) or "no manifest"
-    rest = f" and {len(paths) - MANIFESTS_NAMED} more" if len(paths) > MANIFESTS_NAMED else ""
-    found = str(fault) if isinstance(fault, duckdb.Error) else f"{type(fault).__name__}: {fault}"
-    return f"{dotted(state.identifier)}: the entries of {named}{rest} can't be read: {found}"

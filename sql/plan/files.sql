@@ -14,6 +14,16 @@ SELECT
 FROM {entries} AS e
 WHERE e.content = 0 AND e.status <> 2 AND ({where});
 
+-- name: some_files
+-- {files}: a query for data files
+-- {most}: how many at most
+SELECT * FROM ({files}) LIMIT {most};
+
+-- name: count_by_manifest
+-- {entries}: a query in brackets for the entries of the manifests that the scan looks into
+-- {where}: whether a file may hold a row of the filter
+SELECT e.m, count(*) AS files FROM {entries} AS e WHERE e.content = 0 AND e.status <> 2 AND ({where}) GROUP BY e.m;
+
 -- name: count_files
 -- {entries}: a query in brackets for the entries of the manifests that the scan looks into
 -- {where}: which entries count
