@@ -26,6 +26,7 @@ from icecore.engine.server.resources import (
     functions,
     namespace_operations,
     oauth_tokens,
+    scans,
     tables,
     views,
 )
@@ -59,6 +60,7 @@ OPERATIONS: tuple[Endpoint, ...] = (
     *namespace_operations.ENDPOINTS,
     *tables.ENDPOINTS,
     *commits.ENDPOINTS,
+    *scans.ENDPOINTS,
     *views.ENDPOINTS,
     *functions.ENDPOINTS,
     *event_pages.ENDPOINTS,
@@ -91,6 +93,7 @@ class Threads:
             for _ in range(count):
                 pool.submit(self._close_connection, all_here)
             pool.shutdown()
+        self.serving.plans.close()
 
     def _close_connection(self, all_here: threading.Barrier) -> None:
         all_here.wait()
@@ -159,7 +162,9 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
             serving.quick.put(key_of(request.scope), made.quick, version)
         return response(made, request)
 
-    return Route(V1 + prefix + endpoint.path, respond, methods=[endpoint.method])
+    # Names of parts of a path have no dashes here.
+    path = endpoint.path.replace("{plan-id}", "{plan_id}")
+    return Route(V1 + prefix + path, respond, methods=[endpoint.method])
 
 
 def _headers(request: Request) -> dict[str, str]:

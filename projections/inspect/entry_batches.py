@@ -20,7 +20,8 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.projections.entries.wide_entries import inherit_all
-from icecore.projections.plan.planner import FAULTS, Planner
+from icecore.projections.plan.planner import Planner
+from icecore.projections.segments.entry_faults import FAULTS
 
 ROWS_OF_A_BATCH = 65_536
 DATA = frozenset({int(DataFileContent.DATA)})

@@ -18,8 +18,9 @@ from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatu
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.projections.entries.wide_entries import inherit_sequence_numbers
-from icecore.projections.plan.planner import FAULTS, Planner
+from icecore.projections.plan.planner import Planner
 from icecore.projections.segments.entry_expansion import NOT_LOADED, expected_rows
+from icecore.projections.segments.entry_faults import FAULTS
 from icecore.projections.segments.entry_table import ScannedEntries
 
 FILES = "plan/files.sql"

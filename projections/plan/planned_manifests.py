@@ -51,6 +51,6 @@ class PlannedManifests:
 def within(
     manifests: Sequence[ListedManifest], listed: Sequence[ListedManifest], places: range
 ) -> list[ListedManifest]:
-    """Those of some manifests that are at certain places of the list that they are of."""
-    wanted = {id(listed[i]) for i in places if i < len(listed)}
+    """The manifests among some that are at certain places of the list that they are of."""
+    wanted = {id(m) for m in listed[places.start : places.stop]}
     return [m for m in manifests if id(m) in wanted]

@@ -8,7 +8,7 @@ as `POSITION_DELETES`, the partition as an object by partition field id) and the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from icecore.engine.common.json_reader import get, get_list
@@ -150,6 +150,11 @@ def scan_task_from_json(
     )
 
 
+def partition_to_json(values: Iterable[Any], types: Iterable[PrimitiveType]) -> list[Any]:
+    """A partition tuple as the list of REST catalogs, null where a value is null."""
+    return [_value_to_json(t, v) for t, v in zip(types, values, strict=True)]
+
+
 def with_partition_sources(schema: Schema, metadata: TableMetadata) -> Schema:
     """The schema with the columns that a spec partitions by and that it lacks, as they were when they were dropped."""
     sources = {f.source_id for s in metadata.partition_specs for f in s.fields}
@@ -229,7 +234,7 @@ def _file_format(text: str, where: str) -> FileFormat:
 
 
 def _partition_to_json(file: ContentFile, spec: PartitionSpec, schema: Schema, rest: bool) -> Any:
-    values = [_value_to_json(f.result_type(schema), v) for f, v in zip(spec.fields, file.partition, strict=True)]
+    values = partition_to_json(file.partition, [f.result_type(schema) for f in spec.fields])
     if rest:
         return values
     return {str(f.field_id): v for f, v in zip(spec.fields, values, strict=True) if v is not None}

@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.server.auth.access_tokens import AccessTokens
+from icecore.engine.server.planning.held_plans import HeldPlans
 from icecore.engine.server.wire.quick_loads import QuickLoads
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ class ServerSettings:
 
     `most_body_bytes` is the longest request, after decompression; `plans_scans` tells clients to have scans planned
     here (`scan-planning-mode`). `readers` is the number of threads that answer what changes nothing, `kept_bytes` what
-    answers may take that are kept in memory. `asks_for_tokens` says whether clients must show a token, by default where
-    the warehouse has any.
+    answers may take that are kept in memory, `plan_files` the number of files of a plan that are answered at once.
+    `asks_for_tokens` says whether clients must show a token, by default where the warehouse has any.
     """
 
     most_body_bytes: int = 32 * 2**20
@@ -33,6 +34,7 @@ class ServerSettings:
     readers: int = 4
     asks_for_tokens: bool | None = None
     kept_bytes: int = 256 * 2**20
+    plan_files: int = 20_000
 
 
 @define(eq=False)
@@ -77,6 +79,7 @@ class Serving:
     kept: KeptAnswers = field(init=False)
     quick: QuickLoads = field(init=False)
     tokens: AccessTokens = field(init=False)
+    plans: HeldPlans = field(init=False, factory=HeldPlans)
 
     def __attrs_post_init__(self) -> None:
         self.kept = KeptAnswers(self.settings.kept_bytes)

@@ -1,0 +1,1 @@
+"""Scans that the server plans for clients."""

@@ -1,0 +1,115 @@
+"""Scans planned for clients. Spec: the REST document's operations under `/plan` and `/tasks` of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import orjson
+
+from icecore.engine.common.json_reader import get
+from icecore.engine.errors import NoSuchPlanError, NoSuchSnapshotError, ValidationError
+from icecore.engine.server.planning.scan_request import ScanRequest
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
+from icecore.engine.server.wire.call import Call
+from icecore.engine.server.wire.endpoint import Endpoint
+from icecore.engine.server.wire.error_answers import named_error
+
+if TYPE_CHECKING:
+    from icecore.engine.server.planning.served_scan import ServedScan
+
+MOST_EXPLAINED = 10_000
+
+
+def plan_scan(call: Call) -> Answer:
+    """The plan of a scan: its files, or the first of them and `plan-tasks` for the others."""
+    scan = _scan(call, ScanRequest.of(call.body))
+    return _completed(call, scan, call.serving.plans.hold(scan.state.stream, scan.request))
+
+
+def fetch_plan(call: Call) -> Answer:
+    """The plan of an earlier request once more. Raises NoSuchPlanError."""
+    held = call.serving.plans.find(call.names["plan_id"])
+    table = call.shown.load_table(call.table)
+    if held is None or held.stream != table._state.stream:
+        raise NoSuchPlanError(f"Plan does not exist: {call.names['plan_id'][:60]}")
+    return _completed(call, _scan(call, held.request), call.names["plan_id"])
+
+
+def cancel_plan(call: Call) -> Answer:
+    """Lets a plan go; nothing is held that its plan tasks need."""
+    call.serving.plans.drop(call.names["plan_id"])
+    return NO_CONTENT
+
+
+def fetch_tasks(call: Call) -> Answer:
+    """The files of one plan task."""
+    from icecore.engine.server.planning.scan_parts import NoSuchPlanTaskError, PlanTask
+    from icecore.engine.server.planning.served_scan import ServedScan
+
+    table = call.shown.load_table(call.table)
+    try:
+        task = PlanTask.of_token(get(call.body, "plan-task", str, "the request"))
+        if task.stream != table._state.stream:
+            raise NoSuchPlanTaskError("Plan task does not exist: it is of another table")
+        scan = ServedScan.of(table, task.request, task.schema_id)
+    except (NoSuchPlanTaskError, NoSuchSnapshotError) as e:
+        return named_error(404, "NoSuchPlanTaskException", str(e))
+    return Answer(200, _answered(scan.plan_part(call.serving.plans.writer, task.part)))
+
+
+def explain_scan(call: Call) -> Answer:
+    """The reason why each file is in the plan of a scan or not, of at most `limit` files, with sums by reason.
+
+    Raises ValidationError.
+    """
+    from attrs import asdict
+
+    from icecore.projections.explain.explain import explain
+
+    asked = call.query.get("limit", "1000")
+    if not asked.isdecimal():
+        raise ValidationError(f"limit must be a whole number, found {asked[:60]!r}")
+    scan = _scan(call, ScanRequest.of(call.body))
+    found = explain(scan.planner, scan.state, scan.listed, scan.bound, scan.schema, scan.entries)
+    files = found.files.slice(0, min(int(asked), MOST_EXPLAINED)).to_pylist()
+    summary = found.summary.to_pylist()
+    return json_answer({"text": str(found), "counts": asdict(found.counts), "summary": summary, "files": files})
+
+
+def _scan(call: Call, request: ScanRequest) -> ServedScan:
+    """The scan of the table that the path names. Raises ValidationError where it has no such snapshot."""
+    from icecore.engine.server.planning.served_scan import ServedScan
+
+    table = call.shown.load_table(call.table)
+    try:
+        return ServedScan.of(table, request)
+    except NoSuchSnapshotError as e:
+        # The table is there: 404 would say that it is not.
+        raise ValidationError(str(e)) from e
+
+
+def _completed(call: Call, scan: ServedScan, plan_id: str) -> Answer:
+    head = b'"status":"completed","plan-id":' + orjson.dumps(plan_id) + b","
+    return Answer(200, _answered(scan.plan(call.serving.plans.writer, call.serving.settings.plan_files, head)))
+
+
+def _answered(pieces: Iterator[bytes]) -> bytes | Iterator[bytes]:
+    """The body: what fits into two pieces and their ends is sent as one, the rest as it is made."""
+    begun = [piece for _, piece in zip(range(4), pieces, strict=False)]
+    return b"".join(begun) if len(begun) < 4 else _all(begun, pieces)
+
+
+def _all(begun: list[bytes], others: Iterator[bytes]) -> Iterator[bytes]:
+    yield from begun
+    yield from others
+
+
+ONE = "/namespaces/{namespace}/tables/{table}"
+ENDPOINTS = (
+    Endpoint("POST", f"{ONE}/plan", plan_scan),
+    Endpoint("GET", f"{ONE}/plan/{{plan-id}}", fetch_plan),
+    Endpoint("DELETE", f"{ONE}/plan/{{plan-id}}", cancel_plan),
+    Endpoint("POST", f"{ONE}/tasks", fetch_tasks),
+    Endpoint("POST", f"{ONE}/explain", explain_scan),
+)

@@ -1,0 +1,168 @@
+"""Scans planned by the server: whole, by parts, of a point in time or of what was added, and why files are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from rest_client import RestClient, served
+
+import icecore
+from icecore.engine.server.wire.serving import ServerSettings
+
+PLAN = "/v1/namespaces/ns/tables/t/plan"
+TASKS = "/v1/namespaces/ns/tables/t/tasks"
+ID_IS_9 = {"type": "eq", "term": "id", "value": 9}
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32()), ("x", pa.float64())])
+
+
+def rows(ids: list[int], days: list[int]) -> pa.Table:
+    return pa.table({"id": ids, "day": days, "x": [i / 2 for i in ids]}, schema=SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
+    """A table of six files in one manifest, a day each, and one file more in which id 9 is deleted, in another."""
+    with icecore.open(tmp_path_factory.mktemp("served") / "warehouse") as made:
+        made.create_namespace("ns")
+        properties = {"write.delete.mode": "merge-on-read", "commit.manifest-merge.enabled": "false"}
+        table = made.create_table("ns.t", SCHEMA, partition_spec=["day"], properties=properties)
+        table.append(rows([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]))
+        table.append(rows([9, 10], [2, 2]))
+        table.delete("id = 9")
+        made.create_table("ns.empty", SCHEMA)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def rest(catalog: icecore.Catalog) -> Iterator[RestClient]:
+    """A client of a server that answers two files at once."""
+    with served(catalog, ServerSettings(plan_files=2, plans_scans=True)) as client:
+        yield client
+
+
+def planned(rest: RestClient, **asked: Any) -> list[dict[str, Any]]:
+    """The tasks of all parts of a plan, delete files in place of references."""
+    first = rest.post(PLAN, {key.replace("_", "-"): value for key, value in asked.items()})
+    assert (first.status, first.json["status"]) == (200, "completed"), first.body
+    pages = [first.json, *(rest.post(TASKS, {"plan-task": t}).json for t in first.json.get("plan-tasks", ()))]
+    return [
+        {**task, "deletes": [page["delete-files"][i] for i in task.get("delete-file-references", ())]}
+        for page in pages
+        for task in page["file-scan-tasks"]
+    ]
+
+
+def days(tasks: list[dict[str, Any]]) -> list[int]:
+    return [task["data-file"]["partition"][0] for task in tasks]
+
+
+def test_a_plan_has_each_file_once_over_parts_of_one_manifest_too(rest: RestClient) -> None:
+    first = rest.post(PLAN, {"unknown": 1}).json
+    assert len(first["file-scan-tasks"]) == 1 and len(first["plan-tasks"]) == 3
+    found = planned(rest)
+    assert sorted(days(found)) == [0, 1, 2, 2, 3, 4, 5]
+    assert len({task["data-file"]["file-path"] for task in found}) == 7
+    (deleted,) = [task for task in found if task["deletes"]]
+    assert days([deleted]) == [2] and [d["content"] for d in deleted["deletes"]] == ["position-deletes"]
+    assert all(task["residual-filter"] is True for task in found)
+
+
+def test_a_filter_leaves_files_out_and_is_the_residual_of_the_others(rest: RestClient) -> None:
+    (task,) = planned(rest, filter={"type": "and", "left": ID_IS_9, "right": {"type": "eq", "term": "day", "value": 2}})
+    assert task["data-file"]["content"], task["data-file"]["file-format"] == ("data", "parquet")
+    assert task["residual-filter"] == ID_IS_9
+    newer = {"type": "eq", "left": {"type": "reference", "name": "id"}, "right": 9}
+    assert planned(rest, filter=newer)[0]["residual-filter"] == newer
+    assert planned(rest, filter={"type": "eq", "term": "ID", "value": 9}, case_sensitive=False)
+
+
+def test_metrics_are_sent_of_the_columns_that_are_asked_for(rest: RestClient) -> None:
+    assert not any(key.endswith(("counts", "bounds")) for t in planned(rest, filter=ID_IS_9) for key in t["data-file"])
+    (task,) = planned(rest, filter=ID_IS_9, stats_fields=["id"])
+    file = task["data-file"]
+    assert file["value-counts"] == {"keys": [1], "values": [2]}
+    assert file["null-value-counts"] == {"keys": [1], "values": [0]}
+    assert file["lower-bounds"] == {"keys": [1], "values": ["0900000000000000"]}
+    assert file["upper-bounds"] == {"keys": [1], "values": ["0A00000000000000"]}
+
+
+def test_so_many_rows_need_so_many_files(rest: RestClient, catalog: icecore.Catalog) -> None:
+    first = catalog.load_table("ns.t").metadata.snapshots[0].snapshot_id
+    assert len(planned(rest, snapshot_id=first, min_rows_requested=1)) == 1
+    assert len(planned(rest, snapshot_id=first, min_rows_requested=3)) == 6
+    assert len(planned(rest, snapshot_id=first, min_rows_requested=0)) == 6
+    # Rows of the first file are deleted, so that it may have none.
+    assert len(planned(rest, min_rows_requested=1)) == 7
+
+
+def test_plans_are_of_a_snapshot_or_of_what_was_added_after_one(rest: RestClient, catalog: icecore.Catalog) -> None:
+    first, second, third = (s.snapshot_id for s in catalog.load_table("ns.t").metadata.snapshots)
+    assert sorted(days(planned(rest, snapshot_id=first))) == [0, 1, 2, 3, 4, 5]
+    assert days(planned(rest, start_snapshot_id=first, end_snapshot_id=third)) == [2]
+    assert planned(rest, start_snapshot_id=second, end_snapshot_id=third) == []
+    assert planned(rest, start_snapshot_id=third, end_snapshot_id=third) == []
+    empty = rest.post("/v1/namespaces/ns/tables/empty/plan", {}).json
+    assert empty["file-scan-tasks"] == [] and "plan-tasks" not in empty and "delete-files" not in empty
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"snapshot-id": 5}, "no snapshot 5"),
+        ({"snapshot-id": 5, "start-snapshot-id": 6, "end-snapshot-id": 7}, "either"),
+        ({"start-snapshot-id": 6}, "go together"),
+        ({"select": ["nope"]}, "'nope'"),
+        ({"stats-fields": ["x.y"]}, "'x.y'"),
+        ({"filter": None}, "null"),
+        ({"filter": {"type": "eq", "term": "nope", "value": 1}}, "nope"),
+        ({"filter": {"type": "like", "term": "id", "value": 1}}, "like"),
+        ({"case-sensitive": "yes"}, "case-sensitive"),
+    ],
+)
+def test_a_scan_that_makes_no_sense_is_a_bad_request(rest: RestClient, asked: dict[str, Any], words: str) -> None:
+    code, _, message = rest.post(PLAN, asked).error
+    assert code == 400 and words in message
+
+
+def test_plans_are_fetched_again_by_their_ids_until_they_are_let_go(rest: RestClient) -> None:
+    made = rest.post(PLAN, {"filter": ID_IS_9}).json
+    path = f"{PLAN}/{made['plan-id']}"
+    assert rest.get(path).json == made
+    assert rest.ask("DELETE", path).status == rest.ask("DELETE", path).status == 204
+    assert rest.get(path).error[:2] == (404, "NoSuchPlanIdException")
+    assert rest.get("/v1/namespaces/ns/tables/nope/plan/1").error[:2] == (404, "NoSuchTableException")
+
+
+def test_a_plan_task_is_of_its_table(rest: RestClient) -> None:
+    token = rest.post(PLAN, {}).json["plan-tasks"][0]
+    missing = (404, "NoSuchPlanTaskException")
+    assert rest.post("/v1/namespaces/ns/tables/empty/tasks", {"plan-task": token}).error[:2] == missing
+    for other in ("", "nonsense", token[:-8], "é"):
+        assert rest.post(TASKS, {"plan-task": other}).error[:2] == missing
+    assert rest.post(TASKS, {}).status == 400
+
+
+def test_the_past_is_planned_too(rest: RestClient, catalog: icecore.Catalog) -> None:
+    first = next(e["position"] for e in catalog.log().to_pylist() if e["kind"] == "table.committed")
+    found = rest.post(PLAN.replace("/v1", f"/v1/at/{first}"), {}).json
+    assert len(found["plan-tasks"]) == 2 and "delete-files" not in found
+
+
+def test_a_plan_is_explained(rest: RestClient) -> None:
+    found = rest.post("/v1/namespaces/ns/tables/t/explain?limit=1", {"filter": ID_IS_9}).json
+    assert found["counts"]["files_total"] == 7 and found["counts"]["files_planned"] == 1
+    assert len(found["files"]) == 1 and "id = 9" in found["text"]
+    assert sum(row["files"] for row in found["summary"]) == 7
+    assert rest.post("/v1/namespaces/ns/tables/t/explain?limit=x", {}).status == 400
+
+
+def test_pyiceberg_reads_what_the_server_planned(rest: RestClient) -> None:
+    client = RestCatalog("served", uri=rest.uri, **{"scan-planning-mode": "server"})
+    assert client.supports_server_side_planning()
+    table = client.load_table("ns.t")
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2, 3, 4, 5, 10]
+    assert table.scan("id > 4 and day = 2").to_arrow()["id"].to_pylist() == [10]
