@@ -26,9 +26,9 @@ class Refusal(enum.Enum):
 
     def of(self, body: Mapping[str, Any]) -> Refusal:
         """The way for a request of that body: a commit that asserts that there is no table yet creates one."""
-        if self is Refusal.COMMIT and {"type": AssertCreate.type} in (body.get("requirements") or ()):
-            return Refusal.CREATION
-        return self
+        asserted = body.get("requirements")
+        creates = isinstance(asserted, list) and {"type": AssertCreate.type} in asserted
+        return Refusal.CREATION if self is Refusal.COMMIT and creates else self
 
     def answer_to(self, error: IcecoreError, *, is_stored: bool) -> tuple[int, str]:
         """The status and the Java class for an error; `is_stored` says that something was committed before it."""

@@ -15,7 +15,7 @@ import icecore
 import icecore.projections.segments.manifest_selection
 from icecore.engine import errors
 from icecore.engine.errors import CommitStateUnknownError, IcecoreError
-from icecore.engine.server.resources import commits
+from icecore.engine.server.resources import commits, loaded
 from icecore.engine.server.wire.refusal import Refusal
 
 NOT_KNOWN = CommitStateUnknownError
@@ -49,7 +49,8 @@ def test_only_what_may_be_stored_is_answered_as_if_it_were(kind: type[IcecoreErr
 def test_a_staged_table_is_refused_as_a_creation() -> None:
     body = {"requirements": [{"type": "assert-create"}]}
     assert Refusal.COMMIT.of(body) is Refusal.CREATION
-    assert Refusal.COMMIT.of({"requirements": None}) is Refusal.COMMIT
+    for other in ({"requirements": None}, {"requirements": 5}, {"requirements": [1]}, {}):
+        assert Refusal.COMMIT.of(other) is Refusal.COMMIT
     assert Refusal.AS_IT_IS.of(body) is Refusal.AS_IT_IS
 
 
@@ -97,6 +98,27 @@ def test_a_commit_that_can_not_be_shown_again_is_not_refused(
     with served(impatient) as rest:
         told = rest.post("/v1/namespaces/ns/tables/t", set_property("2")).error
     assert told == (500, "CommitStateUnknownException", "the disk went away")
+    assert impatient.position == before + 1
+
+
+def test_a_commit_that_comes_again_by_its_key_is_not_refused_either(
+    impatient: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of the first time can't be made again right now: the commit is in the log all the same."""
+
+    def fails(*_: object) -> None:
+        raise errors.StorageError("the disk went away")
+
+    before = impatient.position
+    key = {"Idempotency-Key": "0198c0f0-7b8e-7000-8000-000000000001"}
+    path = "/v1/namespaces/ns/tables/t"
+    with served(impatient) as rest:
+        with monkeypatch.context() as patched:
+            patched.setattr(loaded, "_whole_table", fails)
+            for _ in range(2):
+                told = rest.ask("POST", path, set_property("3"), key).error
+                assert told == (500, "CommitStateUnknownException", "the disk went away")
+        assert rest.ask("POST", path, set_property("3"), key).status == 200
     assert impatient.position == before + 1
 
 
