@@ -68,7 +68,8 @@ def provenance(
     if idempotency_key is None and (request := keyed_request()) is not None:
         idempotency_key = request.key
     client = _client.get()
-    message, correlation_id = message or client.message, correlation_id or client.correlation_id
+    message = client.message if message is None else message
+    correlation_id = client.correlation_id if correlation_id is None else correlation_id
     given = {
         "author": author,
         "actor": actor,

@@ -38,11 +38,13 @@ class Part:
     result: Any = None
     error: BaseException | None = None
     leads: bool = False
+    has_begun: bool = False
     _context: contextvars.Context = field(factory=contextvars.copy_context)
     _woken: threading.Event = field(factory=threading.Event)
 
     def run(self, write: Callable[[Callable[[Any], Any]], Any]) -> None:
         """Writes it, by what calls its body."""
+        self.has_begun = True
         self.result = self._context.run(write, self.body)
 
     def wake(self) -> None:
@@ -94,20 +96,28 @@ class WriteGroups:
         Raises WarehouseLockedError where its turn did not come in time.
         """
         part = Part(body)
-        with self._lock:
-            part.leads = not self._is_led
+        try:
+            self._enter(part)
+            if not part.leads:
+                self._wait(part)
             if part.leads:
-                self._is_led, self._without_pause_since = True, time.monotonic()
-            else:
-                self._waiting.append(part)
-        if not part.leads:
-            self._wait(part)
-        if part.leads:
-            self._lead(part)
+                self._lead(part)
+        finally:
+            # Whatever interrupts this thread: nobody else could lead.
+            if part.leads:
+                self._hand_on()
         if part.error is not None:
             raise part.error
         result: Result = part.result
         return result
+
+    def _enter(self, part: Part) -> None:
+        with self._lock:
+            if self._is_led:
+                self._waiting.append(part)
+            else:
+                self._is_led, self._without_pause_since = True, time.monotonic()
+                part.leads = True
 
     def _wait(self, part: Part) -> None:
         """Waits for a part to be written, or to lead. An interrupt is raised when its outcome is known."""
@@ -124,8 +134,6 @@ class WriteGroups:
                 if self._withdrawn(part):
                     raise
         if interrupt is not None:
-            if part.leads:
-                self._hand_on()
             raise interrupt
 
     def _withdrawn(self, part: Part) -> bool:
@@ -155,7 +163,7 @@ class WriteGroups:
             self._is_closed = False
             self._write(first, following)
         except BaseException as e:
-            if isinstance(e, WarehouseLockedError):
+            if isinstance(e, WarehouseLockedError) and not first.has_begun:
                 # Who waited with it waited as long.
                 with self._lock:
                     group += self._waiting
@@ -163,7 +171,6 @@ class WriteGroups:
             for part in group:
                 part.error = part.error or e
         finally:
-            self._hand_on()
             for part in group[1:]:
                 part.wake()
 

@@ -309,6 +309,35 @@ def test_an_interrupt_is_raised_when_the_outcome_is_known(
     assert store.write_with(appending("z")) == "z"
 
 
+@pytest.mark.parametrize("where", ["_enter", "_lead"])
+def test_an_interrupt_between_two_steps_leaves_the_turn_to_others(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    original = getattr(write_groups.WriteGroups, where)
+
+    def interrupted(self: write_groups.WriteGroups, part: write_groups.Part) -> None:
+        if where == "_enter":
+            original(self, part)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(write_groups.WriteGroups, where, interrupted)
+        store.write_with(appending("a"))
+    assert store.write_with(appending("b")) == "b"
+    assert streams(store) == ["b"]
+
+
+def test_a_lock_that_a_body_meets_is_its_own(store: EventStore, groups: list[int]) -> None:
+    """Those behind it don't wait for that one."""
+
+    def locked() -> None:
+        raise WarehouseLockedError("another file")
+
+    outcomes = written(store, appending("a"), first=appending("first", then=locked))
+    assert isinstance(outcomes[0], WarehouseLockedError) and outcomes[1] == "a"
+    assert groups == [1, 1]
+
+
 def _outcome(work: Callable[[], Any]) -> Any:
     try:
         return work()

@@ -13,7 +13,7 @@ import icecore
 from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import UnfinishedDeletionWarning
 from icecore.engine.deletion.file_names import is_table_file
-from icecore.engine.errors import CommitConflictError, MovedWarehouseWarning, StorageError, ValidationError
+from icecore.engine.errors import MovedWarehouseWarning, ReusedKeyError, StorageError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.formats.deleted_files import DeletedFile, decode_files
 from icecore.engine.log.store import MODELS
@@ -129,7 +129,7 @@ def test_the_key_of_another_kind_of_call_is_refused(catalog: icecore.Catalog) ->
     table = make_table(catalog)
     table.append(rows(1), idempotency_key="once")
     put(local(table.location()) / "data/stray.parquet")
-    with pytest.raises(CommitConflictError, match=r"table\.committed at position"):
+    with pytest.raises(ReusedKeyError, match=r"table\.committed of ns\.t at position"):
         table.maintenance.remove_orphan_files(idempotency_key="once")
 
 
