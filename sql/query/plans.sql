@@ -5,7 +5,7 @@
 EXPLAIN (FORMAT JSON) {query}
 
 -- name: all_conditions
-SET disabled_optimizers = 'statistics_propagation';
+SET disabled_optimizers = 'statistics_propagation, in_clause';
 
 -- name: only_these_files
 -- {files}: a list of paths

@@ -104,6 +104,8 @@ def test_lines_of_a_text_are_no_conditions(tmp_path: Path, text: str) -> None:
         ("SELECT (SELECT max(id) FROM ns.t WHERE id < 9)", [(8,)], [1]),
         ("SELECT count(*) FROM ns.t WHERE id = 5 OR name = 'n25'", [(2,)], [2]),
         ("SELECT count(*) FROM ns.t WHERE NOT (id > 5 AND id < 100)", [(6,)], [1]),
+        (f"SELECT count(*) FROM ns.t WHERE id IN ({', '.join(map(str, range(-990, 10)))})", [(10,)], [1]),
+        ("SELECT count(*) FROM ns.t WHERE id < 8 AND id NOT IN (0, 1, 2, 3, 4, 5, 6)", [(1,)], [1]),
         ("SELECT count(*) FROM ns.t WHERE id BETWEEN 5 AND 6 UNION ALL SELECT 1", [(2,), (1,)], [1]),
         ("SELECT count(*) FROM ns.t AT (VERSION => 'all') WHERE id = 13", [(1,)], [1]),
         ("SELECT count(*) FROM ns.t AT (TIMESTAMP => now())", [(29,)], [3]),
