@@ -23,6 +23,7 @@ from icecore.engine.query.named_tables import named_tables
 from icecore.engine.query.needed_rows import PLANS, needed_rows, stand_in
 from icecore.engine.query.query_answer import OWNER, PreparedQuery, QueryAnswer, reason
 from icecore.engine.query.query_sources import QueryCatalog, RowsOf, TableRows, rows_of
+from icecore.engine.query.told_time import tell_time, told_time
 from icecore.engine.view.view_duckdb import DuckQueries
 from icecore.engine.view.view_names import NameScope
 from icecore.engine.view.view_rows import plain
@@ -44,7 +45,9 @@ def prepare_query(
     if memory_limit is not None:
         limited_connection(memory_limit).close()
     con = _planning_connection()
+    now = told_time(sql)
     with ExitStack() as stand_ins, _duckdb_refusals():
+        tell_time(con, now)
         named = named_tables(con, sql, OWNER, values)
         views = DuckQueries(catalog)
         scope = NameScope(namespace, None, OWNER)
@@ -56,7 +59,7 @@ def prepare_query(
         needed = needed_rows(con, named.sql, schemas, values)
         relation = con.sql(named.sql, params=dict(values) if values else None)
         schema = plain(relation.limit(0).to_arrow_table(), OWNER).schema
-    return QueryAnswer(schema, PreparedQuery(named.sql, values, rows, needed, seconds, memory_limit))
+    return QueryAnswer(schema, PreparedQuery(named.sql, values, rows, needed, seconds, memory_limit, now))
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from icecore.engine.queries.named_queries import query
 from icecore.engine.queries.query_limits import Deadline, limited_connection, within_limits
 from icecore.engine.query.needed_rows import PLANS, NeededRows
 from icecore.engine.query.query_sources import RowsOf, TableRows
+from icecore.engine.query.told_time import tell_time
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.scan.relation.registered_scan import register_relation
 from icecore.engine.scan.relation.row_stream import RowStream
@@ -35,7 +36,7 @@ OWNER = "the query"
 
 @frozen
 class PreparedQuery:
-    """A query over internal names, what these stand for, and how much of it is needed."""
+    """A query over internal names, what these stand for, how much of it is needed, and the time that it was made at."""
 
     sql: str
     parameters: Mapping[str, Any] | None
@@ -43,6 +44,7 @@ class PreparedQuery:
     needed: Mapping[str, NeededRows]
     timeout: float | None
     memory_limit: str | None
+    now: str | None
 
 
 @define(eq=False)
@@ -161,6 +163,7 @@ class QueryAnswer:
     def _register(self, con: duckdb.DuckDBPyConnection) -> None:
         for setting in ("arrow_as_is", "no_python_names"):
             duck.rows(con, query(duck.SETTINGS, setting))
+        tell_time(con, self._prepared.now)
         files: set[str] = set()
         for name, rows in self._prepared.rows.items():
             if isinstance(rows, TableRows):

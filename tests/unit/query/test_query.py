@@ -78,6 +78,19 @@ def test_rows_with_nan_are_found(tmp_path: Path, kind: pa.DataType) -> None:
                 assert view.fetchall() == [(1,), (1,)], where
 
 
+@pytest.mark.parametrize(
+    "now", ["now()", "current_timestamp", "localtimestamp", "CAST(get_current_timestamp() AS TIMESTAMP)"]
+)
+def test_the_time_of_a_query_is_when_it_was_made(lake: icecore.Catalog, now: str) -> None:
+    answer = lake.query(f"SELECT {now} AS a, {now} AS b, current_date, today(), localtime FROM ns.t WHERE id = 1")
+    ((first, second, *others),) = answer.fetchall()
+    assert answer.schema == lake.query(f"SELECT {now} AS a, {now} AS b, current_date, today(), localtime").schema
+    assert first == second
+    assert answer.fetchall() == [(first, second, *others)]
+    assert answer.to_arrow()["a"].to_pylist() == [first]
+    assert lake.query(f"SELECT {now}").fetchall() > [(first,)]
+
+
 @pytest.mark.parametrize("text", ["a\nfalse\nb", "a\n1 = 2\nb", "a\r\n(__icecore_0_1 = 5)\n'", "\n", "a\n"])
 def test_lines_of_a_text_are_no_conditions(tmp_path: Path, text: str) -> None:
     with icecore.open(tmp_path) as catalog:
