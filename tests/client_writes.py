@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
+from core_tables import local
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import load_file_io
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.update import update_table_metadata
 
 import icecore
 from icecore.engine.commit.decide import ChangeMetadata
@@ -60,3 +62,15 @@ class ClientCatalog(NoopCatalog):  # type: ignore[misc]  # PyIceberg's base is u
         commit_updates(self.engine, self.stream(table.name()), self.change(sent), [*asked, *self.requirements])
         now = self.load_table(table.name())
         return CommitTableResponse(metadata=now.metadata, metadata_location=now.metadata_location)
+
+
+class VersionCatalog(ClientCatalog):
+    """PyIceberg's side of a file system table: its commits are the next version in the table's folder."""
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        state = self.engine.state(self.stream(table.name()))
+        metadata = update_table_metadata(table.metadata, updates, metadata_location=table.metadata_location)
+        folder = table.metadata_location.rsplit("/", 1)[0]
+        location = f"{folder}/v{state.metadata_version + 1}.metadata.json"
+        local(location).write_text(metadata.model_dump_json(by_alias=True, exclude_none=True))
+        return CommitTableResponse(metadata=metadata, metadata_location=location)

@@ -14,7 +14,7 @@ from icecore.engine.deletion.neighbours import states_of, streams_that_may_need
 from icecore.engine.errors import CommitConflictError, IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
-from icecore.engine.events.event_facts import named_files
+from icecore.engine.events.event_facts import named_files, parents_of_added
 from icecore.engine.events.manifest_changes import changes_of
 from icecore.engine.foreign.register import parse_metadata_file
 from icecore.engine.log.read_models import dotted
@@ -103,9 +103,10 @@ class Marking:
             return True
         if event.kind != ev.TABLE_COMMITTED:
             return False
-        changes = changes_of(event.payload, event.position).values()
-        added = [listed for change in changes for listed in change.added]
-        if any(listed.is_foreign for listed in added):
+        changes = changes_of(event.payload, event.position)
+        told = changes.keys()
+        added = [listed for change in changes.values() for listed in change.added]
+        if any(listed.is_foreign for listed in added) or parents_of_added(event.payload).keys() - told:
             return False
         paths = [listed.manifest.manifest_path for listed in added]
         paths += named_files(event.payload)

@@ -32,8 +32,10 @@ Kinds and payloads (all JSON objects):
     warehouse.moved               from, to: folders; events before it are read with the one for the other
     warehouse.cloned              from, to, warehouse-uuid, cloned-from (the uuid), shares-data
 
-`deleted-metadata` of a `table.committed`, `table.materialized` or `table.restored` event names the metadata files that
-go after it. `updates` are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned.
+`kept-files` of a `table.created`, `table.committed` or `table.adopted` event names the manifests and lists that
+somebody else wrote, see `files_of_others.py`; their bytes are in the content. `deleted-metadata` of a
+`table.committed`, `table.materialized` or `table.restored` event names the metadata files that go after it. `updates`
+are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned.
 `snapshots` says for each snapshot id which manifests its list has beyond those of its parent: see
 `manifest_changes.py`.
 
@@ -319,7 +321,7 @@ def upcast(kind: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
 
 def relocated_payload(kind: str, payload: dict[str, Any], relocations: Relocations) -> dict[str, Any]:
     """A payload with the locations of a warehouse's former folders as they are now; in adopted files too."""
-    from icecore.engine.events.adopted_file import adopted_dict
+    from icecore.engine.events.files_of_others import adopted_dict
 
     if kind == TABLE_ADOPTED and "metadata" not in payload:
         payload = {**payload, "metadata": adopted_dict(payload)}

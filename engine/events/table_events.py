@@ -14,8 +14,8 @@ from attrs import field, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.events import event as ev
-from icecore.engine.events.adopted_file import adopted_metadata
 from icecore.engine.events.event import Event, read_by_kind
+from icecore.engine.events.files_of_others import adopted_metadata
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.table_update import TableUpdate, read_table_updates
 

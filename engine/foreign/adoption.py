@@ -10,8 +10,10 @@ from attrs import define, field, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.files_of_others import GivenFile
 from icecore.engine.events.name_events import Dropped, Renamed
 from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceEvent
+from icecore.engine.foreign.foreign_manifests import append_keeping, files_between
 from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, ForeignFile, adopted_by, adoption_payload
 from icecore.engine.foreign.foreign_rows import ForeignRows
 from icecore.engine.log.read_models import ReadModels, dotted
@@ -98,14 +100,19 @@ class AdoptionRun:
         self.problems.append(Problem(identifier, stream, text, is_damage=True))
 
     def append(
-        self, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
+        self,
+        stream: str,
+        kind: str,
+        payload: Mapping[str, Any],
+        provenance: Provenance,
+        given: Sequence[GivenFile] = (),
     ) -> tuple[Event, TableState | None]:
-        """Appends an event; its table's state after it is noted, and the files follow at the end."""
+        """Appends an event that keeps the given files. Its table's state after it is noted, files follow at the end."""
         transaction = self._transaction
         # Before the append: what is not committed yet must not be cached.
         has_state = not (kind in _FIRST or stream == ev.CATALOG_STREAM or ev.is_view_stream(stream))
         before = self.latest(stream) if has_state else None
-        event = transaction.append(stream, kind, payload, provenance=provenance)
+        event = append_keeping(transaction, self.context.models, stream, kind, payload, provenance, given)
         self.context.models.apply(event)
         if before is not None or kind in _FIRST:
             after = fold(before, [event])
@@ -149,5 +156,8 @@ class AdoptionRun:
         """Appends the event that adopts one metadata file; `actor` is who decided that, where somebody had to."""
         base = published or state.metadata
         payload = adoption_payload(state, base, file, skipped=skipped, set_aside=set_aside)
-        self.append(state.stream, ev.TABLE_ADOPTED, payload, adopted_by(base, file.metadata, actor, message))
+        who = adopted_by(base, file.metadata, actor, message)
+        storage = self.context.storage_of(state)
+        given = files_between(self.context.models, state.stream, base, file.metadata, storage)
+        self.append(state.stream, ev.TABLE_ADOPTED, payload, who, given)
         return self._after[state.stream]

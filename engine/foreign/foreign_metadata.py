@@ -9,8 +9,8 @@ from attrs import frozen
 
 from icecore.engine.common.location import is_same_file, to_uri
 from icecore.engine.errors import CorruptFileError, StorageError, UnsupportedFormatVersionError, ValidationError
-from icecore.engine.events.adopted_file import kept_file
 from icecore.engine.events.event import Provenance
+from icecore.engine.events.files_of_others import kept_file
 from icecore.engine.foreign.register import metadata_version, parse_metadata_file
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.metadata.metadata_difference import metadata_difference

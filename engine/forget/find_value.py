@@ -6,6 +6,7 @@ relies on is part of it, so that it can be kept as evidence.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import gzip
 import hashlib
@@ -23,12 +24,13 @@ from attrs import asdict, define, field, frozen
 from icecore.engine.common.ids import now_ms
 from icecore.engine.common.location import to_uri
 from icecore.engine.common.version import engine_version
-from icecore.engine.errors import IcecoreError
+from icecore.engine.errors import CorruptFileError, IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import PAYLOAD, Event
 from icecore.engine.forget.forgettable_text import holds_text
 from icecore.engine.forget.value_matches import Wanted
 from icecore.engine.formats.avro_blocks import read_blocks, read_header
+from icecore.engine.formats.event_content import files_part
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.log.read_models import dotted
@@ -37,6 +39,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.single_value import to_bytes
 from icecore.engine.spec.types import DateType, DoubleType, FloatType, IntegerType, LongType, Type
 from icecore.engine.storage.file_io import Storage
+from icecore.projections.entries.decode_entries import decode_manifest
 
 CACHES = ".icecore"
 CUT = 8
@@ -210,6 +213,20 @@ class ValueSearch:
         entries = store.entries(event.position)
         if entries is None:
             return 0
+        return self._in_entries(entries, only) + self._in_kept(event, only)
+
+    def _in_kept(self, event: Event, only: _Column | None) -> int:
+        """The number of places in manifests of others that an event keeps whole."""
+        data = self.repository.store.content(event.position)
+        count = 0
+        for location, kept in files_part(data or b"", event.position).items():
+            if kept is not None:
+                with contextlib.suppress(CorruptFileError):
+                    count += self._in_entries(decode_manifest(kept, where=location, spec_id=0), only)
+        return count
+
+    def _in_entries(self, entries: pa.Table, only: _Column | None) -> int:
+        """The number of bounds, partition values and paths in entries that hold the value."""
         count = self.wanted.count(entries["file_path"]) if only is None else 0
         for name in ("lower_bounds", "upper_bounds", "partition"):
             maps = entries[name].combine_chunks()

@@ -17,7 +17,14 @@ from icecore.engine.errors import ForeignCommitError, IcecoreError, StorageError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.forget.forgettable_bounds import ForgettableBounds, forgettable_bounds
-from icecore.engine.forget.forgettable_text import LEFT, changed_streams, check_not_in_force, kind_of, text_replacements
+from icecore.engine.forget.forgettable_text import (
+    LEFT,
+    changed_streams,
+    check_kept_files,
+    check_not_in_force,
+    kind_of,
+    text_replacements,
+)
 from icecore.engine.forget.redact_events import (
     REDACTION,
     ToTidy,
@@ -109,7 +116,9 @@ class Forgetter:
         store = self.repository.store
         self.repository.foreign.adopt_all_if_changed()
         with store.write() as transaction:
-            events = store.events() if positions is None else [self._event(p) for p in sorted(set(positions))]
+            chosen = None if positions is None else [self._event(p) for p in sorted(set(positions))]
+            check_kept_files(store, store.events() if chosen is None else chosen, text)
+            events = store.events() if chosen is None else chosen
             replacements = text_replacements(events, text)
             streams = changed_streams(store, replacements)
             check_not_in_force(store, streams, replacements)

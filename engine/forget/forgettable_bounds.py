@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from attrs import define, field, frozen
 
 from icecore.engine.common.ids import new_salt
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.events.event import TABLE_FILES_DELETED, TABLE_PURGED
 from icecore.engine.forget.redact_events import Replacement
 from icecore.engine.formats import arrays
 from icecore.engine.formats.binary_columns import list_positions, select
 from icecore.engine.formats.entry_arrow import BINARIES, ENTRY_SCHEMA
-from icecore.engine.formats.event_content import decode_content, encode_content
+from icecore.engine.formats.event_content import decode_content, encode_parts, files_part
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
@@ -26,6 +26,7 @@ from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.transform import BucketTransform, VoidTransform
 from icecore.projections.entries.carried_entries import file_keys
+from icecore.projections.entries.decode_entries import decode_manifest
 
 BOUNDS = ("lower_bounds", "upper_bounds")
 Ids = frozenset[int] | None
@@ -60,20 +61,31 @@ def forgettable_bounds(
         held.check(states[0], wanted)
     seen, deleted, gone, replacements = set[str](), set[str](), set[str](), []
     only_deleted = held.only_deleted
-    for position, entries in _contents(repository, states[0].stream):
+
+    def redacted(position: int, entries: pa.Table) -> tuple[pa.Table, bool]:
         # Snapshots are asked for files where they lie now; what is redacted is what was stored.
         now = repository.store.relocations.since(position).entries(entries)
         keys: list[str] = file_keys(now).to_pylist()
         paths: list[str] = now["file_path"].to_pylist()
         seen.update(paths)
-        deleted |= only_deleted.intersection(keys)
+        deleted.update(only_deleted.intersection(keys))
         chosen = np.array([k not in held.live and k not in held.deleted for k in keys], np.bool_)
         if wanted is not None:
             chosen &= np.array([p in wanted for p in paths], np.bool_)
-        redacted, touched = without_bounds(entries, chosen, ids)
-        if touched.any():
-            gone.update(paths[i] for i in np.flatnonzero(touched))
-            replacements.append(Replacement(position, content=encode_content(redacted, new_salt())))
+        left, touched = without_bounds(entries, chosen, ids)
+        gone.update(paths[i] for i in np.flatnonzero(touched))
+        return left, bool(touched.any())
+
+    for position, data in _contents(repository, states[0].stream):
+        files = files_part(data, position)
+        since = repository.store.relocations.since(position)
+        free = [name for name in files if since.location(name) not in held.listed]
+        # A manifest that no snapshot has any more goes as a whole: its bytes are another's, or nothing.
+        lost = [name for name in free if redacted(position, _entries_of(files[name], name))[1]]
+        entries, is_touched = redacted(position, decode_content(data, position))
+        if is_touched or lost:
+            left = {**files, **dict.fromkeys(lost)}
+            replacements.append(Replacement(position, content=encode_parts(entries, left, new_salt())))
     if wanted is not None and (unknown := sorted(wanted - seen)):
         raise ValidationError(f"{dotted(states[0].identifier)}: its log has no file {unknown[0]}")
     return ForgettableBounds(tuple(replacements), frozenset(gone), held.by_snapshot(deleted), frozenset(held.listed))
@@ -131,13 +143,21 @@ def without_bounds(entries: pa.Table, rows: npt.NDArray[np.bool_], ids: Ids) -> 
     return table, touched
 
 
-def _contents(repository: Repository, stream: str) -> Iterator[tuple[int, pa.Table]]:
-    """The content files beside each event of a table. Raises MissingArchiveError, CorruptLogError."""
+def _entries_of(data: bytes | None, location: str) -> pa.Table:
+    """The entries of a manifest that the log keeps; none of a manifest list, or of one that was forgotten."""
+    try:
+        return ENTRY_SCHEMA.empty_table() if data is None else decode_manifest(data, where=location, spec_id=0)
+    except CorruptFileError:
+        return ENTRY_SCHEMA.empty_table()
+
+
+def _contents(repository: Repository, stream: str) -> Iterator[tuple[int, bytes]]:
+    """The content beside each event of a table. Raises MissingArchiveError, CorruptLogError."""
     for event in repository.store.stream_events(stream):
         if event.content_sha256 is not None and event.kind not in (TABLE_FILES_DELETED, TABLE_PURGED):
             data = repository.store.content(event.position)
             if data is not None:
-                yield event.position, decode_content(data, event.position)
+                yield event.position, data
 
 
 @define

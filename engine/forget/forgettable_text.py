@@ -11,11 +11,13 @@ from typing import Any
 
 import orjson
 
-from icecore.engine.errors import CorruptLogError, IcecoreError, ValidationError
+from icecore.engine.errors import CorruptFileError, CorruptLogError, IcecoreError, ValidationError
 from icecore.engine.events import event as ev
-from icecore.engine.events.adopted_file import original_bytes
 from icecore.engine.events.event import PAYLOAD, Event, canonical
+from icecore.engine.events.files_of_others import KEPT_FILES, original_bytes
 from icecore.engine.forget.redact_events import Replacement
+from icecore.engine.formats.avro_blocks import read_header
+from icecore.engine.formats.event_content import files_part
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
@@ -48,6 +50,28 @@ def text_replacements(events: Iterable[Event], text: str) -> list[Replacement]:
         if texts:
             out.append(Replacement(event.position, texts))
     return out
+
+
+def check_kept_files(store: EventStore, events: Iterable[Event], text: str) -> None:
+    """Raises ValidationError where the header of a manifest or list of others that an event keeps has the text.
+
+    What stands in their entries are paths, partitions and bounds, as in those of our own.
+    """
+    for event in events:
+        if KEPT_FILES in event.payload_text and (data := store.content(event.position)) is not None:
+            for location, kept in files_part(data, event.position).items():
+                if kept is not None and text.encode() in b"\n".join(_header(kept, location).values()):
+                    raise ValidationError(
+                        f"position {event.position}: the text is in the header of {location}, a file of another engine "
+                        f"that the log keeps whole"
+                    )
+
+
+def _header(data: bytes, location: str) -> Mapping[str, bytes]:
+    try:
+        return read_header(data, location).metadata
+    except CorruptFileError:
+        return {"": data}
 
 
 def holds_text(value: Any, text: str) -> bool:

@@ -2,9 +2,13 @@
 
 Random bytes stand in them too, as metadata of the schema: an event has the hash of its content for ever, by which
 bounds that were forgotten could be guessed else. They go with what is forgotten.
+
+Files that a client wrote for its commit follow, whole, in a second frame of the kind that decoders of the first skip.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -15,6 +19,9 @@ from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 SALT = b"icecore.salt"
 _ZSTD = pa.Codec("zstd", 1)
+_SKIPPED = b"\x5e\x2a\x4d\x18"
+_FILES_END = b"\x00files\x01\x00"
+_FILES = pa.schema([pa.field("location", pa.string(), nullable=False), pa.field("data", pa.large_binary())])
 
 
 def encode_content(entries: pa.Table, salt: bytes) -> bytes:
@@ -36,6 +43,44 @@ def encode_table(table: pa.Table) -> bytes:
     return compressed
 
 
+def encode_parts(entries: pa.Table | None, files: Mapping[str, bytes | None], salt: bytes) -> bytes | None:
+    """The content of an event that adds or removes entries, keeps files, or both; None where it does neither."""
+    if entries is None and not files:
+        return None
+    encoded = encode_content(ENTRY_SCHEMA.empty_table() if entries is None else entries, salt)
+    return with_files(encoded, files) if files else encoded
+
+
+def with_files(entries: bytes, files: Mapping[str, bytes | None]) -> bytes:
+    """Content with whole files behind its entries, by location; None stands for one that was forgotten."""
+    columns = {"location": list(files), "data": list(files.values())}
+    frame = encode_table(pa.table(columns, schema=_FILES))
+    body = frame + len(frame).to_bytes(8, "little") + _FILES_END
+    return entries_part(entries) + _SKIPPED + len(body).to_bytes(4, "little") + body
+
+
+def entries_part(data: bytes) -> bytes:
+    """Content without the files behind its entries."""
+    return data[: _files_at(data)]
+
+
+def files_part(data: bytes, position: int) -> dict[str, bytes | None]:
+    """The files behind the entries of content, by location; None of a forgotten one. Raises CorruptLogError."""
+    at = _files_at(data)
+    if at == len(data):
+        return {}
+    table = decode_table(data[at + 8 : -16], position, _FILES)
+    return dict(zip(table["location"].to_pylist(), table["data"].to_pylist(), strict=True))
+
+
+def _files_at(data: bytes) -> int:
+    """The place where the files begin: the end, where there are none."""
+    if not data.endswith(_FILES_END):
+        return len(data)
+    at = len(data) - 24 - int.from_bytes(data[-16:-8], "little")
+    return at if at >= 0 and data[at : at + 4] == _SKIPPED else len(data)
+
+
 def decode_content(data: bytes, position: int) -> pa.Table:
     """The canonical entries of bytes, also where buffers are compressed one by one, as early logs have them.
 
@@ -50,7 +95,7 @@ def decode_table(data: bytes, position: int, expected: pa.Schema | None = None) 
     Raises CorruptLogError naming the position.
     """
     try:
-        with pa.ipc.open_stream(pa.py_buffer(_stream(data))) as reader:
+        with pa.ipc.open_stream(pa.py_buffer(_stream(entries_part(data)))) as reader:
             table = reader.read_all().replace_schema_metadata(None)
         # Damaged bytes may still be a stream, of texts that are none or lists without their elements.
         table.validate(full=True)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import array
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import orjson
+from attrs import evolve
 
 from icecore.engine.common.stored_json import stored_json
 from icecore.engine.errors import CorruptLogError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_facts import parents_of_added
+from icecore.engine.events.files_of_others import GivenFile, Keeping, kept_files
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
 from icecore.engine.events.relocated_manifests import RelocatedManifests, listing
+from icecore.engine.log.reader import EVENTS
 from icecore.engine.log.store import MODELS, EventStore
 
 
@@ -76,7 +80,39 @@ class ManifestModels:
         found = self._store.row(MODELS, "manifests_by_path", stream=stream, manifest_path=manifest_path)
         return None if found is None else _listed(found["record"], found["position"])
 
+    def kept_file(self, stream: str, location: str) -> sqlite3.Row | None:
+        """The position, kind and SHA-256 of another's file that an event keeps; None where none does."""
+        if self._store.row(EVENTS, "has_read_models") is None:
+            # A log of an earlier release, opened read-only.
+            return None
+        return self._store.row(MODELS, "get_kept_file", stream=stream, location=location)
+
+    def keeping(self, stream: str, given: Iterable[GivenFile]) -> Keeping:
+        """The files of these that no event of the stream has yet, as an event keeps them."""
+        keeping = Keeping.of(given)
+        new = []
+        for f in keeping.files:
+            found = self.kept_file(stream, f.location)
+            if found is None or found["sha256"] != f.sha256:
+                new.append(f)
+        return evolve(
+            keeping, files=tuple(new), data={f.location: keeping.data[f.location] for f in new if f.has_bytes}
+        )
+
     # Following the log
+
+    def _follow_kept(self, event: Event, payload: Mapping[str, Any]) -> None:
+        """The files that an event keeps whole."""
+        for f in kept_files(payload):
+            if f.has_bytes:
+                self._run(
+                    "put_kept_file",
+                    stream=event.stream,
+                    location=f.location,
+                    position=event.position,
+                    kind=f.kind,
+                    sha256=f.sha256,
+                )
 
     def _follow_lists(self, event: Event, payload: Mapping[str, Any]) -> None:
         """The lists of the snapshots that a commit makes."""

@@ -98,6 +98,7 @@ class ReadModels(ManifestModels):
             # It is at its location no more, and no file of it is to be there.
             self._run("forget_location", stream=event.stream)
             self._run("forget_files", stream=event.stream)
+            self._run("forget_kept_files", stream=event.stream)
         if event.kind == ev.TABLE_RELOCATED:
             self._replace_manifests(event, RelocatedManifests.from_dict(payload, event.position))
         self.folders.apply(event, entries)
@@ -153,6 +154,7 @@ class ReadModels(ManifestModels):
             location=locations[-1] if locations else None,
         )
         self._follow_lists(event, payload)
+        self._follow_kept(event, payload)
 
     # Names
 

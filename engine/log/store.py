@@ -80,7 +80,7 @@ class EventStore(EventReader):
         """
         super().__init__(path, create=create, read_only=read_only, lock_timeout_s=lock_timeout_s, durable=durable)
         self._relocations: Relocations | None = None
-        self._has_folders = False
+        self._has_read_models = False
         self.request_keys = RequestKeys(self)
         self.groups = WriteGroups(self._write_group, lock_timeout_s)
         with self._translated("open"):
@@ -228,7 +228,7 @@ class EventStore(EventReader):
             self._bring_up()
             yield
         # What is rolled back may have made them.
-        self._has_folders = self._has_folders or keep
+        self._has_read_models = self._has_read_models or keep
 
     def _answered(self, events: Sequence[Event]) -> KeyedRequest | None:
         """The request whose key is one of the events', after its answer was stored beside them."""
@@ -240,7 +240,7 @@ class EventStore(EventReader):
 
     def _bring_up(self) -> None:
         """Builds the read models that an earlier release did not have, inside of a write transaction."""
-        if not self._has_folders and self.row(EVENTS, "has_folders") is None:
+        if not self._has_read_models and self.row(EVENTS, "has_read_models") is None:
             run_script(self.connection(), query(SCHEMA, "read_models"))
 
     def check_writable(self) -> None:

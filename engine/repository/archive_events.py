@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from icecore.engine.archive.write_archive import Archived, archive_events
+from icecore.engine.errors import CorruptFileError, StorageError
 from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.log.store import MODELS
@@ -14,6 +15,7 @@ from icecore.engine.replay.table_states import encode_checkpoint
 from icecore.engine.replay.view_states import encode_view_checkpoint
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.spec.snapshot import Snapshot
 
 
 def archive_log(repository: Repository, views: ViewRepository, last: int, path: Path | None) -> Archived | None:
@@ -68,24 +70,42 @@ def _needed_content(repository: Repository, up_to: int) -> set[int]:
             continue
         if 0 < row["materialized_version"] < row["stream_version"]:
             states.append(repository.states.state_at_version(stream, row["materialized_version"]))
-        for state in states:
-            for snapshot in state.metadata.snapshots if state else ():
-                known = repository.models.list_manifests(stream, snapshot.snapshot_id)
-                _add_positions(repository, stream, known or (), out, seen)
+        for state in filter(None, states):
+            for snapshot in state.metadata.snapshots:
+                _add_kept(repository, stream, snapshot.manifest_list or "", out)
+                _add_positions(repository, stream, _listed(repository, state, snapshot), out, seen)
     return {position for position in out if position <= up_to}
+
+
+def _listed(repository: Repository, state: TableState, snapshot: Snapshot) -> Sequence[ListedManifest]:
+    """The manifests of a snapshot; none where another engine's list is lost, which no content brings back."""
+    try:
+        return repository.list_manifests(state, snapshot)
+    except (StorageError, CorruptFileError):
+        return ()
+
+
+def _add_kept(repository: Repository, stream: str, location: str, out: set[int]) -> None:
+    """The position of the event that keeps a file of others."""
+    row = repository.models.kept_file(stream, location)
+    if row is not None:
+        out.add(row["position"])
 
 
 def _add_positions(
     repository: Repository, stream: str, manifests: Iterable[ListedManifest], out: set[int], seen: set[str]
 ) -> None:
-    """The positions of manifests of ours, and of those that they carry entries over from."""
+    """The positions of manifests, and of those that they carry entries over from."""
     waiting = list(manifests)
     while waiting:
         listed = waiting.pop()
         path = listed.manifest.manifest_path
-        if listed.is_foreign or path in seen:
+        if path in seen:
             continue
         seen.add(path)
+        if listed.is_foreign:
+            _add_kept(repository, stream, path, out)
+            continue
         if listed.row_count:
             out.add(listed.position)
         if listed.sources:

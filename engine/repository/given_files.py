@@ -6,14 +6,16 @@ A list is read whole, of its manifests only those that the table does not have y
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 
+from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import CorruptFileError, StorageError, ValidationError
-from icecore.engine.events.event import Event
+from icecore.engine.events.event import SCHEMA_VERSION, TABLE_CREATED, Event, Provenance, canonical
+from icecore.engine.events.files_of_others import MANIFEST, MANIFEST_LIST, GivenFile
 from icecore.engine.log.read_models import ReadModels
-from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.fold import TableState, fold
 from icecore.engine.repository.manifest_lists import ManifestLists, inline_manifest
 from icecore.engine.spec.content_file import ManifestFile
 from icecore.engine.spec.snapshot import Snapshot
@@ -23,17 +25,6 @@ if TYPE_CHECKING:
     from icecore.engine.commit.decide import Decision
     from icecore.engine.commit.given_manifests import GivenCheck
     from icecore.engine.spec.metadata import TableMetadata
-
-MANIFEST, MANIFEST_LIST = "manifest", "manifest-list"
-
-
-@frozen
-class GivenFile:
-    """A file that a client wrote, with its bytes; its kind is `manifest` or `manifest-list`."""
-
-    location: str
-    kind: str
-    data: bytes = field(repr=False)
 
 
 @define
@@ -55,12 +46,29 @@ class GivenFiles:
             return ()
         return self._look(state, state.metadata, decision.metadata, snapshots)
 
-    def of_creation(self, first: TableState, event: Event) -> tuple[GivenFile, ...]:
+    def of_creation(self, stream: str, payload: Mapping[str, Any]) -> tuple[GivenFile, ...]:
         """The files of the snapshots that a new table comes with. Raises as `of_decision`."""
         from icecore.engine.commit.given_updates import check_given_updates
-        from icecore.engine.events.event_updates import table_updates
+        from icecore.engine.spec.updates.table_update import read_table_updates
 
-        check_given_updates(None, first.metadata, table_updates(event))
+        event = Event(
+            0,
+            "",
+            stream,
+            1,
+            TABLE_CREATED,
+            SCHEMA_VERSION,
+            "",
+            now_ms(),
+            Provenance(),
+            canonical(payload),
+            None,
+            "",
+            "",
+        )
+        first = fold(None, [event])
+        assert first is not None, "a fold of one event has a state"
+        check_given_updates(None, first.metadata, tuple(read_table_updates(payload["updates"])))
         return self._look(first, None, first.metadata, first.metadata.snapshots)
 
     def _look(

@@ -34,7 +34,7 @@ class ManifestLists:
         # An id may be given out again, by a writer that never heard of the first.
         key = (state.stream, snapshot.snapshot_id, snapshot.manifest_list, snapshot.manifests)
         if key not in self._foreign_lists:
-            self._foreign_lists[key] = self._read_foreign_list(snapshot, self.storage_of(state))
+            self._foreign_lists[key] = self._read_foreign_list(state.stream, snapshot, self.storage_of(state))
         return self._foreign_lists[key]
 
     def complete_list(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
@@ -64,11 +64,11 @@ class ManifestLists:
             first_row_id=manifest.first_row_id,
         )
 
-    def _read_foreign_list(self, snapshot: Snapshot, storage: Storage) -> tuple[ListedManifest, ...]:
+    def _read_foreign_list(self, stream: str, snapshot: Snapshot, storage: Storage) -> tuple[ListedManifest, ...]:
         if snapshot.manifest_list is not None:
             from icecore.engine.formats.manifest_list_avro import read_manifest_list
 
-            data = storage.read_bytes(snapshot.manifest_list)
+            data = self.entries.file_bytes(stream, snapshot.manifest_list, storage)
             return tuple(ListedManifest(m) for m in read_manifest_list(data, snapshot.manifest_list))
         # A v1 snapshot without a list names its manifests; their headers say which spec they are of.
         return tuple(ListedManifest(inline_manifest(path, snapshot, storage)) for path in snapshot.manifests or ())

@@ -13,9 +13,11 @@ from icecore.engine.errors import CommitConflictError, CommitFailedError, Foreig
 from icecore.engine.events import event as ev
 from icecore.engine.events.commit_watch import note_stored
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.files_of_others import GivenFile
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.events.namespace_events import NamespaceCreated
 from icecore.engine.foreign.adopter import Adopter
+from icecore.engine.foreign.foreign_manifests import append_keeping
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold, metadata_folder
@@ -142,7 +144,7 @@ class Repository:
         if self.models.is_implied(identifier[:-1]):
             made = NamespaceCreated(identifier[:-1], {})
             later = evolve(provenance, idempotency_key=None)
-            self._append(transaction, ev.CATALOG_STREAM, made.kind, made.to_dict(), later)
+            self.append_inside(transaction, ev.CATALOG_STREAM, made.kind, made.to_dict(), later)
 
     def create_inside(
         self,
@@ -159,31 +161,27 @@ class Repository:
         """
         self.give_name_inside(transaction, identifier, provenance)
         check_message(self.models, identifier, {}, provenance)
-        event = self._append(transaction, stream, kind, payload, provenance)
+        given = self.given.of_creation(stream, payload) if kind == ev.TABLE_CREATED else ()
+        event = self.append_inside(transaction, stream, kind, payload, provenance, given)
         first = fold(None, [event])
         assert first is not None, "a fold of one event has a state"
-        if kind == ev.TABLE_CREATED:
-            self.given.of_creation(first, event)
         self._check_reachable(None, first)
         transaction.at_end.append(lambda: self.files.publish(first, event, None))
         return event, first
 
-    def commit_inside(
+    def append_inside(
         self,
         transaction: WriteTransaction,
-        base: TableState,
-        commands: Sequence[Command],
+        stream: str,
+        kind: str,
+        payload: Mapping[str, Any],
         provenance: Provenance,
-        requirements: Sequence[TableRequirement] = (),
-    ) -> CommitResult:
-        """Decides on the latest state and appends the event. Raises StaleRemovals besides what `commit` raises."""
-        return self._commit_inside(transaction, base, commands, provenance, requirements)
-
-    def append_inside(
-        self, transaction: WriteTransaction, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
+        given: Sequence[GivenFile] = (),
     ) -> Event:
-        """Appends an event that needs no decision."""
-        return self._append(transaction, stream, kind, payload, provenance)
+        """Appends an event that needs no decision, and keeps the files that are given with it."""
+        event = append_keeping(transaction, self.models, stream, kind, payload, provenance, given)
+        self.models.apply(event)
+        return event
 
     # Commits
 
@@ -265,7 +263,7 @@ class Repository:
             if done is not None:
                 self.check_answer(done, base.stream)
                 return CommitResult(self.state(done.stream), done)
-            result = self._commit_inside(transaction, base, commands, provenance, requirements)
+            result = self.commit_inside(transaction, base, commands, provenance, requirements)
             if with_it is not None and result.event is not None:
                 result = CommitResult(with_it(transaction, result.state), result.event)
             return result
@@ -276,14 +274,18 @@ class Repository:
         self.states.put(result.state)
         return result
 
-    def _commit_inside(
+    def commit_inside(
         self,
         transaction: WriteTransaction,
         base: TableState,
         commands: Sequence[Command],
         provenance: Provenance,
-        requirements: Sequence[TableRequirement],
+        requirements: Sequence[TableRequirement] = (),
     ) -> CommitResult:
+        """Decides on the latest state and appends the event.
+
+        Raises StaleRemovals besides what `commit` raises: CommitFailedError, NoSuchTableError, ValidationError.
+        """
         from icecore.engine.commit.decide import leaving_out
         from icecore.engine.metadata.requirements import failures
 
@@ -297,12 +299,12 @@ class Repository:
         decision = decided(self.store, state, commands, context)
         if decision.is_empty:
             return CommitResult(state, None)
-        self.given.of_decision(state, decision)
+        given = self.given.of_decision(state, decision)
         check_message(self.models, state.identifier, state.metadata.properties, provenance)
         if not state.pending and (lost := self.files.unwritable_snapshots(state)):
             # No engine could ever read them: what leads out of it takes them along.
             decision = decided(self.store, state, (*commands, leaving_out(lost)), context)
-        event, after = self._append_decision(transaction, state, context, decision, provenance)
+        event, after = self._append_decision(transaction, state, context, decision, provenance, given)
         return CommitResult(after, event)
 
     def _context(self, recorded_at_ms: int, state: TableState) -> Context:
@@ -323,10 +325,12 @@ class Repository:
         context: Context,
         decision: Decision,
         provenance: Provenance,
+        given: Sequence[GivenFile],
     ) -> tuple[Event, TableState]:
-        from icecore.engine.formats.event_content import encode_content
+        from icecore.engine.formats.event_content import encode_parts
 
-        payload = decision.to_payload()
+        keeping = self.models.keeping(state.stream, given)
+        payload = decision.to_payload() | keeping.to_payload()
         if is_manual(state.metadata) and not writes_again(decision.updates):
             payload["materialize"] = False
         else:
@@ -340,7 +344,7 @@ class Repository:
             event_id=context.event_id,
             recorded_at_ms=context.recorded_at_ms,
             provenance=provenance,
-            content=None if content is None else encode_content(content, new_salt()),
+            content=encode_parts(content, keeping.data, new_salt()),
             content_rows=0 if content is None else content.num_rows,
         )
         self.models.apply(event, content)
@@ -361,13 +365,6 @@ class Repository:
         folders = [metadata_folder(s.metadata.location, s.metadata.properties) for s in (before, after) if s]
         if len(set(folders)) == len(folders):
             self.storage_of(after).list(folders[-1])
-
-    def _append(
-        self, transaction: WriteTransaction, stream: str, kind: str, payload: Mapping[str, Any], provenance: Provenance
-    ) -> Event:
-        event = transaction.append(stream, kind, payload, provenance=provenance)
-        self.models.apply(event)
-        return event
 
     def already(self, provenance: Provenance) -> Event | None:
         """The event of an earlier call with the same idempotency key, which is the answer to this one."""

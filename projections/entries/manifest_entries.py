@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -30,6 +31,9 @@ class ManifestEntries:
         self._models = models
         self._cached: ByteCache[int, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
         self._merged: ByteCache[str, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
+        self._kept: ByteCache[int, dict[str, bytes | None]] = ByteCache(
+            CACHED_BYTES, lambda files: sum(len(data or b"") for data in files.values())
+        )
 
     def canonical(
         self, stream: str, listed: ListedManifest, storage: Storage, left_out: frozenset[str] = frozenset()
@@ -43,7 +47,7 @@ class ManifestEntries:
 
         if listed.is_foreign:
             path = listed.manifest.manifest_path
-            data = storage.read_bytes(path)
+            data = self.file_bytes(stream, path, storage)
             return decode_manifest(data, where=path, spec_id=listed.manifest.partition_spec_id, left_out=left_out)
         if listed.row_count:
             rows = self._content(listed.position).slice(listed.row_offset, listed.row_count)
@@ -71,7 +75,10 @@ class ManifestEntries:
             if is_foreign:
                 records = (m.manifest for m in run)
                 yield from decode_manifests(
-                    ((m.manifest_path, storage.read_bytes(m.manifest_path), m.partition_spec_id) for m in records),
+                    (
+                        (m.manifest_path, self.file_bytes(stream, m.manifest_path, storage), m.partition_spec_id)
+                        for m in records
+                    ),
                     left_out,
                 )
             else:
@@ -117,9 +124,45 @@ class ManifestEntries:
             out.append(found)
         return out
 
+    def file_bytes(self, stream: str, location: str, storage: Storage) -> bytes:
+        """The bytes of another's manifest or list: the file's or, where it is gone, those that the log keeps.
+
+        Raises MissingFileError, StorageError, CorruptLogError.
+        """
+        try:
+            return storage.read_bytes(location)
+        except MissingFileError:
+            kept = self.kept_bytes(stream, location)
+            if kept is None:
+                raise
+            return kept
+
+    def kept_bytes(self, stream: str, location: str) -> bytes | None:
+        """The bytes that the log keeps of another's manifest or list; None of others. Raises CorruptLogError."""
+        found = self._models.kept_file(stream, location)
+        if found is None:
+            return None
+        position = found["position"]
+        is_sure = self._store.is_committed(position)
+        files = self._kept.get(position, self._load_kept) if is_sure else self._load_kept(position)
+        since = self._store.relocations.since(position)
+        for name, data in files.items():
+            if data is not None and since.location(name) == location:
+                if hashlib.sha256(data).hexdigest() != found["sha256"]:
+                    raise CorruptLogError(f"position {position}: its copy of {location} is not what was written")
+                return data
+        return None
+
+    def _load_kept(self, position: int) -> dict[str, bytes | None]:
+        from icecore.engine.formats.event_content import files_part
+
+        data = self._store.content(position)
+        return {} if data is None else files_part(data, position)
+
     def forget(self) -> None:
         """Drops everything cached."""
         self._cached.clear()
+        self._kept.clear()
         self._merged.clear()
 
     def _content(self, position: int) -> pa.Table:

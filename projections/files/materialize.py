@@ -6,20 +6,23 @@ heals at the next open, processes that catch up together write the same bytes, a
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar
 
 from attrs import define, field, frozen
 
-from icecore.engine.errors import UnwritableCommitError
-from icecore.engine.events.adopted_file import original_bytes
+from icecore.engine.errors import CorruptFileError, MissingFileError, UnwritableCommitError
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_PURGED, TABLE_REGISTERED, Event
+from icecore.engine.events.files_of_others import kept_files, original_bytes
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableFold, TableState, fold, is_file_system
+from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
-from icecore.projections.files.event_files import FOREIGN_METADATA, EventFiles, Expiring, metadata_bytes
+from icecore.projections.files.event_files import FOREIGN_METADATA, EventFiles, Expiring, given_files, metadata_bytes
 from icecore.projections.files.metadata_cleanup import DroppedMetadata, note_forgotten, sweep
 from icecore.projections.files.pointers import WrittenFile, move_pointers
 from icecore.projections.files.version_claims import VersionClaims
@@ -107,8 +110,12 @@ class Materializer:
             pending, state = [], latest
         if state is not None:
             self._restore_foreign(events, state, storage)
+            if base is None:
+                self._restore_kept(events, state, storage)
         for folder in sorted({f.location.rsplit("/", 1)[0] for f in written if f.kind != FOREIGN_METADATA}):
             storage.sync_folder(folder)
+        done = 0 if state is None else state.position
+        written += (f for e in events if e.position <= done for f in given_files(e))
         return Advance(stream, base, state, tuple(written), forgotten)
 
     def unwritable(self, stream: str, base: TableState | None, storage: Storage) -> dict[str, UnwritableCommitError]:
@@ -135,6 +142,42 @@ class Materializer:
                 location = event.payload["metadata-location"]
                 if location in named and not storage.exists(location):
                     storage.write_atomic(location, original_bytes(event.payload))
+
+    def _restore_kept(self, events: Sequence[Event], state: TableState, storage: Storage) -> None:
+        """Writes manifests and lists of others that snapshots need and that are lost or changed, from the log."""
+        kept = {f.location: f.sha256 for e in events for f in kept_files(e.payload)}
+        if not kept:
+            return
+        for snapshot in state.metadata.snapshots:
+            location = snapshot.manifest_list
+            if location in kept:
+                self._restore(state.stream, location, kept.pop(location), storage)
+            for path in self._listed(state.stream, snapshot, storage):
+                if path in kept:
+                    self._restore(state.stream, path, kept.pop(path), storage)
+
+    def _listed(self, stream: str, snapshot: Snapshot, storage: Storage) -> list[str]:
+        """The manifests of a snapshot; none where another's list is lost for good."""
+        known = self.models.list_manifests(stream, snapshot.snapshot_id)
+        if known is not None:
+            return [m.manifest.manifest_path for m in known if m.is_foreign]
+        if snapshot.manifest_list is None:
+            return list(snapshot.manifests or ())
+        from icecore.engine.formats.manifest_list_avro import read_manifest_list
+
+        try:
+            data = self._entries.file_bytes(stream, snapshot.manifest_list, storage)
+            return [m.manifest_path for m in read_manifest_list(data, snapshot.manifest_list)]
+        except (MissingFileError, CorruptFileError):
+            return []
+
+    def _restore(self, stream: str, location: str, sha256: str, storage: Storage) -> None:
+        with contextlib.suppress(MissingFileError):
+            if hashlib.sha256(storage.read_bytes(location)).hexdigest() == sha256:
+                return
+        data = self._entries.kept_bytes(stream, location)
+        if data is not None:
+            storage.write_atomic(location, data)
 
     def sweep_forgotten(self, storage_of: Callable[[str], Storage]) -> None:
         """Deletes metadata files that a crash left, though the metadata log no longer has them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from icecore.engine.common.compressed_json import compress
-from icecore.engine.events.adopted_file import original_bytes
 from icecore.engine.events.event import VIEW_ADOPTED, VIEW_COMMITTED, VIEW_CREATED, VIEW_RELOCATED, Event
+from icecore.engine.events.files_of_others import original_bytes
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.metadata.view_builder import metadata_codec

@@ -31,9 +31,11 @@ class Cause(StrEnum):
     UNKNOWN_FORMAT = "unknown format"
     ENCRYPTED = "encrypted"
     NOT_NEEDED = "gone, not needed"
+    NOT_KEPT = "not kept"
 
 
-UNCHECKED = frozenset({Cause.UNREACHABLE, Cause.UNKNOWN_SIZE, Cause.UNKNOWN_FORMAT, Cause.ENCRYPTED, Cause.NOT_NEEDED})
+_HARMLESS = frozenset({Cause.NOT_NEEDED, Cause.NOT_KEPT})
+UNCHECKED = frozenset({Cause.UNREACHABLE, Cause.UNKNOWN_SIZE, Cause.UNKNOWN_FORMAT, Cause.ENCRYPTED, *_HARMLESS})
 _PHRASES = {
     Cause.GONE: "are gone",
     Cause.SIZE: "have another size than was noted",
@@ -45,9 +47,10 @@ _PHRASES = {
     Cause.UNKNOWN_FORMAT: "are of a format that can't be read here",
     Cause.ENCRYPTED: "are encrypted, and were not looked into",
     Cause.NOT_NEEDED: "are gone, but no snapshot needs them",
+    Cause.NOT_KEPT: "are of other engines, and no event keeps them: a rebuild can't bring them back",
 }
 # Where the location says it all.
-_PLAIN = frozenset({Cause.GONE, Cause.CHANGED, Cause.UNKNOWN_SIZE, Cause.ENCRYPTED, Cause.NOT_NEEDED})
+_PLAIN = frozenset({Cause.GONE, Cause.CHANGED, Cause.UNKNOWN_SIZE, Cause.ENCRYPTED, *_HARMLESS})
 
 
 @frozen
@@ -96,8 +99,8 @@ class Finding:
 class Verification:
     """The result of `verify`. `files` is the number of files that it looked for.
 
-    `findings` is empty where all is well; `notes` says what could not be checked, which is neither right nor wrong, and
-    which earlier metadata files are gone that nothing needs.
+    `findings` is empty where all is well; `notes` says what could not be checked, which is neither right nor wrong,
+    which earlier metadata files are gone that nothing needs, and which files of others the log has no copy of.
     """
 
     __repr__ = short_repr
@@ -123,7 +126,7 @@ class Verification:
     @property
     def unchecked(self) -> int:
         """The number of files that could not be checked."""
-        return sum(n.count for n in self.notes if n.cause is not Cause.NOT_NEEDED)
+        return sum(n.count for n in self.notes if n.cause not in _HARMLESS)
 
     def __str__(self) -> str:
         views = f"{self.views} views, " if self.views else ""
@@ -145,21 +148,23 @@ def _sentences(findings: Sequence[Finding]) -> tuple[str, ...]:
     """One for each finding; what is gone because one folder is gone is one for all kinds and tables."""
     lost = sorted((f for f in findings if f.missing_folder), key=lambda f: f.missing_folder or "")
     groups = {folder: list(group) for folder, group in groupby(lost, key=lambda f: f.missing_folder)}
-    idle = [f for f in findings if f.cause is Cause.NOT_NEEDED]
+    harmless = {cause: [f for f in findings if f.cause is cause] for cause in _HARMLESS}
     out = []
     for f in findings:
-        group = idle if f.cause is Cause.NOT_NEEDED else groups.get(f.missing_folder, []) if f.missing_folder else []
+        group = harmless.get(f.cause) or (groups.get(f.missing_folder, []) if f.missing_folder else [])
         if len(group) < 2:
             out.append(str(f))
         elif group[0] is f:
-            out.append(_idle_text(group) if group is idle else _folder_text(group))
+            out.append(_harmless_text(group) if f.cause in _HARMLESS else _folder_text(group))
     return tuple(out)
 
 
-def _idle_text(group: Sequence[Finding]) -> str:
-    """The sentence on earlier metadata files that are gone: of tables from elsewhere they nearly always are."""
-    files = _counted(sum(f.count for f in group), group[0].kind)
-    return f"{files} of {len(group):,} tables {_PHRASES[Cause.NOT_NEEDED]}: first {group[0].examples[0]}"
+def _harmless_text(group: Sequence[Finding]) -> str:
+    """The sentence on earlier metadata files that are gone, or on files that only tables from elsewhere have."""
+    kinds = dict.fromkeys(f.kind for f in group)
+    files = ", ".join(_counted(sum(f.count for f in group if f.kind == kind), kind) for kind in kinds)
+    tables = _counted(len({f.table for f in group}), "table")
+    return f"{files} of {tables} {_PHRASES[group[0].cause]}: first {group[0].examples[0]}"
 
 
 def _folder_text(group: Sequence[Finding]) -> str:

@@ -65,7 +65,7 @@ class NeededFile:
     """A file of metadata. `length` in bytes and `sha256` are None where the log does not know them.
 
     `if_there` is set where it may be gone: nothing that a snapshot needs is lost with it. `footer_length` is that of a
-    Puffin file, `listed` the record of a manifest.
+    Puffin file, `listed` the record of a manifest. `is_kept` is false of a manifest or list that only its file has.
     """
 
     location: str
@@ -76,6 +76,7 @@ class NeededFile:
     is_encrypted: bool = False
     footer_length: int | None = None
     listed: ListedManifest | None = None
+    is_kept: bool = True
 
 
 @frozen(eq=False)
@@ -140,7 +141,9 @@ def needed_of_table(
 def _foreign(listed: ListedManifest) -> NeededFile:
     m = listed.manifest
     encrypted = m.key_metadata is not None
-    return NeededFile(m.manifest_path, MANIFEST, m.manifest_length, is_encrypted=encrypted, listed=listed)
+    return NeededFile(
+        m.manifest_path, MANIFEST, m.manifest_length, is_encrypted=encrypted, listed=listed, is_kept=False
+    )
 
 
 def _registered(repository: Repository, state: TableState | ViewState, location: str) -> NeededFile:
@@ -184,7 +187,8 @@ class _Gathering:
         if location is not None:
             with self._noting(LIST, location):
                 self._reach(location)
-                return [ListedManifest(m) for m in read_manifest_list(storage.read_bytes(location), location)]
+                data = self._repository.entries.file_bytes(self._state.stream, location, storage)
+                return [ListedManifest(m) for m in read_manifest_list(data, location)]
             return []
         out = []
         for path in snapshot.manifests or ():
@@ -252,7 +256,7 @@ class _Gathering:
         for snapshot in metadata.snapshots:
             location = snapshot.manifest_list
             if location is not None and (published or location not in self._ours):
-                yield NeededFile(location, LIST)
+                yield NeededFile(location, LIST, is_kept=location in self._ours)
         for listed in manifests.values():
             if listed.is_foreign:
                 yield _foreign(listed)

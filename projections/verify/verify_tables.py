@@ -118,7 +118,18 @@ class _Checking:
             self._tally.extend(f for f in faults if f.location not in known)
         if deep:
             self._look_inside()
+        self._tell_of_not_kept()
         return self._tally
+
+    def _tell_of_not_kept(self) -> None:
+        """Notes the files that are there, and that only they have."""
+        only = [f for f in self._needed.files if not f.is_kept and not f.if_there]
+        known = self._of_tally([f.location for f in only]) if only else ()
+        for f in only:
+            if f.location not in known:
+                self._tally.add(
+                    Fault(Cause.NOT_KEPT, f.kind, f.location, f"{f.location} is of another engine, and in no event")
+                )
 
     def _of_tally(self, locations: Sequence[str]) -> set[str]:
         """The locations among these with a note in the tally, which may have a million more."""

@@ -3,8 +3,9 @@
 -- name: has_log
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'event';
 
--- name: has_folders
-SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'table_folder';
+-- name: has_read_models
+-- Whether the read model that came last is there.
+SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'kept_file';
 
 -- name: head
 SELECT position, hash, recorded_at_ms FROM event ORDER BY position DESC LIMIT 1;

@@ -201,6 +201,18 @@ ON CONFLICT (stream, snapshot_id) DO UPDATE SET manifest_ids = excluded.manifest
 -- name: get_snapshot_manifests
 SELECT manifest_ids FROM snapshot_manifests WHERE stream = $stream AND snapshot_id = $snapshot_id;
 
+-- name: put_kept_file
+INSERT INTO kept_file (stream, location, position, kind, sha256)
+VALUES ($stream, $location, $position, $kind, $sha256)
+ON CONFLICT (stream, location) DO UPDATE
+SET position = excluded.position, kind = excluded.kind, sha256 = excluded.sha256;
+
+-- name: get_kept_file
+SELECT position, kind, sha256 FROM kept_file WHERE stream = $stream AND location = $location;
+
+-- name: forget_kept_files
+DELETE FROM kept_file WHERE stream = $stream;
+
 -- name: put_file
 INSERT INTO written_file (location, stream, position, kind, length, sha256)
 VALUES ($location, $stream, $position, $kind, $length, $sha256)

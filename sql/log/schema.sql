@@ -132,6 +132,16 @@ CREATE INDEX IF NOT EXISTS written_file_stream ON written_file (stream, position
 CREATE INDEX IF NOT EXISTS written_file_forgotten ON written_file (stream, kind)
 WHERE kind IN ('metadata-forgotten', 'metadata-deleted');
 
+-- One row per manifest and manifest list of others whose bytes an event has, with the last such event.
+CREATE TABLE IF NOT EXISTS kept_file (
+    stream TEXT NOT NULL,
+    location TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    PRIMARY KEY (stream, location)
+) STRICT, WITHOUT ROWID;
+
 -- One row per folder in which a table or view has files, see `table_folders.py`; `is_elsewhere` is 0 for its location.
 CREATE TABLE IF NOT EXISTS table_folder (
     folder TEXT NOT NULL,
@@ -183,6 +193,7 @@ DROP TABLE IF EXISTS manifest;
 DROP TABLE IF EXISTS snapshot_manifests;
 DROP TABLE IF EXISTS checkpoint;
 DROP TABLE IF EXISTS table_folder;
+DROP TABLE IF EXISTS kept_file;
 DROP INDEX IF EXISTS stream_head_location;
 DROP INDEX IF EXISTS written_file_stream;
 DROP INDEX IF EXISTS written_file_forgotten;

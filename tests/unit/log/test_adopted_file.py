@@ -10,7 +10,7 @@ from core_tables import make_table, rows
 
 import icecore
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.events.adopted_file import adopted_metadata, kept_file, original_bytes
+from icecore.engine.events.files_of_others import adopted_metadata, kept_file, original_bytes
 from icecore.engine.spec.metadata import TableMetadata
 
 

@@ -405,7 +405,7 @@ def test_commits_of_threads_are_one_transaction(
 def together(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, *works: Callable[[], Any]) -> dict[int, Any]:
     """What calls gave or raised that commit to tables in one group."""
     writers = Writers(store_of(catalog), *works)
-    original = Repository._commit_inside
+    original = Repository.commit_inside
 
     def held(self: Repository, *args: Any, **kwargs: Any) -> Any:
         if not writers.first_is_in.is_set():
@@ -413,7 +413,7 @@ def together(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, *works: 
         return original(self, *args, **kwargs)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Repository, "_commit_inside", held)
+        patched.setattr(Repository, "commit_inside", held)
         return writers.run()
 
 

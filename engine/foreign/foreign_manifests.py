@@ -1,0 +1,104 @@
+"""The manifests and manifest lists that others wrote, as events of theirs keep them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+
+from icecore.engine.common.ids import new_salt
+from icecore.engine.errors import CorruptFileError, StorageError
+from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.files_of_others import MANIFEST, MANIFEST_LIST, GivenFile
+from icecore.engine.log.read_models import ReadModels
+from icecore.engine.log.store import WriteTransaction
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.storage.file_io import Storage
+
+
+def append_keeping(
+    transaction: WriteTransaction,
+    models: ReadModels,
+    stream: str,
+    kind: str,
+    payload: Mapping[str, Any],
+    provenance: Provenance,
+    given: Sequence[GivenFile] = (),
+) -> Event:
+    """Appends an event that keeps those of some files that no event of the stream has yet."""
+    if not given:
+        return transaction.append(stream, kind, payload, provenance=provenance)
+    from icecore.engine.formats.event_content import encode_parts
+
+    keeping = models.keeping(stream, given)
+    content = encode_parts(None, keeping.data, new_salt())
+    return transaction.append(stream, kind, {**payload, **keeping.to_payload()}, provenance=provenance, content=content)
+
+
+def files_between(
+    models: ReadModels, stream: str, before: TableMetadata, after: TableMetadata, storage: Storage
+) -> tuple[GivenFile, ...]:
+    """The lists of the snapshots that another engine made, and the manifests that came with them.
+
+    What can't be read is left out: the commit is made already.
+    """
+    new = [s for s in after.snapshots if s.snapshot_id not in before.snapshots_by_id]
+    reading = _Reading(models, stream, storage)
+    for snapshot in new:
+        parent = snapshot.parent_snapshot_id
+        own = None if parent is None else after.snapshot_by_id(parent) or before.snapshot_by_id(parent)
+        reading.read(snapshot, own)
+    return tuple(reading.files.values())
+
+
+@define
+class _Reading:
+    models: ReadModels
+    stream: str
+    storage: Storage
+    files: dict[str, GivenFile] = field(factory=dict)
+
+    def read(self, snapshot: Snapshot, parent: Snapshot | None) -> None:
+        """Reads the list of a snapshot, and the manifests that neither its parent nor the log has."""
+        known = self._known(parent)
+        for path in self._listed(snapshot):
+            if path not in known and path not in self.files and self.models.manifest(self.stream, path) is None:
+                self._add(path, MANIFEST)
+
+    def _listed(self, snapshot: Snapshot) -> Iterator[str]:
+        from icecore.engine.formats.manifest_list_avro import read_manifest_list
+
+        location = snapshot.manifest_list
+        if location is None:
+            yield from snapshot.manifests or ()
+        elif (data := self._add(location, MANIFEST_LIST)) is not None:
+            with contextlib.suppress(CorruptFileError):
+                yield from (m.manifest_path for m in read_manifest_list(data, location))
+
+    def _known(self, parent: Snapshot | None) -> Collection[str]:
+        """The manifests of a snapshot that was there before; those that are unknown are read and kept again."""
+        from icecore.engine.formats.manifest_list_avro import read_manifest_list
+
+        if parent is None:
+            return ()
+        listed = self.models.list_manifests(self.stream, parent.snapshot_id)
+        if listed is not None:
+            return {m.manifest.manifest_path for m in listed}
+        location = parent.manifest_list
+        if location is None:
+            return parent.manifests or ()
+        with contextlib.suppress(StorageError, CorruptFileError):
+            given = self.files.get(location)
+            data = self.storage.read_bytes(location) if given is None else given.data
+            return {m.manifest_path for m in read_manifest_list(data, location)}
+        return ()
+
+    def _add(self, location: str, kind: str) -> bytes | None:
+        with contextlib.suppress(StorageError):
+            data = self.storage.read_bytes(location)
+            self.files[location] = GivenFile(location, kind, data)
+            return data
+        return None
