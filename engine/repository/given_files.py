@@ -20,6 +20,7 @@ from icecore.engine.repository.manifest_lists import ManifestLists, inline_manif
 from icecore.engine.spec.content_file import ManifestFile
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
+from icecore.engine.storage.location_rules import LocationRules
 
 if TYPE_CHECKING:
     from icecore.engine.commit.decide import Decision
@@ -34,12 +35,14 @@ class GivenFiles:
     models: ReadModels
     lists: ManifestLists
     storage_of: Callable[[TableState], Storage]
+    rules: Callable[[], LocationRules] = LocationRules
 
     def of_decision(self, state: TableState, decision: Decision) -> tuple[GivenFile, ...]:
         """The new files of the snapshots of a decision that a client made by itself; none of our own.
 
         Raises ValidationError where a file is missing, can't be read, or does not fit the table; see
-        `commit/given_manifests.py`.
+        `commit/given_manifests.py`. Raises ForbiddenLocationError for files that are where the rules don't allow them:
+        who deletes what a table needs no more would delete them there.
         """
         snapshots = decision.given
         if not snapshots or decision.metadata is None:
@@ -173,10 +176,13 @@ class _Looking:
             raise check.refusal(path, str(e)) from e
         check.check_header(header, manifest)
         check.check_entries(manifest, entries)
+        self.given.rules().check_all_inside(entries["file_path"], "content file")
         self.files[path] = GivenFile(path, MANIFEST, data)
 
     def _read(self, check: GivenCheck, location: str) -> bytes:
+        storage = self.given.storage_of(self.state)
+        self.given.rules().check_inside(storage.resolve(location), "file")
         try:
-            return self.given.storage_of(self.state).read_bytes(location)
+            return storage.read_bytes(location)
         except StorageError as e:
             raise check.refusal(location, str(e)) from e

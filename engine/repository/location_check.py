@@ -103,5 +103,9 @@ def _places(state: State) -> dict[str, str]:
     location, properties = state.metadata.location.rstrip("/"), state.metadata.properties
     mapping = state.location_mapping if isinstance(state, TableState) else LocationMapping()
     found = {"location": location} | {p: folder_at(location, properties[p], "") for p in _PATHS if properties.get(p)}
+    if isinstance(state, TableState):
+        paths = [f.statistics_path for f in state.metadata.statistics]
+        paths += [f.statistics_path for f in state.metadata.partition_statistics]
+        found |= {f"statistics file, {path!r:.500}, at": path for path in paths}
     mapped = {f"place of {old}": new for old, new in mapping.prefixes}
     return {what: mapping.resolve(place) for what, place in found.items()} | mapped

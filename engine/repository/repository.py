@@ -85,7 +85,7 @@ class Repository:
     def __attrs_post_init__(self) -> None:
         self.states = States(TABLES, self.store)
         self.lists = ManifestLists(self.models, self.entries, self.storage_of)
-        self.given = GivenFiles(self.models, self.lists, self.storage_of)
+        self.given = GivenFiles(self.models, self.lists, self.storage_of, lambda: self.location_rules)
         self.files = FileFollower(self.store, self.states, self.materializer, self.storage_of)
         self.foreign = Adopter.of(self.store, self.models, self.states, self.files, self.storage, self.storage_of)
 
