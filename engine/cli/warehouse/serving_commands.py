@@ -16,6 +16,7 @@ from icecore.engine.cli.verbs import examples
     "--location-root", "location_roots", metavar="FOLDER", multiple=True, help="A folder tables may be in too."
 )
 @click.option("--any-location", is_flag=True, help="Let tables be anywhere, one in another's folder too.")
+@click.option("--create-namespaces", is_flag=True, help="Make the namespace of what is created in none.")
 @click.option("--without-tokens", is_flag=True, help="Let everybody in who reaches the address.")
 @common_options
 @pass_settings
@@ -26,6 +27,7 @@ def serve(
     plan_scans: bool,
     location_roots: tuple[str, ...],
     any_location: bool,
+    create_namespaces: bool,
     without_tokens: bool,
 ) -> None:
     """Serve the warehouse as an Iceberg REST catalog.
@@ -37,6 +39,10 @@ def serve(
     from icecore.engine.server.serve import serve as listen
     from icecore.engine.server.wire.serving import ServerSettings
 
-    told = ServerSettings(plans_scans=plan_scans, asks_for_tokens=False if without_tokens else None)
+    told = ServerSettings(
+        plans_scans=plan_scans,
+        asks_for_tokens=False if without_tokens else None,
+        makes_namespaces=create_namespaces,
+    )
     roots = None if any_location else location_roots
     listen(settings.path, host=host, port=port, settings=told, location_roots=roots, without_tokens=without_tokens)

@@ -60,6 +60,7 @@ def table_part(call: Call, name: Identifier, change: Mapping[str, Any]) -> Part:
     if AssertCreate() in requirements:
         if len(requirements) > 1:
             raise ValidationError("Invalid create requirements: a table that is to be created has nothing to assert")
+        call.make_namespace(name[:-1])
         given = next((u.uuid for u in updates if isinstance(u, AssignUuid)), None)
         if given is None:
             given = str(uuid.uuid4())

@@ -33,6 +33,7 @@ def create_table(call: Call) -> Answer:
     """Creates a table, or stages it: its metadata as it would be, and nothing stored."""
     name = (*call.namespace, get(call.body, "name", str, "the request"))
     asked = _asked(call.body)
+    call.make_namespace(name[:-1])
     if get(call.body, "stage-create", bool, "the request", False):
         return staged_table(call, _staged(call, name, asked))
     return committed_table(call, call.catalog.create_table(name, **asked))
@@ -89,6 +90,7 @@ def register_table(call: Call) -> Answer:
     """Registers a table by its metadata file; with `overwrite` in place of the one that has the name."""
     name = (*call.namespace, get(call.body, "name", str, "the request"))
     location = get(call.body, "metadata-location", str, "the request")
+    call.make_namespace(name[:-1])
     overwrite = get(call.body, "overwrite", bool, "the request", False)
     table = call.catalog.register_table(name, location, overwrite=overwrite)
     assert isinstance(table, Table), "without dry_run a table is registered"

@@ -55,6 +55,7 @@ def create_view(call: Call) -> Answer:
     warehouse.store.check_writable()
     warehouse.repository.foreign.adopt_all_if_changed()
     view_uuid = str(uuid.uuid4())
+    call.make_namespace(name[:-1])
     updates = _creation(call, name, view_uuid)
     part = NewView(name, ev.view_stream(view_uuid), lambda _: updates)
     commit_jointly(warehouse.targets, [part], provenance(call.catalog.actor))
@@ -117,6 +118,7 @@ def rename_view(call: Call) -> Answer:
 def register_view(call: Call) -> Answer:
     """Registers a view by its metadata file."""
     name = (*call.namespace, get(call.body, "name", str, "the request"))
+    call.make_namespace(name[:-1])
     view = call.catalog.register_view(name, get(call.body, "metadata-location", str, "the request"))
     assert isinstance(view, View), "without dry_run a view is registered"
     return loaded_view(call, view)

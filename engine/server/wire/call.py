@@ -68,6 +68,11 @@ class Call:
         """Whether the client only asks what a commit would be."""
         return self.headers.get(DRY_RUN, "").lower() == "true"
 
+    def make_namespace(self, namespace: Identifier) -> None:
+        """Makes the namespace of what is to be created, where the server does so and it is missing."""
+        if self.serving.settings.makes_namespaces and not self.is_dry_run:
+            self.catalog.create_namespace_if_not_exists(namespace)
+
     def flag(self, name: str) -> bool:
         """A parameter of the query that is true or false. Raises ValidationError."""
         value = self.query.get(name, "false").lower()

@@ -6,10 +6,11 @@ import os
 from typing import Any
 
 import pytest
-from rest_client import SCHEMA, RestClient, make_table
+from rest_client import SCHEMA, RestClient, make_table, served
 
 import icecore
 from icecore.engine.server.application import OPERATIONS
+from icecore.engine.server.wire.serving import ServerSettings
 
 
 def test_configuration_lists_what_is_served(rest: RestClient) -> None:
@@ -160,6 +161,15 @@ def test_what_is_malformed_is_the_clients_fault(
 ) -> None:
     reply = rest.ask(method, path, raw=raw)
     assert reply.status == reply.error[0] == status
+
+
+def test_namespaces_are_made_for_what_is_created_where_the_server_does_so(catalog: icecore.Catalog) -> None:
+    body = {"name": "t", "schema": SCHEMA}
+    with served(catalog) as strict:
+        assert strict.post("/v1/namespaces/a%1Fb/tables", body).error[:2] == (404, "NoSuchNamespaceException")
+    with served(catalog, ServerSettings(makes_namespaces=True)) as lenient:
+        assert lenient.post("/v1/namespaces/a%1Fb/tables", body).status == 200
+    assert catalog.namespace_exists("a.b")
 
 
 def test_a_dry_run_says_what_a_commit_would_be(rest: RestClient, catalog: icecore.Catalog) -> None:
