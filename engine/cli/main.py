@@ -88,7 +88,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "audit": ("auditing", "audit", "Check the tables and the log by rules."),
     "report": ("warehouse.reporting", "report", "Write a report of all tables, or of one, as an HTML file."),
     "serve": ("warehouse.serving_commands", "serve", "Serve the warehouse as an Iceberg REST catalog."),
-    "token": ("warehouse.token_commands", "token", "Make, list and revoke tokens for clients of serve."),
+    "token": ("warehouse.token_commands", "token", "Make, list and revoke tokens for clients of icecore serve."),
     "rebuild": ("warehouse.warehouse_commands", "rebuild", "Make metadata again from the log."),
     "export": ("warehouse.log_commands", "export", "Write the whole log to FILE."),
     "archive": ("warehouse.log_commands", "archive", "Move the oldest events into an archive file."),

@@ -27,7 +27,7 @@ class ServerSettings:
     here (`scan-planning-mode`). `readers` is the number of threads that answer what changes nothing, `kept_bytes` what
     answers may take that are kept in memory, `plan_files` the number of files of a plan that are answered at once.
     `asks_for_tokens` says whether clients must show a token, by default where the warehouse has any.
-    With `makes_namespaces` what is created in a namespace that is missing makes it too; the REST document has 404 there.
+    With `makes_namespaces` what is created in a namespace that is missing makes it too, where the document has 404.
     """
 
     most_body_bytes: int = 32 * 2**20
