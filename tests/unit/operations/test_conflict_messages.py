@@ -51,7 +51,7 @@ def test_the_commit_that_changed_what_was_relied_on(catalog: icecore.Catalog) ->
     other.update_schema(message="the cause", author="ann").add_column("b", "long").commit()
     cause = catalog.position
     other.append(rows(2), message="no cause")
-    with pytest.raises(CommitFailedError, match=rf"ns\.t: .*position {cause} by ann \('the cause'\): add-schema"):
+    with pytest.raises(CommitFailedError, match=rf"in ns\.t; .*position {cause} by ann \('the cause'\): add-schema"):
         transaction.commit()
 
 
