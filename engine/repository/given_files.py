@@ -41,8 +41,8 @@ class GivenFiles:
         """The new files of the snapshots of a decision that a client made by itself; none of our own.
 
         Raises ValidationError where a file is missing, can't be read, or does not fit the table; see
-        `commit/given_manifests.py`. Raises ForbiddenLocationError for files that are where the rules don't allow them:
-        who deletes what a table needs no more would delete them there.
+        `commit/given_manifests.py`. Raises ForbiddenLocationError for a list or manifest that is where the rules don't
+        allow it.
         """
         snapshots = decision.given
         if not snapshots or decision.metadata is None:
@@ -176,7 +176,6 @@ class _Looking:
             raise check.refusal(path, str(e)) from e
         check.check_header(header, manifest)
         check.check_entries(manifest, entries)
-        self.given.rules().check_all_inside(entries["file_path"], "content file")
         self.files[path] = GivenFile(path, MANIFEST, data)
 
     def _read(self, check: GivenCheck, location: str) -> bytes:

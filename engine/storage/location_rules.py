@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from attrs import frozen
@@ -19,14 +19,9 @@ from attrs import frozen
 from icecore.engine.common.location import EQUAL_SCHEMES, to_uri
 from icecore.engine.errors import ForbiddenLocationError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 OWN_FILES = (".icecore", "icecore.db")
 """How the names of the files and folders begin that a warehouse keeps for itself."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_DOUBTFUL = r"[.][.]|/[.]?$|[%?#\\\x00-\x1f\x7f]|(?i:/[.]icecore|/icecore[.]db)"
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.=+ -]+")
 _MOST_DECODED = 10
 _MOST_CHARACTERS = 4096
 
@@ -64,23 +59,6 @@ class LocationRules:
         if fault := self._fault(location):
             raise ForbiddenLocationError(f"the {what} {location!r:.500} {fault}")
 
-    def check_all_inside(self, locations: pa.ChunkedArray, what: str) -> None:
-        """Raises ForbiddenLocationError as `check_inside`, for many files; those that are plainly inside at once."""
-        if self.roots is None:
-            return
-        import pyarrow.compute as pc
-
-        is_long = pc.greater(pc.binary_length(locations), _MOST_CHARACTERS)
-        doubtful = pc.or_(pc.match_substring_regex(locations, _DOUBTFUL), is_long)
-        for prefix in (p for root in self.roots for p in _spellings(root)):
-            # What surely lies in a root goes in bulk.
-            inside = pc.and_not(pc.starts_with(locations, prefix), doubtful)
-            if pc.any(inside).as_py():
-                outside = pc.invert(inside)
-                locations, doubtful = locations.filter(outside), doubtful.filter(outside)
-        for location in {_of_its_folder(x) for x in locations.to_pylist()}:
-            self.check_inside(location, what)
-
     def _fault(self, location: str) -> str | None:
         assert self.roots is not None, "somebody asked without roots"
         if len(location) > _MOST_CHARACTERS:
@@ -101,19 +79,6 @@ class LocationRules:
     def _is_inside(self, location: str, root: str) -> bool:
         is_inside = all(_inside(read(location), read(root)) for read in _readings(root))
         return is_inside and not _is_behind_link(location, root)
-
-
-def _spellings(root: str) -> tuple[str, ...]:
-    """The ways in which locations in a root begin."""
-    store, path = path_of(root)
-    return (f"{root}/",) if store else (f"file://{path}/", f"file:{path}/", f"{path}/")
-
-
-def _of_its_folder(location: str) -> str:
-    """One location for all files of a folder whose names lead nowhere else."""
-    folder, slash, name = location.rpartition("/")
-    is_plain = _PLAIN_NAME.fullmatch(name) and set(name) != {"."} and not name.casefold().startswith(OWN_FILES)
-    return f"{folder}{slash}file" if is_plain else location
 
 
 def path_of(location: str) -> tuple[str, str]:
