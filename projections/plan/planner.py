@@ -199,7 +199,7 @@ class Planner:
 
         def look() -> tuple[PlannedFiles, pa.Table]:
             planned, scope = self._plan(state, listed, bound, schema, entries, only=only, most=most)
-            if not planned.files.num_rows or planned.is_beyond(most):
+            if not columns or not planned.files.num_rows or planned.is_beyond(most):
                 return planned, pa.table({})
             names = [n for n in columns if n in scope.columns()]
             return planned, columns_of_files(self._tables.connection, scope, planned.files, names)
