@@ -70,25 +70,26 @@ OPERATIONS: tuple[Endpoint, ...] = (
 
 @define(eq=False)
 class Threads:
-    """The threads that answer: several for what changes nothing, one for all that does."""
+    """The threads that answer: those that change nothing apart, so that no load waits for a commit."""
 
     serving: Serving
     readers: ThreadPoolExecutor = field(init=False)
-    writer: ThreadPoolExecutor = field(init=False)
+    writers: ThreadPoolExecutor = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.readers = ThreadPoolExecutor(self.serving.settings.readers, "icecore-reader")
-        self.writer = ThreadPoolExecutor(1, "icecore-writer")
+        self.writers = ThreadPoolExecutor(self.serving.settings.writers, "icecore-writer")
 
     async def run(self, is_write: bool, answer: Callable[[], Answer]) -> Answer:
         """What a thread answers."""
-        pool = self.writer if is_write else self.readers
+        pool = self.writers if is_write else self.readers
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(pool, context.run, answer)
 
     def close(self) -> None:
         """Ends the threads, each of which closes its connection to the log; what was begun is finished first."""
-        for pool, count in ((self.writer, 1), (self.readers, self.serving.settings.readers)):
+        settings = self.serving.settings
+        for pool, count in ((self.writers, settings.writers), (self.readers, settings.readers)):
             all_here = threading.Barrier(count)
             for _ in range(count):
                 pool.submit(self._close_connection, all_here)

@@ -25,7 +25,7 @@ def nothing_again(_call: Call, _stored: StoredAnswer) -> Answer:
 class Endpoint:
     """One operation; `path` follows `/v1/{prefix}`, or `/v1` alone.
 
-    `is_write` operations are made one at a time. Under an idempotency key they are carried out once; `again` answers
+    `is_write` operations change something. Under an idempotency key they are carried out once; `again` answers
     the same request when it comes again. `refusal` is how one is refused that the server could not carry out, where
     nothing was stored. A token must grant `level` in the namespaces that a call names; `is_of_all` operations name none
     and tell of the whole catalog, `is_open` ones need no token. The body of a `is_form` operation is no JSON.

@@ -24,15 +24,17 @@ class ServerSettings:
     """The settings of a server: limits, and what it tells clients.
 
     `most_body_bytes` is the longest request, after decompression; `plans_scans` tells clients to have scans planned
-    here (`scan-planning-mode`). `readers` is the number of threads that answer what changes nothing, `kept_bytes` what
-    answers may take that are kept in memory, `plan_files` the number of files of a plan that are answered at once.
-    `asks_for_tokens` says whether clients must show a token, by default where the warehouse has any.
-    With `makes_namespaces` what is created in a namespace that is missing makes it too, where the document has 404.
+    here (`scan-planning-mode`). `readers` is the number of threads that answer what changes nothing, `writers` of those
+    that commit, in groups with one COMMIT where several wait. `kept_bytes` is what answers may take that are kept in
+    memory, `plan_files` the number of files of a plan that are answered at once. `asks_for_tokens` says whether clients
+    must show a token, by default where the warehouse has any. With `makes_namespaces` what is created in a namespace
+    that is missing makes it too, where the document has 404.
     """
 
     most_body_bytes: int = 32 * 2**20
     plans_scans: bool = False
     readers: int = 4
+    writers: int = 8
     asks_for_tokens: bool | None = None
     makes_namespaces: bool = False
     kept_bytes: int = 256 * 2**20
