@@ -43,6 +43,7 @@ def serve(
             )
         config = uvicorn.Config(application(catalog, settings), host, port, log_level="warning", lifespan="on")
         listening = config.bind_socket()
+        listening.listen(config.backlog)
         print(f"http://{host}:{listening.getsockname()[1]}", flush=True)
         uvicorn.Server(config).run([listening])
 
