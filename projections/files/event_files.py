@@ -22,7 +22,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_REGISTERED, TABLE_RELOCATED, Event
 from icecore.engine.events.event_updates import table_updates
-from icecore.engine.events.files_of_others import kept_files
+from icecore.engine.events.files_of_others import KEPT_FILES, kept_files
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.events.relocation import Relocations
@@ -242,7 +242,7 @@ def foreign_file(event: Event) -> WrittenFile:
 
 def given_files(event: Event) -> list[WrittenFile]:
     """The manifests and lists that others wrote for a commit of theirs, as the event knows them."""
-    found = kept_files(event.payload)
+    found = kept_files(event.payload) if KEPT_FILES in event.payload_text else ()
     return [WrittenFile(f.location, f.kind, f.length, f.sha256, event.position) for f in found]
 
 
