@@ -17,7 +17,7 @@ from icecore.engine.cli.settings import Settings, common_options
 
 VARIABLE = "_ICECORE_COMPLETE"
 """The variable in which a shell asks for completions."""
-GROUPS = {"alter", "branch", "namespace", "properties", "tag"}
+GROUPS = {"alter", "branch", "namespace", "properties", "tag", "token"}
 _LOG = "icecore.db"
 
 

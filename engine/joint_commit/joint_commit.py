@@ -141,10 +141,12 @@ def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> 
 
 
 def _take_answer(desk: CommitTargets, parts: Sequence[Part], done: Event) -> None:
-    """Gives the parts the events of an earlier call, of which `done` has the key. Raises ReusedKeyError."""
-    store = desk.repository.store
-    events = [done] if len(parts) == 1 else store.transaction_events(done.transaction_id)
-    if done.position not in [e.position for p in parts for e in events if p.answered_by(e)]:
+    """Gives the parts the events of an earlier call, of which `done` has the key. Raises ReusedKeyError.
+
+    That call may have made more, such as a namespace for its table, which is there now.
+    """
+    events = list(desk.repository.store.transaction_events(done.transaction_id))
+    if not any([part.answered_by(event) for part in parts for event in events]):
         raise reused_key(done, desk.repository.models.identifier_of(done.stream))
 
 
