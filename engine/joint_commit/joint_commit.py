@@ -146,7 +146,8 @@ def _take_answer(desk: CommitTargets, parts: Sequence[Part], done: Event) -> Non
     That call may have made more, such as a namespace for its table, which is there now.
     """
     events = list(desk.repository.store.transaction_events(done.transaction_id))
-    if not any([part.answered_by(event) for part in parts for event in events]):
+    answered = [part.answered_by(event) for part in parts for event in events]
+    if not any(answered):
         raise reused_key(done, desk.repository.models.identifier_of(done.stream))
 
 
