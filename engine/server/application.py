@@ -19,6 +19,7 @@ from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.commit_watch import watching_commits
 from icecore.engine.events.provenance import Client, on_behalf_of
+from icecore.engine.server.page.pages_shown import PAGES
 from icecore.engine.server.resources import (
     commits,
     configuration,
@@ -37,7 +38,7 @@ from icecore.engine.server.wire.error_answers import error_answer, named_error
 from icecore.engine.server.wire.keyed_calls import answered
 from icecore.engine.server.wire.past_catalogs import AT, check_reads, past
 from icecore.engine.server.wire.path_names import decoded
-from icecore.engine.server.wire.permissions import check_grants, principal_of
+from icecore.engine.server.wire.permissions import check_grants, check_origin, principal_of
 from icecore.engine.server.wire.quick_loads import Key, QuickLoads, quick_headers
 from icecore.engine.server.wire.request_body import TooLongError, read_body
 from icecore.engine.server.wire.responses import response
@@ -66,6 +67,8 @@ OPERATIONS: tuple[Endpoint, ...] = (
     *event_pages.ENDPOINTS,
     *oauth_tokens.ENDPOINTS,
 )
+
+ASKS_BROWSER = {"www-authenticate": 'Basic realm="icecore: a token is the password", charset="UTF-8"'}
 
 
 @define(eq=False)
@@ -114,7 +117,8 @@ def application(catalog: Catalog, settings: ServerSettings | None = None) -> Sta
         await asyncio.get_running_loop().run_in_executor(None, threads.close)
 
     prefixes = ("", f"/{AT}{{at}}")
-    routes = [_route(e, p, serving, threads) for p in prefixes for e in OPERATIONS if e.has_prefix or not p]
+    routes = [_route(e, V1 + p, serving, threads) for p in prefixes for e in OPERATIONS if e.has_prefix or not p]
+    routes += [_route(e, "", serving, threads) for e in PAGES]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _no_route, 405: _no_method})
     app.add_middleware(QuickAnswers, loads=serving.quick)
     return app
@@ -143,8 +147,9 @@ class QuickAnswers:
 
 def key_of(scope: Scope) -> Key:
     """The parts of a request that its answer depends on."""
-    sent = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-    return scope["raw_path"].split(b"?")[0], scope["query_string"], sent
+    sent = dict(scope["headers"])
+    asked = (sent.get(name, b"") for name in (b"authorization", b"host", b"origin"))
+    return scope["raw_path"].split(b"?")[0], scope["query_string"], *asked
 
 
 def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) -> Route:
@@ -165,7 +170,7 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
 
     # Names of parts of a path have no dashes here.
     path = endpoint.path.replace("{plan-id}", "{plan_id}")
-    return Route(V1 + prefix + path, respond, methods=[endpoint.method])
+    return Route(prefix + path, respond, methods=[endpoint.method])
 
 
 def _headers(request: Request) -> dict[str, str]:
@@ -178,6 +183,7 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     with watching_commits() as watch:
         try:
             principal = None
+            check_origin(call)
             if call.serving.asks_for_tokens and not endpoint.is_open:
                 principal = principal_of(call.serving.tokens, call.headers)
             body = _read(endpoint, raw)
@@ -187,7 +193,8 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
             with on_behalf_of(_client(asked)):
                 return answered(endpoint, asked, path, raw)
         except Exception as e:
-            return error_answer(e, endpoint.refusal.of(body), is_stored=watch.is_stored)
+            told = error_answer(e, endpoint.refusal.of(body), is_stored=watch.is_stored)
+            return evolve(told, headers=ASKS_BROWSER) if endpoint.is_page and told.status in (401, 419) else told
 
 
 def _read(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:

@@ -30,7 +30,6 @@ OPTIONAL = {
     "uvicorn",
     "httptools",
     "uvloop",
-    "jinja2",
 }
 GUARDED = {
     # Only imported where it was found.

@@ -68,6 +68,24 @@ def report(
     It has commits over time, growth, sizes of files, partitions, delete debt, snapshots, and the findings of `audit`,
     which takes the other options. Raises ValidationError, NoSuchTableError, StorageError where it can't be written.
     """
+    page = report_text(catalog, table, baseline=baseline, folder=folder, options=options)
+    target = Path(path)
+    try:
+        target.write_text(page, encoding="utf-8", errors="replace")
+    except OSError as e:
+        raise StorageError(f"can't write the report {target}: {e.strerror}") from e
+    return target
+
+
+def report_text(
+    catalog: CatalogHandle,
+    table: IdentifierLike | None = None,
+    *,
+    baseline: str | os.PathLike[str] | Sequence[Accepted] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    options: Mapping[str, Option] | None = None,
+) -> str:
+    """The HTML of a report: see `report`. Raises ValidationError, NoSuchTableError."""
     from icecore.engine.common.ids import now_ms
     from icecore.projections.report.report_data import report_data
     from icecore.projections.report.report_page import ReportHead, report_page
@@ -83,12 +101,7 @@ def report(
     told = [t for t in told if name in (None, t.name)]
     warehouse = catalog._warehouse
     head = ReportHead(name or f"The warehouse {catalog.name}", str(warehouse.path), warehouse.store.head()[0], now_ms())
-    target = Path(path)
-    try:
-        target.write_text(report_page(head, told, found), encoding="utf-8", errors="replace")
-    except OSError as e:
-        raise StorageError(f"can't write the report {target}: {e.strerror}") from e
-    return target
+    return report_page(head, told, found)
 
 
 def audit_rules(catalog: CatalogHandle, folder: str | os.PathLike[str] | None = None) -> tuple[Rule, ...]:

@@ -5,14 +5,11 @@ The secret is a token of the warehouse; what it is exchanged for has the same gr
 
 from __future__ import annotations
 
-import base64
-import binascii
-from urllib.parse import unquote
-
 from icecore.engine.errors import NotAuthorizedError
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
+from icecore.engine.server.wire.permissions import basic_password
 
 LIFETIME_S = 3600
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -41,12 +38,7 @@ def get_token(call: Call) -> Answer:
 
 def _basic_secret(header: str) -> str | None:
     scheme, _, encoded = header.partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        return unquote(base64.b64decode(encoded).decode().partition(":")[2])
-    except (binascii.Error, ValueError):
-        return None
+    return basic_password(encoded) if scheme.lower() == "basic" else None
 
 
 def _refused(status: int, kind: str, text: str) -> Answer:

@@ -28,7 +28,8 @@ class Endpoint:
     `is_write` operations change something. Under an idempotency key they are carried out once; `again` answers
     the same request when it comes again. `refusal` is how one is refused that the server could not carry out, where
     nothing was stored. A token must grant `level` in the namespaces that a call names; `is_of_all` operations name none
-    and tell of the whole catalog, `is_open` ones need no token. The body of a `is_form` operation is no JSON.
+    and tell of the whole catalog, `is_open` ones need no token. The body of an `is_form` operation is no JSON;
+    `is_page` ones are for browsers, where a token is the password.
     """
 
     method: str
@@ -42,6 +43,7 @@ class Endpoint:
     is_of_all: bool = False
     is_open: bool = False
     is_form: bool = False
+    is_page: bool = False
 
     @property
     def level(self) -> Level:

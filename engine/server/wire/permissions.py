@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ForbiddenError, NotAuthorizedError
@@ -14,11 +18,44 @@ from icecore.engine.server.wire.endpoint import Endpoint
 
 
 def principal_of(tokens: AccessTokens, headers: Mapping[str, str]) -> Principal:
-    """The holder of the bearer token that headers show. Raises NotAuthorizedError, AuthenticationTimeoutError."""
+    """The holder of the token that headers show, as a bearer or as a browser's password.
+
+    Raises NotAuthorizedError, AuthenticationTimeoutError.
+    """
     scheme, _, secret = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic" and (password := basic_password(secret)):
+        return tokens.principal(password)
     if scheme.lower() != "bearer" or not secret.strip():
         raise NotAuthorizedError("this server asks for a token: Authorization: Bearer TOKEN")
     return tokens.principal(secret.strip())
+
+
+def basic_password(encoded: str) -> str | None:
+    """The password of a Basic authorization; None where there is none."""
+    try:
+        return unquote(base64.b64decode(encoded).decode().partition(":")[2]) or None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def check_origin(call: Call) -> None:
+    """Raises ForbiddenError for a request that a page of another site makes a browser send.
+
+    Without tokens the browser's user is let in by being on this machine, so names that lead here are asked for too.
+    """
+    host, origin = call.headers.get("host", ""), call.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != host:
+        raise ForbiddenError(f"a page of {origin[:100]} has no say here")
+    if call.serving.settings.asks_for_tokens is None and not call.serving.asks_for_tokens and not _is_here(host):
+        raise ForbiddenError(f"this server is not called {host[:100]!r}: use 127.0.0.1, or tokens")
+
+
+def _is_here(host: str) -> bool:
+    name = urlsplit(f"//{host}").hostname or "localhost"
+    try:
+        return name == "localhost" or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
 
 
 def check_grants(principal: Principal, endpoint: Endpoint, call: Call) -> None:

@@ -24,8 +24,8 @@ from icecore.engine.log.store import EventStore
 _LOADS, _FOREIGN = "server/loads.sql", "log/foreign.sql"
 _GZIP = 31
 NEVER = 1 << 62
-Key = tuple[bytes, bytes, bytes]
-"""Path, query and authorization of a request."""
+Key = tuple[bytes, ...]
+"""Path, query, and the headers that an answer depends on."""
 
 
 @define(eq=False, slots=False)
