@@ -4,8 +4,9 @@
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'event';
 
 -- name: has_read_models
--- Whether the read model that came last is there.
-SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'kept_file';
+-- One row where the read models are there that earlier releases did not have.
+SELECT 1 AS are_there FROM sqlite_master WHERE type = 'table' AND name IN ('table_folder', 'kept_file') GROUP BY type
+HAVING count(*) = 2;
 
 -- name: head
 SELECT position, hash, recorded_at_ms FROM event ORDER BY position DESC LIMIT 1;

@@ -56,7 +56,7 @@ def test_namespaces(face: Face) -> None:
         changed = face().update_namespace_properties("a", ["none", "k"], {"l": "w"}, idempotency_key="once")
         assert changed == ChangedProperties(updated=("l",), removed=("k",), missing=("none",))
     assert face().load_namespace_properties("a") == {"l": "w"}
-    with pytest.raises(NamespaceAlreadyExistsError, match="'a'"):
+    with pytest.raises(NamespaceAlreadyExistsError, match="exists: a"):
         face().create_namespace("a")
     with pytest.raises(NamespaceNotEmptyError, match=r"a\.b"):
         face().drop_namespace("a")

@@ -107,7 +107,9 @@ def sql_page(call: Call) -> Answer:
             shown = [element("p", str(e), class_="error", role="alert")]
     words = element("textarea", query, name="q", rows="5", spellcheck="false", aria_label="SQL")
     form = element("form", words, element("button", "Run"), action="/sql", method="get")
-    return framed("SQL", "/sql", form, *shown, facts="SELECT over events, commits, tables, snapshots, files and more")
+    return framed(
+        "SQL", "/sql", form, *shown, facts="one query over events, commits, tables, snapshots, files and more"
+    )
 
 
 def static(call: Call) -> Answer:
