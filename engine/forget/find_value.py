@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -283,7 +284,10 @@ class ValueSearch:
             data = storage.read_bytes(location)
             self._counts["files"] += 1
             self._counts["bytes"] += len(data)
-            return {name: n for name, n in self._in_bytes(data, location, only) if n}
+            found = Counter[str]()
+            for name, n in self._in_bytes(data, location, only):
+                found[name] += n
+            return {name: n for name, n in found.items() if n}
         except (IcecoreError, OSError, ValueError, pa.ArrowException) as e:
             self._unread[location] = str(e)
             return {}
@@ -299,6 +303,8 @@ class ValueSearch:
                     yield from self._in_table(file.read_row_group(group), only)
                 for key, value in (file.metadata.metadata or {}).items():
                     yield f"footer {key.decode('utf-8', 'replace')}", self._raw(value) if is_text else 0
+            case b"PARE":
+                raise CorruptFileError(f"{where} is encrypted, so nobody can say what is in it")
             case bytes(head) if head[:3] == b"ORC":
                 from pyarrow import orc
 

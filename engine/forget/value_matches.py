@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import uuid
 from decimal import Decimal, InvalidOperation
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
+
+_BOOLEANS = {"true": True, "false": False}
 
 
 @frozen
@@ -47,7 +50,11 @@ class Wanted:
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return self._texts(array, self.encoded)
         value = self._typed(kind)
-        return 0 if value is None else self._count_true(pc.equal(array, value))
+        if value is None:
+            return 0
+        # NaN equals nothing.
+        is_nan = pa.types.is_floating(kind) and math.isnan(value.as_py())
+        return self._count_true(pc.is_nan(array) if is_nan else pc.equal(array, value))
 
     def _texts(self, array: pa.Array, wanted: str | bytes) -> int:
         if self.exact:
@@ -68,6 +75,8 @@ class Wanted:
     def _typed(self, kind: pa.DataType) -> pa.Scalar | None:
         """The value in a type that is no text; None where the text says none."""
         try:
+            if pa.types.is_boolean(kind):
+                return pa.scalar(_BOOLEANS[self.text.lower()])
             if pa.types.is_integer(kind):
                 return pa.scalar(int(self.text), kind)
             if pa.types.is_floating(kind):
@@ -76,11 +85,22 @@ class Wanted:
                 return pa.scalar(Decimal(self.text), kind)
             if pa.types.is_date(kind):
                 return pa.scalar(dt.date.fromisoformat(self.text), kind)
+            if pa.types.is_timestamp(kind) and (found := self._nanoseconds(kind)) is not None:
+                return found
             if pa.types.is_timestamp(kind):
                 moment = dt.datetime.fromisoformat(self.text)
                 return pa.scalar(moment.replace(tzinfo=moment.tzinfo or dt.UTC) if kind.tz else moment, kind)
             if pa.types.is_time(kind):
                 return pa.scalar(dt.time.fromisoformat(self.text), kind)
-        except (ValueError, TypeError, OverflowError, InvalidOperation, pa.ArrowException):
+        except (KeyError, ValueError, TypeError, OverflowError, InvalidOperation, pa.ArrowException):
             return None
         return None
+
+    def _nanoseconds(self, kind: pa.TimestampType) -> pa.Scalar | None:
+        """A time with more digits than Python's have; None where the text is none that Arrow reads."""
+        if kind.unit != "ns":
+            return None
+        try:
+            return pa.scalar(self.text).cast(kind)
+        except pa.ArrowException:
+            return None

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from core_tables import make_table, rows, store_of
@@ -132,3 +133,35 @@ def test_in_the_shell(catalog: icecore.Catalog, warehouse: Path, tmp_path: Path)
     assert there.exit_code == 1 and "place" in there.output and NAME not in kept.read_text()
     nowhere = CliRunner().invoke(cli, ["-w", str(warehouse), "where-is", "nobody at all"])
     assert nowhere.exit_code == 0 and nowhere.output.startswith("nowhere: searched ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (pa.float64(), float("nan"), "nan"),
+        (pa.float32(), float("nan"), "NaN"),
+        (pa.bool_(), True, "true"),
+        (pa.bool_(), False, "False"),
+        (pa.timestamp("ns"), 1_700_000_000_123_456_789, "2023-11-14 22:13:20.123456789"),
+        (pa.timestamp("ns", "UTC"), 1_700_000_000_123_456_789, "2023-11-14T22:13:20.123456789Z"),
+        (pa.timestamp("ns", "UTC"), 1_700_000_000_123_456_000, "2023-11-14T22:13:20.123456"),
+    ],
+)
+def test_values_that_python_says_otherwise_are_found(kind: pa.DataType, value: object, text: str) -> None:
+    column = pa.array([None, value, value], kind)
+    assert Wanted(text).count(column) == 2
+    assert Wanted(text).count(pa.array([None], kind)) == 0
+
+
+def test_matches_of_all_parts_of_a_file_are_counted_and_what_is_encrypted_is_not_called_read(
+    catalog: icecore.Catalog, warehouse: Path
+) -> None:
+    make_table(catalog)
+    folder = warehouse / "ns" / "t" / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"name": [NAME, "x", NAME, NAME]}), folder / "parts.parquet", row_group_size=1)
+    (folder / "locked.parquet").write_bytes(b"PARE" + b"\x00" * 20 + b"PARE")
+    found = catalog.find_value(NAME)
+    [place] = [p for p in found.places if p.where.endswith("parts.parquet")]
+    assert place.count == 3
+    assert any(where.endswith("locked.parquet") for where in found.unread) and not found.is_nowhere
