@@ -13,12 +13,12 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
 from attrs import frozen
 
 from icecore.engine.common.json_reader import get, get_ints, loads
 from icecore.engine.errors import NotFoundError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.server.planning.deep_json import any_depth
 from icecore.engine.server.planning.scan_request import ScanRequest
 
 MOST_BYTES_OF_TOKEN = 32 * 2**20
@@ -63,7 +63,7 @@ class PlanTask:
         """The token of the part, which `of_token` reads."""
         part = [self.part.first, self.part.last, *(self.part.entries or ())]
         told = {"table": self.stream, "scan": self.request.to_dict(), "schema-id": self.schema_id, "part": part}
-        return base64.urlsafe_b64encode(zlib.compress(orjson.dumps(told))).decode()
+        return base64.urlsafe_b64encode(zlib.compress(any_depth(told))).decode()
 
     @classmethod
     def of_token(cls, token: str) -> PlanTask:

@@ -18,6 +18,7 @@ from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.metadata.snapshot_range import SnapshotRange
 from icecore.engine.scan.incremental_append import added_by
+from icecore.engine.server.planning.deep_json import any_depth
 from icecore.engine.server.planning.scan_parts import PlanTask, ScanPart, parts_of
 from icecore.engine.server.planning.scan_request import ScanRequest
 from icecore.engine.server.planning.task_texts import TaskWriter, metric_columns
@@ -113,7 +114,7 @@ class ServedScan:
     def _texts(
         self, writer: TaskWriter, planned: PlannedFiles, metrics: pa.Table, head: bytes, tokens: Sequence[str]
     ) -> Iterator[bytes]:
-        row_filter = None if self.request.filter is None else orjson.dumps(self.request.filter)
+        row_filter = None if self.request.filter is None else any_depth(self.request.filter)
         deletes = writer.delete_files(planned)
         tasks = writer.tasks(planned, metric_columns(metrics), row_filter)
         return _object(head, deletes, tasks, orjson.dumps(tokens) if tokens else b"")

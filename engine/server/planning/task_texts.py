@@ -21,6 +21,7 @@ from icecore.engine.formats.entry_arrow import partition_types
 from icecore.engine.formats.typed_values import identity_bytes
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
+from icecore.engine.server.planning.deep_json import any_depth
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.entries.partition_key import partition_of_key
 from icecore.projections.plan.planned_files import PlannedFiles
@@ -147,7 +148,7 @@ def _partitions(rows: pa.Table, metadata: TableMetadata) -> pa.DictionaryArray:
 def _residuals(planned: PlannedFiles, row_filter: bytes | None) -> pa.DictionaryArray:
     codes, distinct = planned.coded_residuals
     texts = [
-        row_filter.decode() if row_filter is not None and r == planned.bound else orjson.dumps(to_json(r)).decode()
+        row_filter.decode() if row_filter is not None and r == planned.bound else any_depth(to_json(r)).decode()
         for r in distinct
     ]
     return pa.DictionaryArray.from_arrays(arrays.numbers(codes, np.int32), arrays.texts(texts))

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, get_args
 from attrs import frozen
 
 from icecore.engine.common.json_reader import get, get_list
+from icecore.engine.errors import ValidationError
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.snapshot import EncryptedKey, PartitionStatisticsFile, Snapshot, SnapshotRef, StatisticsFile
 from icecore.engine.spec.sort import UNSORTED_ORDER_ID, SortOrder
@@ -156,7 +157,12 @@ class RemoveSnapshots:
 
     @classmethod
     def from_dict(cls, obj: Any) -> RemoveSnapshots:
-        return cls(tuple(get_list(obj, "snapshot-ids", cls.action)))
+        """The update of its JSON. Raises ValidationError."""
+        ids = get_list(obj, "snapshot-ids", cls.action)
+        for i in ids:
+            if type(i) is not int:
+                raise ValidationError(f"{cls.action}: 'snapshot-ids' must hold whole numbers, found {str(i)[:60]!r}")
+        return cls(tuple(ids))
 
 
 @frozen

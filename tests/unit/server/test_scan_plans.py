@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
-from rest_client import RestClient, served
+from rest_client import RestClient, make_table, served
 
 import icecore
 from icecore.engine.server.wire.serving import ServerSettings
@@ -166,3 +167,15 @@ def test_pyiceberg_reads_what_the_server_planned(rest: RestClient) -> None:
     table = client.load_table("ns.t")
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2, 3, 4, 5, 10]
     assert table.scan("id > 4 and day = 2").to_arrow()["id"].to_pylist() == [10]
+
+
+def test_a_filter_of_many_levels_is_planned(rest: RestClient) -> None:
+    make_table(rest, "levels")
+    one = {"type": "eq", "term": "id", "value": 1}
+    deep: dict[str, object] = one
+    for _ in range(180):
+        deep = {"type": "and", "left": deep, "right": one}
+    assert rest.post("/v1/namespaces/ns/tables/levels/plan", {"filter": deep}).status == 200
+    deeper = '{"type":"and","left":' * 400 + orjson.dumps(one).decode() + ',"right":{"type":"always-true"}}' * 400
+    told = rest.ask("POST", "/v1/namespaces/ns/tables/levels/plan", raw=f'{{"filter":{deeper}}}'.encode())
+    assert told.status in (200, 400)

@@ -1,0 +1,21 @@
+"""JSON of filters, which may be nested deeper than the fast writer goes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+from icecore.engine.errors import ValidationError
+
+
+def any_depth(value: Any) -> bytes:
+    """A value as JSON. Raises ValidationError for what is nested too deeply for Python."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        try:
+            return json.dumps(value, separators=(",", ":")).encode()
+        except RecursionError as e:
+            raise ValidationError("a filter is nested too deeply to be told again") from e
