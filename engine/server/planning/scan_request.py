@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import field, frozen
@@ -56,7 +56,7 @@ class ScanRequest:
         found |= {_key(name): list(getattr(self, name)) for name in NAMES}
         return {key: value for key, value in (found | {"filter": self.filter}).items() if value is not None}
 
-    def check_names(self, schema: Schema, known: Schema) -> None:
+    def check_names(self, schema: Schema, known: Iterable[Schema]) -> None:
         """Refuses names of columns that the table has not and never had. Raises ValidationError."""
         for name in (*self.select, *self.stats_fields):
             if not _is_known(name, schema, known, self.case_sensitive):
@@ -68,11 +68,11 @@ class ScanRequest:
         return list(dict.fromkeys(schema.find_field(n, self.case_sensitive).field_id for n in names))
 
 
-def _is_known(name: str, schema: Schema, known: Schema, case_sensitive: bool) -> bool:
+def _is_known(name: str, schema: Schema, known: Iterable[Schema], case_sensitive: bool) -> bool:
     first = name.split(".")[0]
     if name == "*" or first in METADATA_COLUMNS or first == PARTITION:
         return True
-    return schema.has_name(name, case_sensitive) or known.has_name(name, case_sensitive)
+    return any(s.has_name(name, case_sensitive) for s in (schema, *known))
 
 
 def _names(body: Mapping[str, Any], key: str) -> tuple[str, ...]:

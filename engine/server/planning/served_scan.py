@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 from attrs import evolve, frozen
 
-from icecore.engine.errors import NoSuchSnapshotError
+from icecore.engine.errors import ExpressionError, NoSuchSnapshotError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.json.expression_json import from_json
@@ -58,7 +58,7 @@ class ServedScan:
         metadata = state.metadata
         snapshot = _last_snapshot(metadata, asked)
         schema = _schema(metadata, snapshot, asked) if schema_id is None else metadata.schema_by_id(schema_id)
-        asked.check_names(schema, metadata.all_fields)
+        asked.check_names(schema, metadata.schemas)
         listed: Sequence[ListedManifest] = ()
         entries = WHOLE
         if asked.start_snapshot_id is not None:
@@ -66,8 +66,8 @@ class ServedScan:
         elif snapshot is not None:
             asked = evolve(asked, snapshot_id=snapshot.snapshot_id)
             listed = planner.list_manifests(state, snapshot)
-        unbound = TRUE if asked.filter is None else from_json(asked.filter, schema)
-        return cls(planner, state, asked, schema, listed, entries, bind(unbound, schema, asked.case_sensitive))
+        schema, bound = _bound(asked, schema, metadata.schema())
+        return cls(planner, state, asked, schema, listed, entries, bound)
 
     def plan(self, writer: TaskWriter, most: int, head: bytes) -> Iterator[bytes]:
         """The JSON object of the plan after `head`: all files where these are `most` or fewer, else the first part.
@@ -141,6 +141,20 @@ def _schema(metadata: TableMetadata, snapshot: Snapshot | None, asked: ScanReque
     if asked.use_snapshot_schema and snapshot is not None and snapshot.schema_id is not None:
         return metadata.schema_by_id(snapshot.schema_id)
     return metadata.schema()
+
+
+def _bound(asked: ScanRequest, schema: Schema, latest: Schema) -> tuple[Schema, Expression]:
+    """The filter, and the schema that its names are of: the table's own where that of the snapshot lacks them.
+
+    Clients ask for the snapshot's and name columns that came later, which are null there. Raises ExpressionError.
+    """
+    try:
+        unbound = TRUE if asked.filter is None else from_json(asked.filter, schema)
+        return schema, bind(unbound, schema, asked.case_sensitive)
+    except ExpressionError:
+        if not asked.use_snapshot_schema or schema.schema_id == latest.schema_id:
+            raise
+        return latest, bind(from_json(asked.filter, latest), latest, asked.case_sensitive)
 
 
 def _appends(metadata: TableMetadata, asked: ScanRequest) -> list[Snapshot]:

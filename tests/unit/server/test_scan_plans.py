@@ -179,3 +179,26 @@ def test_a_filter_of_many_levels_is_planned(rest: RestClient) -> None:
     deeper = '{"type":"and","left":' * 400 + orjson.dumps(one).decode() + ',"right":{"type":"always-true"}}' * 400
     told = rest.ask("POST", "/v1/namespaces/ns/tables/levels/plan", raw=f'{{"filter":{deeper}}}'.encode())
     assert told.status in (200, 400)
+
+
+@pytest.mark.parametrize("by_snapshot", [True, False])
+def test_columns_that_came_after_the_snapshot_are_null_in_it(
+    rest: RestClient, catalog: icecore.Catalog, by_snapshot: bool
+) -> None:
+    """As Spark asks: by the snapshot's schema, and for columns of the table's."""
+    name = f"later_{by_snapshot}"
+    make_table(rest, name)
+    table = catalog.load_table(f"ns.{name}")
+    table.append([{"id": 1, "city": "Oslo"}])
+    table.update_schema().add_column("x", "int").commit()
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+
+    def planned(**asked: Any) -> int:
+        body = {"snapshot-id": snapshot.snapshot_id, "use-snapshot-schema": by_snapshot, "select": ["id", "x"], **asked}
+        return len(rest.post(f"/v1/namespaces/ns/tables/{name}/plan", body).json["file-scan-tasks"])
+
+    assert planned() == 1
+    assert planned(filter={"type": "is-null", "term": "x"}) == 1
+    nowhere = rest.post(f"/v1/namespaces/ns/tables/{name}/plan", {"select": ["nowhere"]})
+    assert nowhere.status == 400
