@@ -68,14 +68,14 @@ def check_grants(principal: Principal, endpoint: Endpoint, call: Call) -> None:
 
 
 def _namespaces(endpoint: Endpoint, call: Call) -> Iterator[Identifier]:
-    """The namespaces that a call is about, by its path and its body; the empty one is the whole catalog."""
-    if "namespace" in call.names:
-        yield call.namespace
-        return
-    inside = [*_of_body(call.body)]
-    yield from inside
-    if not inside and endpoint.is_of_all:
+    """The namespaces that a call is about, by its path or its body; the empty one is the whole catalog."""
+    if endpoint.is_of_all:
+        # Whatever its body names.
         yield ()
+    elif "namespace" in call.names:
+        yield call.namespace
+    else:
+        yield from _of_body(call.body)
 
 
 def _of_body(body: Mapping[str, Any]) -> Iterator[Identifier]:

@@ -25,7 +25,7 @@ _R = TypeVar("_R")
 
 
 def _asserted(kind: type[_R], key: str, of: type) -> Callable[[Any], _R]:
-    return lambda obj: kind(get(obj, key, of, kind.type))  # type: ignore[attr-defined, call-arg]
+    return lambda obj: kind(get(obj, key, of, kind.type))  # type: ignore[attr-defined, call-arg]  # each has both
 
 
 def _ref(obj: Any) -> AssertRefSnapshotId:

@@ -90,6 +90,8 @@ def test_a_token_opens_what_it_grants(rest: RestClient, tokens: AccessTokens, ca
         asked(rest, secret, "POST", "/v1/namespaces", {"namespace": ["new"]}),
         asked(rest, secret, "GET", "/v1/namespaces/sales"),
         asked(rest, secret, "POST", "/v1/events", {}),
+        asked(rest, secret, "POST", "/v1/events", {"namespace": ["people"]}),
+        asked(rest, secret, "POST", "/v1/events", {"source": {"namespace": ["people"]}}),
         asked(rest, secret, "POST", "/v1/at/1/events", {}),
         asked(rest, secret, "POST", "/v1/namespaces/people/tables", {"name": "x", "schema": SCHEMA}),
         asked(rest, secret, "POST", "/v1/transactions/commit", {"table-changes": [own | change, theirs | change]}),
