@@ -1,4 +1,4 @@
-"""Functions, of which a warehouse has none. Spec: the REST document's listFunctions."""
+"""Functions, of which a warehouse has none, and reports of clients. Spec: the listFunctions of the REST document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def list_functions(call: Call) -> Answer:
 
 
 def report_metrics(call: Call) -> Answer:
-    """Takes a report of a scan or commit by a client."""
+    """Takes a report of a scan or commit by a client; none is kept."""
     return NO_CONTENT
 
 
