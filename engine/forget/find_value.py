@@ -106,8 +106,9 @@ class _Column:
     """The column that is searched alone; digits elsewhere say nothing of a number in it."""
 
     field_id: int
-    bound: bytes | None
-    """The value as a bound of the column; None of a column of text, whose bounds may hold part of it."""
+    bounds: frozenset[bytes] | None
+    """The value as bounds of the column, also from before a promotion; None of a type whose values are also sought as
+    text."""
 
 
 @define
@@ -172,7 +173,7 @@ class ValueSearch:
 
     def _only(self, state: TableState) -> _Column:
         found = state.metadata.schema().find_field(str(self.column))
-        return _Column(found.field_id, bound_of(found.field_type, self.wanted.text))
+        return _Column(found.field_id, bounds_of(found.field_type, self.wanted.text))
 
     @staticmethod
     def _leads(metadata: Any, head: int, ids: set[int]) -> bool:
@@ -183,7 +184,7 @@ class ValueSearch:
     def _in_log(self, up_to: int, only: _Column | None) -> Iterator[Place]:
         for event in self.repository.store.events(0, up_to):
             self._counts["events"] += 1
-            is_text = only is None or only.bound is None
+            is_text = only is None or only.bounds is None
             if is_text and self.stream in (None, event.stream) and (what := self._parts(event)):
                 yield Place("event", str(event.position), what)
             if self.stream in (None, event.stream) and (count := self._in_content(event, only)):
@@ -234,8 +235,9 @@ class ValueSearch:
             values = maps.items
             if only is not None and name != "partition":
                 values = values.filter(pc.equal(maps.keys, only.field_id))
-            if only is not None and only.bound is not None:
-                count += int(pc.sum(pc.equal(values, only.bound)).as_py() or 0)
+            if only is not None and only.bounds is not None:
+                wanted = pa.array(sorted(only.bounds), values.type)
+                count += int(pc.sum(pc.is_in(values, wanted)).as_py() or 0)
             else:
                 count += sum(self._is_part(value) for value in values.to_pylist() if value is not None)
         return count
@@ -293,7 +295,7 @@ class ValueSearch:
             return {}
 
     def _in_bytes(self, data: bytes, where: str, only: _Column | None) -> Iterator[tuple[str, int]]:
-        is_text = only is None or only.bound is None
+        is_text = only is None or only.bounds is None
         match data[:4]:
             case b"PAR1":
                 from pyarrow import parquet
@@ -339,17 +341,21 @@ def ascii_json(text: str) -> bytes:
     return json.dumps(text)[1:-1].encode()
 
 
-def bound_of(kind: Type, text: str) -> bytes | None:
-    """A value as a bound of a column of numbers or days; None of other types, or where the text says no such value."""
+def bounds_of(kind: Type, text: str) -> frozenset[bytes] | None:
+    """A value as bounds of a column of numbers or days, none where the text says no such value; None of other types."""
     try:
         match kind:
-            case IntegerType() | LongType():
-                return to_bytes(kind, int(text))
-            case FloatType() | DoubleType():
-                return to_bytes(kind, float(text))
+            case IntegerType():
+                return frozenset({to_bytes(kind, int(text))})
+            case LongType():
+                return frozenset({to_bytes(kind, int(text))}) | (bounds_of(IntegerType(), text) or frozenset())
+            case FloatType():
+                return frozenset({to_bytes(kind, float(text))})
+            case DoubleType():
+                return frozenset({to_bytes(kind, float(text))}) | (bounds_of(FloatType(), text) or frozenset())
             case DateType():
-                return to_bytes(kind, (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days)
+                return frozenset({to_bytes(kind, (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days)})
             case _:
                 return None
     except (ValueError, OverflowError, IcecoreError):
-        return None
+        return frozenset()

@@ -94,8 +94,14 @@ def test_one_column_and_other_types(catalog: icecore.Catalog) -> None:
     make_table(catalog, "other").append(rows(777))
     of_id = catalog.find_value(777, table="ns.t", column="id")
     assert kinds(of_id)["file"] == [f"{table.files()['file_path'][0].as_py()[-8:]} id"] and "bounds" in kinds(of_id)
-    assert catalog.find_value(777, table="ns.t", column="born").is_nowhere
+    for digit in range(10):  # digits stand in names of files and in hashes
+        assert catalog.find_value(digit, table="ns.t", column="born").is_nowhere
     assert not catalog.find_value("1990-02-03", table="ns.t", column="born").is_nowhere
+    small = catalog.create_table("ns.small", pa.schema([("id", pa.int32()), ("part", pa.float32())]))
+    small.append([{"id": 777, "part": 0.5}])
+    small.update_schema().update_column("id", "long").update_column("part", "double").commit()
+    for value, name in ((777, "id"), (0.5, "part")):
+        assert "bounds" in kinds(catalog.find_value(value, table="ns.small", column=name)), "from before a promotion"
     assert catalog.find_value(NAME[:8], table="ns.t", column="tags", exact=True).is_nowhere
     assert not catalog.find_value(NAME[:8], table="ns.t", column="tags").is_nowhere
     for wrong in ({"column": "id"}, {"table": "ns.t", "column": "nothing"}):
