@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +13,7 @@ from attrs import define, field
 
 from icecore.engine.errors import QueryLimitError, ValidationError
 from icecore.engine.queries import duck
+from icecore.engine.queries.duckdb_instances import spill_folder
 from icecore.engine.queries.named_queries import query
 
 _BETWEEN_INTERRUPTS = 0.02
@@ -50,8 +49,7 @@ def limited_connection(memory_limit: str | None) -> duckdb.DuckDBPyConnection:
 
     Raises ValidationError for what is no size.
     """
-    folder = os.path.join(tempfile.gettempdir(), f"icecore-{os.getpid()}")
-    con = duckdb.connect(":memory:", config={"temp_directory": folder})
+    con = duckdb.connect(":memory:", config=spill_folder())
     try:
         duck.rows(con, query(duck.SETTINGS, "utc"))
         if memory_limit is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from icecore.engine.common.fork_safety import Lock
 from icecore.engine.errors import IcecoreError, StorageError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.queries import duck
+from icecore.engine.queries.duckdb_instances import Instance, KeptInstances
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
@@ -45,6 +45,7 @@ MEMORY_VARIABLE = "ICECORE_CACHE_MEMORY"
 DEFAULT_MEMORY = "1GB"
 MOST_TABLES = 64
 AFTER = ".after-"
+_INSTANCES = KeptInstances()
 
 
 @define(eq=False)
@@ -60,7 +61,7 @@ class EntryTables:
     _memory: str | None = None
     _forgotten: Callable[[str], str] = lambda _: ""
     lock: Lock = field(factory=Lock, repr=False)
-    _connection: duckdb.DuckDBPyConnection | None = field(default=None, repr=False)
+    _instance: Instance | None = field(default=None, repr=False)
     _tables: OrderedDict[str, EntryTable] = field(factory=OrderedDict, repr=False)
     _typings: dict[str, tuple[TableMetadata, TableMetadata]] = field(factory=dict, repr=False)
     _made: int = 0
@@ -70,22 +71,23 @@ class EntryTables:
 
     def forget_parent(self) -> None:
         """Leaves the connection to the parent process."""
-        fork_safety.abandon(self._connection)
-        self._connection = None
+        if self._instance is not None:
+            self._instance.abandon()
+            self._instance = None
         self._tables.clear()
         self._typings.clear()
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
         """The DuckDB in which all entries are, made when it is first needed."""
-        if self._connection is None:
-            self._connection = _connect(self._memory or os.environ.get(MEMORY_VARIABLE) or DEFAULT_MEMORY)
-        return self._connection
+        if self._instance is None:
+            self._instance = _take(self._memory or os.environ.get(MEMORY_VARIABLE) or DEFAULT_MEMORY)
+        return self._instance.connection
 
     @property
     def is_open(self) -> bool:
         """Whether there is a DuckDB at this moment."""
-        return self._connection is not None
+        return self._instance is not None
 
     def table(self, stream: str, metadata: TableMetadata, latest: TableMetadata) -> EntryTable:
         """The table's entries, typed by all schemas and specs up to now; nothing is loaded yet."""
@@ -343,16 +345,19 @@ class EntryTables:
             table = self._tables.get(stream)
             if table is not None and table.folder is not None:
                 table.folder.remove(table.folder.names())
+            if self._instance is not None:
+                self._instance.close()
+                self._instance = None
             self.close()
 
     def close(self) -> None:
-        """Drops everything loaded, and closes DuckDB."""
+        """Drops everything loaded, and gives DuckDB back."""
         with self.lock:
             self._tables.clear()
             self._typings.clear()
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            if self._instance is not None:
+                _INSTANCES.give_back(self._instance)
+                self._instance = None
 
 
 def segment_folder_name(stream: str, forgotten: str) -> str:
@@ -361,21 +366,14 @@ def segment_folder_name(stream: str, forgotten: str) -> str:
     return f"{name}{AFTER}{forgotten}" if forgotten else name
 
 
-def _connect(memory: str) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(
-        ":memory:",
-        config={
-            "temp_directory": os.path.join(tempfile.gettempdir(), f"icecore-{os.getpid()}"),
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-        },
-    )
+def _take(memory: str) -> Instance:
+    instance = _INSTANCES.take()
     try:
-        duck.rows(connection, query(duck.SETTINGS, "memory_limit", size=duck.literal(memory)))
+        duck.rows(instance.connection, query(duck.SETTINGS, "memory_limit", size=duck.literal(memory)))
     except duckdb.Error as e:
-        connection.close()
+        instance.close()
         raise ValidationError(f"{MEMORY_VARIABLE} must be a size such as 512MB or 2GB, found {memory!r}") from e
-    return connection
+    return instance
 
 
 def _alias(number: int) -> str:

@@ -17,20 +17,22 @@ from icecore.engine.data.arrow.arrow_partitions import nested_column, transforme
 from icecore.engine.expression.bind import is_comparable, references
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
 from icecore.engine.expression.sql.duckdb_sql import to_sql
-from icecore.engine.queries.duck import SETTINGS
+from icecore.engine.queries import duck
+from icecore.engine.queries.duckdb_instances import SharedInstance
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.schema import Schema
 
+_SHARED = SharedInstance()
 _local = threading.local()
 
 
 def connection() -> duckdb.DuckDBPyConnection:
-    """This thread's in-memory DuckDB; a forked process has one of its own."""
+    """This thread's connection to DuckDB; a forked process has one of its own."""
     found: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
     if found is None or _local.pid != os.getpid():
         fork_safety.abandon(found)
-        found, _local.pid = duckdb.connect(":memory:"), os.getpid()
-        found.execute(query(SETTINGS, "utc"))
+        found, _local.pid = _SHARED.connect(), os.getpid()
+        found.execute(query(duck.SETTINGS, "utc"))
         _local.connection = found
     return found
 

@@ -31,4 +31,4 @@ def test_a_commit_starts_no_duckdb(catalog: icecore.Catalog) -> None:
     table.append(rows(1))
     assert catalog._warehouse.planning._planner is None
     assert ids_of(table) == [1]
-    assert catalog._warehouse.planning.planner._tables._connection is not None
+    assert catalog._warehouse.planning.planner._tables._instance is not None

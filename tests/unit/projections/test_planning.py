@@ -41,8 +41,8 @@ def test_a_closed_warehouse_has_no_duckdb(tmp_path: Path) -> None:
         table.append(rows(1))
         assert ids_of(table) == [1]
         tables = catalog._warehouse.planning.planner._tables
-        assert tables._connection is not None
-    assert tables._connection is None
+        assert tables._instance is not None
+    assert tables._instance is None
 
 
 def test_a_warehouse_that_planned_nothing_closes_and_is_rebuilt_without_a_planner(tmp_path: Path) -> None:
