@@ -2,14 +2,19 @@ package icecore;
 
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.Exists;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.In;
+import org.apache.spark.sql.catalyst.expressions.InSubquery;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Assignment;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteAction;
@@ -22,32 +27,55 @@ import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.Function1;
 import scala.Option;
+import scala.PartialFunction;
 import scala.collection.immutable.Seq;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * Analysed commands as Python takes them, in arrays: the name of a change and what it needs. Expressions are Columns that
- * find their columns by name.
+ * An analysed command as Python takes it when it is run, in an array: the name of a change and what it needs. Expressions
+ * are Columns that find their columns by name; subqueries are run, and what they found stands in their place.
  */
 public class LakeChanges {
+  private static final int MOST_VALUES = 10000;
+  private static final String INSTEAD = "it can't say which rows change, but MERGE INTO can have it as its source";
+
+  private final SparkSession session;
+  private final LogicalPlan plan;
+  private final PartialFunction planned;
+
+  /** `planned` puts rows in the place of our tables, in the source of a merge and in subqueries. */
+  public LakeChanges(SparkSession session, LogicalPlan plan, PartialFunction planned) {
+    this.session = session;
+    this.plan = plan;
+    this.planned = planned;
+  }
+
+  public Object[] call() {
+    if (plan instanceof DeleteFromTable) return delete((DeleteFromTable) plan);
+    return plan instanceof UpdateTable ? update((UpdateTable) plan) : merge((MergeIntoTable) plan);
+  }
+
   /** The condition, and of it what `FilterText` has words for. */
-  public static Object[] delete(DeleteFromTable plan) {
+  private Object[] delete(DeleteFromTable plan) {
     if (plan.condition().equals(Literal.TrueLiteral())) return new Object[] {"delete-all"};
-    return new Object[] {"delete", column(plan.condition(), null), filter(plan.condition())};
+    Expression where = known(plan.condition());
+    return new Object[] {"delete", column(where, null), filter(where)};
   }
 
   /** Names of columns and their values, then what a delete has. */
-  public static Object[] update(UpdateTable plan) {
+  private Object[] update(UpdateTable plan) {
     Expression where = plan.condition().isDefined() ? (Expression) plan.condition().get() : Literal.TrueLiteral();
+    where = known(where);
     Object[][] set = assigned(plan.assignments(), null);
     return new Object[] {"update", set[0], set[1], column(where, null), filter(where)};
   }
 
   /** The source, the condition or names of key columns, and clauses; columns are called `target.x` and `source.x`. */
-  public static Object[] merge(SparkSession session, MergeIntoTable plan, LogicalPlan source) {
+  private Object[] merge(MergeIntoTable plan) {
     AttributeSet target = plan.targetTable().outputSet();
     ArrayList keys = new ArrayList();
     boolean byKeys = keys(plan.mergeCondition(), target, keys);
@@ -56,7 +84,11 @@ public class LakeChanges {
     add(clauses, "not matched", plan.notMatchedActions(), target);
     add(clauses, "not matched by source", plan.notMatchedBySourceActions(), target);
     Object on = byKeys ? (Object) keys.toArray() : (Object) column(plan.mergeCondition(), target);
-    return new Object[] {"merge", Dataset.ofRows(session, source), Boolean.valueOf(byKeys), on, clauses.toArray()};
+    return new Object[] {"merge", rows(plan.sourceTable()), Boolean.valueOf(byKeys), on, clauses.toArray()};
+  }
+
+  private Dataset rows(LogicalPlan query) {
+    return Dataset.ofRows(session, (LogicalPlan) query.transformDownWithSubqueries(planned));
   }
 
   private static boolean keys(Expression e, AttributeSet target, ArrayList keys) {
@@ -69,7 +101,7 @@ public class LakeChanges {
     return a.name().equals(b.name()) && target.contains(a) != target.contains(b);
   }
 
-  private static void add(ArrayList clauses, String when, Seq actions, AttributeSet target) {
+  private void add(ArrayList clauses, String when, Seq actions, AttributeSet target) {
     for (int i = 0; i < actions.length(); i++) {
       Object action = actions.apply(i);
       Object[][] set = new Object[2][];
@@ -93,7 +125,7 @@ public class LakeChanges {
     }
   }
 
-  private static Object[][] assigned(Seq assignments, AttributeSet target) {
+  private Object[][] assigned(Seq assignments, AttributeSet target) {
     Object[] names = new Object[assignments.length()];
     Object[] values = new Object[names.length];
     for (int i = 0; i < names.length; i++) {
@@ -111,11 +143,44 @@ public class LakeChanges {
     return name(child(key, 0)) + "." + struct.fields()[((GetStructField) key).ordinal()].name();
   }
 
-  private static Object column(Expression e, AttributeSet target) {
-    if (SubqueryExpression.hasSubquery(e)) {
-      throw new UnsupportedOperationException("no subquery can say which rows change: MERGE INTO takes its rows");
+  private Object column(Expression e, AttributeSet target) {
+    return ExpressionUtils.column((Expression) known(e).transform(new Names(target)));
+  }
+
+  /** The expression with the values of subqueries in their place. */
+  private Expression known(Expression e) {
+    return SubqueryExpression.hasSubquery(e) ? (Expression) e.transform(new Found(this)) : e;
+  }
+
+  /** What a subquery found: of IN all values, of EXISTS whether there is a row, else the value of the only row. */
+  private Expression found(Expression e) {
+    if (e instanceof InSubquery) {
+      InSubquery in = (InSubquery) e;
+      if (in.values().length() != 1) throw new UnsupportedOperationException("IN of several columns: " + INSTEAD);
+      return new In((Expression) in.values().head(), seq(values(in.query(), MOST_VALUES)));
     }
-    return ExpressionUtils.column((Expression) e.transform(new Names(target)));
+    if (e instanceof Exists) return literal(Boolean.valueOf(!rows((Exists) e, 1).isEmpty()), e.dataType());
+    List found = values((SubqueryExpression) e, 1);
+    return found.isEmpty() ? literal(null, e.dataType()) : (Expression) found.get(0);
+  }
+
+  /** The values of a subquery's only column, as literals. */
+  private List values(SubqueryExpression query, int most) {
+    List found = rows(query, most + 1);
+    if (found.size() > most) throw new UnsupportedOperationException("a subquery of more than " + most + " rows: " + INSTEAD);
+    DataType type = ((Expression) ((LogicalPlan) query.plan()).output().head()).dataType();
+    ArrayList out = new ArrayList();
+    for (int i = 0; i < found.size(); i++) out.add(literal(((Row) found.get(i)).get(0), type));
+    return out;
+  }
+
+  private List rows(SubqueryExpression query, int most) {
+    if (query.isCorrelated()) throw new UnsupportedOperationException("a subquery of columns outside of it: " + INSTEAD);
+    return rows((LogicalPlan) query.plan()).takeAsList(most);
+  }
+
+  private static Literal literal(Object value, DataType type) {
+    return Literal.create(value, type);
   }
 
   private static String filter(Expression condition) {
@@ -134,6 +199,23 @@ public class LakeChanges {
 
   private static Seq seq(List list) {
     return org.apache.spark.api.python.PythonUtils.toSeq(list);
+  }
+
+  /** Subqueries as what they found. */
+  private static class Found extends AbstractPartialFunction {
+    private final LakeChanges change;
+
+    Found(LakeChanges change) {
+      this.change = change;
+    }
+
+    public boolean isDefinedAt(Object node) {
+      return node instanceof InSubquery || node instanceof Exists || node instanceof ScalarSubquery;
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      return isDefinedAt(node) ? change.found((Expression) node) : otherwise.apply(node);
+    }
   }
 
   /** Columns by name, of a merge with the side that they are of. */

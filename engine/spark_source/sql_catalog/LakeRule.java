@@ -61,18 +61,8 @@ public class LakeRule extends Rule {
 
   /** The command, once the table knows what it asks for; all go on as a DELETE, as Spark asks tables for nothing else. */
   private LogicalPlan change(LogicalPlan plan, LogicalPlan target, LakeTable table) {
-    if (plan instanceof DeleteFromTable) {
-      DeleteFromTable delete = (DeleteFromTable) plan;
-      if (!delete.condition().equals(MADE_ALREADY)) table.change(LakeChanges.delete(delete));
-      return plan;
-    }
-    if (plan instanceof UpdateTable) {
-      table.change(LakeChanges.update((UpdateTable) plan));
-    } else {
-      MergeIntoTable merge = (MergeIntoTable) plan;
-      LogicalPlan source = (LogicalPlan) merge.sourceTable().transformDownWithSubqueries(new Swap(session));
-      table.change(LakeChanges.merge(session, merge, source));
-    }
+    if (plan instanceof DeleteFromTable && ((DeleteFromTable) plan).condition().equals(MADE_ALREADY)) return plan;
+    table.change(new LakeChanges(session, plan, new Swap(session)));
     return new DeleteFromTable(target, MADE_ALREADY);
   }
 

@@ -51,7 +51,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   private final Transform[] partitioning;
   private final Map properties;
   private final Number size;
-  private volatile Object[] change;
+  private volatile LakeChanges change;
 
   /** `facts` is what `named_rows.py` tells of it; `calls` answer for its rows and changes. */
   public LakeTable(LakeCalls calls, String facts) {
@@ -161,15 +161,15 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   }
 
   /** The change that the command in hand asks for, as `LakeChanges` has it: predicates can't always say it. */
-  public void change(Object[] change) {
+  public void change(LakeChanges change) {
     this.change = change;
   }
 
   public void deleteWhere(Predicate[] predicates) {
-    Object[] asked = change;
+    LakeChanges asked = change;
     change = null;
     if (asked == null) throw new IllegalStateException(name + ": it got lost what is to be changed");
-    calls.change(asked);
+    calls.change(asked.call());
   }
 
   public boolean truncateTable() {

@@ -18,7 +18,7 @@ from icecore.engine.spark.pyspark_api import SparkSession
 from icecore.engine.spark.relation.java_classes import FILTER_TEXT, made_object
 from icecore.engine.spark_source.sql_catalog.named_rows import Answers, AsOf, other_rows, table_rows
 
-_NAMES = ("LakeCalls", "LakeTable", "LakeChanges", "LakeAggregates", "LakeRule", "LakeCatalog")
+_NAMES = ("LakeCalls", "LakeChanges", "LakeTable", "LakeAggregates", "LakeRule", "LakeCatalog")
 _SOURCES = (FILTER_TEXT, *(Path(__file__).with_name(f"{name}.java") for name in _NAMES))
 _OF_SPARK = "spark_catalog"
 
