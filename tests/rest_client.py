@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
-import uvicorn
 from attrs import frozen
 
 import icecore
 from icecore.engine.server.application import application
+from icecore.engine.server.listening.http_server import HttpServer
 from icecore.engine.server.wire.serving import ServerSettings
 
 SCHEMA = {
@@ -79,19 +79,17 @@ class RestClient:
 @contextlib.contextmanager
 def served(catalog: icecore.Catalog, settings: ServerSettings | None = None) -> Iterator[RestClient]:
     """A client of a server that runs as long as the block."""
-    config = uvicorn.Config(application(catalog, settings), "127.0.0.1", 0, log_level="warning", lifespan="on")
-    socket = config.bind_socket()
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([socket],), daemon=True)
+    server = HttpServer(application(catalog, settings), "127.0.0.1", 0)
+    port = server.port
+    thread = threading.Thread(target=server.answer, daemon=True)
     thread.start()
     while not server.started and thread.is_alive():
         time.sleep(0.005)
     try:
-        yield RestClient(socket.getsockname()[1])
+        yield RestClient(port)
     finally:
         server.should_exit = True
         thread.join()
-        socket.close()
 
 
 def make_table(rest: RestClient, name: str = "t", **more: Any) -> Any:

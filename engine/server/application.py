@@ -24,6 +24,7 @@ from icecore.engine.server.resources import (
     commits,
     configuration,
     event_pages,
+    event_stream,
     functions,
     namespace_operations,
     oauth_tokens,
@@ -65,6 +66,7 @@ OPERATIONS: tuple[Endpoint, ...] = (
     *views.ENDPOINTS,
     *functions.ENDPOINTS,
     *event_pages.ENDPOINTS,
+    *event_stream.ENDPOINTS,
     *oauth_tokens.ENDPOINTS,
 )
 
@@ -97,6 +99,7 @@ class Threads:
             for _ in range(count):
                 pool.submit(self._close_connection, all_here)
             pool.shutdown()
+        self.serving.feed.close()
         self.serving.plans.close()
 
     def _close_connection(self, all_here: threading.Barrier) -> None:
@@ -120,6 +123,7 @@ def application(catalog: Catalog, settings: ServerSettings | None = None) -> Sta
     routes = [_route(e, V1 + p, serving, threads) for p in prefixes for e in OPERATIONS if e.has_prefix or not p]
     routes += [_route(e, "", serving, threads) for e in PAGES]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _no_route, 405: _no_method})
+    app.state.serving = serving
     app.add_middleware(QuickAnswers, loads=serving.quick)
     return app
 

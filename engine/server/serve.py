@@ -8,7 +8,6 @@ import socket
 from collections.abc import Iterable
 
 from icecore.engine.catalog.catalog import open_catalog
-from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.wire.serving import DEFAULT_PORT, ServerSettings
@@ -30,10 +29,8 @@ def serve(
     MissingDependencyError, and ValidationError for an address beyond this machine where the warehouse has no tokens,
     unless it is to be served `without_tokens`.
     """
-    with needs("uvicorn", "icecore[server]"):
-        import uvicorn
-
     from icecore.engine.server.application import application
+    from icecore.engine.server.listening.http_server import HttpServer
 
     with open_catalog(path, location_roots=location_roots, unique_locations=location_roots is not None) as catalog:
         if not (without_tokens or AccessTokens(catalog._warehouse.store).are_used or _is_loopback(host)):
@@ -41,11 +38,9 @@ def serve(
                 f"{host} is reached from other machines, and the warehouse has no tokens: make one by `icecore token "
                 "create`, or say --without-tokens"
             )
-        config = uvicorn.Config(application(catalog, settings), host, port, log_level="warning", lifespan="on")
-        listening = config.bind_socket()
-        listening.listen(config.backlog)
-        print(f"http://{host}:{listening.getsockname()[1]}", flush=True)
-        uvicorn.Server(config).run([listening])
+        server = HttpServer(application(catalog, settings), host, port)
+        print(f"http://{host}:{server.port}", flush=True)
+        server.answer()
 
 
 def _is_loopback(host: str) -> bool:

@@ -8,8 +8,7 @@ reached and the filters: who comes with the token of the last page gets what was
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -18,10 +17,10 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get, get_list, loads
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Event
-from icecore.engine.events.name_events import Dropped, Renamed, read_name_event
 from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.store import EventStore
-from icecore.engine.server.resources.logged_operations import namespace_of, object_uuid, operation, operation_type
+from icecore.engine.server.feed.logged_commits import named_commits, shown_event
+from icecore.engine.server.feed.logged_operations import namespace_of, object_uuid, operation_type
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -40,8 +39,9 @@ def query_events(call: Call) -> Answer:
     types, objects = get_list(asked, "operation-types", "the request", []), _objects(asked)
     found: list[dict[str, Any]] = []
     reached, time = asked["after"], 0
-    for commit in _commits(store, asked["after"], None if call.past is None else call.past.position):
-        events = [_shown(e, name, len(commit)) for e, name in commit if _is_asked(e, name, types, objects)]
+    names, up_to = CatalogNames.at(store, reached).by_stream, None if call.past is None else call.past.position
+    for commit in named_commits(store, names, reached, up_to):
+        events = [shown_event(e, name, len(commit)) for e, name in commit if _is_asked(e, name, types, objects)]
         if found and len(found) + len(events) > min(size, MOST):
             break
         found += events
@@ -62,26 +62,6 @@ def _asked(body: Mapping[str, Any], store: EventStore) -> dict[str, Any]:
         return asked
     since = get(body, "after-timestamp-ms", int, "the request", 0)
     return {"after": store.position_at(since - 1), **{key: body[key] for key in _FILTERS if body.get(key)}}
-
-
-def _commits(store: EventStore, after: int, up_to: int | None) -> Iterator[list[tuple[Event, Identifier | None]]]:
-    """The events of each commit after a position, each with the name that its table or view had."""
-    names = CatalogNames.at(store, after).by_stream
-
-    def named(event: Event) -> tuple[Event, Identifier | None]:
-        match change := read_name_event(event.kind, event.payload):
-            case None:
-                return event, names.get(event.stream)
-            case Renamed():
-                names[event.stream] = change.identifier
-            case Dropped():
-                names.pop(event.stream, None)
-            case _:
-                names[event.stream] = change.identifier
-        return event, change.identifier
-
-    for _, events in groupby(store.events(after, up_to), key=lambda e: e.transaction_id):
-        yield [named(e) for e in events]
 
 
 def _objects(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -106,20 +86,6 @@ def _is_asked(event: Event, name: Identifier | None, types: list[Any], objects: 
         inside[: len(what)] == what if kind == "namespace" else object_uuid(event.stream) == what
         for kind, what in objects
     )
-
-
-def _shown(event: Event, name: Identifier | None, count: int) -> dict[str, Any]:
-    provenance = event.provenance
-    found: dict[str, Any] = {
-        "event-id": event.event_id,
-        "request-id": event.transaction_id,
-        "event-count": count,
-        "timestamp-ms": event.recorded_at_ms,
-        "operation": operation(event, name),
-        "x-icecore-position": event.position,
-    }
-    said = {"actor": provenance.actor, "x-icecore-engine": provenance.engine, "x-icecore-message": provenance.message}
-    return found | {key: value for key, value in said.items() if value is not None}
 
 
 ENDPOINTS = (Endpoint("POST", "/events", query_events, is_of_all=True),)

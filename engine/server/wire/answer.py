@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -15,10 +15,13 @@ JSON = "application/json"
 
 @frozen
 class Answer:
-    """Status, body and headers. A body that is an iterable of bytes is sent as it is made; None has no body."""
+    """Status, body and headers. A body that is an iterable of bytes is sent as it is made; None has no body.
+
+    One that is asynchronous may never end.
+    """
 
     status: int
-    body: bytes | Iterable[bytes] | None = None
+    body: bytes | Iterable[bytes] | AsyncIterator[bytes] | None = None
     content_type: str = JSON
     headers: Mapping[str, str] = {}
     quick: QuickLoad | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from icecore.engine.common.optional_packages import needs
@@ -24,6 +24,8 @@ def response(answer: Answer, request: Request) -> Response:
     headers = dict(answer.headers)
     if answer.body is None or request.method == "HEAD":
         return Response(status_code=answer.status, headers=headers)
+    if isinstance(answer.body, AsyncIterator):
+        return StreamingResponse(answer.body, answer.status, headers, answer.content_type)
     takes_gzip = "gzip" in request.headers.get("accept-encoding", "")
     if not isinstance(answer.body, bytes):
         chunks = _compressed(answer.body) if takes_gzip else answer.body

@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.server.auth.access_tokens import AccessTokens
+from icecore.engine.server.feed.log_feed import LogFeed
 from icecore.engine.server.planning.held_plans import HeldPlans
 from icecore.engine.server.wire.quick_loads import QuickLoads
 
@@ -26,9 +27,10 @@ class ServerSettings:
     `most_body_bytes` is the longest request, after decompression; `plans_scans` tells clients to have scans planned
     here (`scan-planning-mode`). `readers` is the number of threads that answer what changes nothing, `writers` of those
     that commit, in groups with one COMMIT where several wait. `kept_bytes` is what answers may take that are kept in
-    memory, `plan_files` the number of files of a plan that are answered at once. `asks_for_tokens` says whether clients
-    must show a token, by default where the warehouse has any. With `makes_namespaces` what is created in a namespace
-    that is missing makes it too, where the document has 404.
+    memory, `plan_files` the number of files of a plan that are answered at once. `most_followers` is the number of
+    clients that may follow the log at a time, who hear something each `heartbeat_s` seconds. `asks_for_tokens` says
+    whether clients must show a token, by default where the warehouse has any. With `makes_namespaces` what is created
+    in a namespace that is missing makes it too, where the document has 404.
     """
 
     most_body_bytes: int = 32 * 2**20
@@ -39,6 +41,8 @@ class ServerSettings:
     makes_namespaces: bool = False
     kept_bytes: int = 256 * 2**20
     plan_files: int = 20_000
+    most_followers: int = 1_000
+    heartbeat_s: float = 15
 
 
 @define(eq=False)
@@ -84,12 +88,14 @@ class Serving:
     quick: QuickLoads = field(init=False)
     tokens: AccessTokens = field(init=False)
     plans: HeldPlans = field(init=False, factory=HeldPlans)
+    feed: LogFeed = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.kept = KeptAnswers(self.settings.kept_bytes)
         store = self.catalog._warehouse.store
         self.quick = QuickLoads(store, self.catalog.name, self.settings.kept_bytes, lambda: self.asks_for_tokens)
         self.tokens = AccessTokens(store)
+        self.feed = LogFeed(store, self.settings.heartbeat_s, self.settings.most_followers)
 
     @property
     def asks_for_tokens(self) -> bool:

@@ -1,0 +1,198 @@
+"""The log as it grows, for any number of followers: one looks whether anything came, all are woken, each event is read
+and written as text once.
+
+The last texts are kept, up to a number of bytes; who is further behind reads pages of the log, one follower at a time.
+So a follower that does not read holds one page at most, and nobody else up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
+from typing import TypeVar
+
+import orjson
+from attrs import define, field, frozen
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import IcecoreError
+from icecore.engine.events.event import LOG_FORGOTTEN
+from icecore.engine.events.name_events import Renamed, read_name_event
+from icecore.engine.log.names_at import CatalogNames
+from icecore.engine.log.store import EventStore
+from icecore.engine.server.feed.logged_commits import NamedEvent, Names, named_commits, shown_event
+from icecore.engine.server.feed.logged_operations import namespace_of
+
+_FOREIGN = "log/foreign.sql"
+PAGE_BYTES = 256 * 1024
+KEPT_BYTES = 16 * 2**20
+LOOK_S = 0.1
+HEARTBEAT = b":\n\n"
+Result = TypeVar("Result")
+
+
+@frozen
+class FedEvent:
+    """An event as a server-sent event. `names` are those that it is about: of a namespace, or of a table or view."""
+
+    position: int
+    text: bytes
+    namespace: Identifier | None
+    names: tuple[Identifier, ...]
+    forgets: bool = False
+
+    @classmethod
+    def of(cls, commit: list[NamedEvent]) -> Iterator[FedEvent]:
+        """The events of one commit."""
+        for event, name in commit:
+            data = orjson.dumps(shown_event(event, name, len(commit)))
+            change = read_name_event(event.kind, event.payload)
+            before = (change.before,) if isinstance(change, Renamed) else ()
+            names = before if name is None else (*before, name)
+            text = b"id: %d\ndata: %b\n\n" % (event.position, data)
+            yield cls(event.position, text, namespace_of(event), names, event.kind == LOG_FORGOTTEN)
+
+    def is_inside(self, namespace: Identifier) -> bool:
+        """Whether it is about something in a namespace, or the namespace itself."""
+        inside = (*self.names, *(() if self.namespace is None else (self.namespace,)))
+        return any(name[: len(namespace)] == namespace for name in inside)
+
+
+@define(eq=False)
+class LogFeed:
+    """The feed of one log. Its followers are of one event loop; the log is read by a thread of its own."""
+
+    store: EventStore
+    heartbeat_s: float
+    most_followers: int
+    followers: int = 0
+    _kept: deque[FedEvent] = field(factory=deque)
+    _kept_bytes: int = 0
+    _kept_after: int = 0
+    _reached: int = 0
+    _names: Names | None = None
+    _version: int | None = None
+    _watch: asyncio.Task[None] | None = None
+    _came: asyncio.Event = field(factory=asyncio.Event)
+    _thread: ThreadPoolExecutor | None = None
+    _is_ending: bool = False
+
+    async def follow(
+        self, after: int, up_to: int | None, is_asked: Callable[[FedEvent], bool], check: Callable[[], object]
+    ) -> AsyncIterator[bytes]:
+        """The texts of the events after a position that are asked for, and heartbeats while none comes.
+
+        It ends at `up_to`, with the server, and as soon as `check` raises that the follower may not see them any more.
+        """
+        self.followers += 1
+        try:
+            yield HEARTBEAT
+            while not self._is_ending and (up_to is None or after < up_to):
+                came = self._came
+                check()
+                for event in await self._after(after):
+                    after = event.position
+                    if up_to is not None and after > up_to:
+                        return
+                    if is_asked(event):
+                        yield event.text
+                if came is self._came and after >= self._reached and not await self._wait(came):
+                    yield HEARTBEAT
+        except IcecoreError:
+            return
+        finally:
+            self.followers -= 1
+
+    def end(self) -> None:
+        """Ends what all followers read, as the server ends. From the event loop."""
+        self._is_ending = True
+        self._wake()
+
+    def close(self) -> None:
+        """Ends the thread, which closes its connection to the log."""
+        if self._thread is not None:
+            self._thread.submit(self.store.close)
+            self._thread.shutdown()
+
+    async def _wait(self, came: asyncio.Event) -> bool:
+        try:
+            await asyncio.wait_for(came.wait(), self.heartbeat_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _after(self, position: int) -> list[FedEvent]:
+        """The events after a position, from what is kept or the log."""
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._look())
+        if self._names is None or position < self._kept_after:
+            return await self._run(lambda: self._page(position))
+        return list(takewhile(lambda e: e.position > position, reversed(self._kept)))[::-1]
+
+    async def _look(self) -> None:
+        """Looks whether anything came to the log as long as somebody follows it, and wakes them."""
+        while self.followers and not self._is_ending:
+            try:
+                await self._look_once()
+            except IcecoreError:
+                # What fails now, as by a lock, may work later; until then followers read pages.
+                self._names = None
+            await asyncio.sleep(LOOK_S)
+        self._names = None
+
+    async def _look_once(self) -> None:
+        row = self.store.row(_FOREIGN, "data_version")
+        version = None if row is None else int(row[0])
+        if self._names is None:
+            await self._run(self._begin)
+            self._wake()
+        elif version is None or version != self._version:
+            self._keep(await self._run(self._read))
+        self._version = version
+
+    def _keep(self, came: list[FedEvent]) -> None:
+        if not came:
+            return
+        self._kept.extend(came)
+        self._kept_bytes += sum(len(e.text) for e in came)
+        self._reached = came[-1].position
+        forgets = any(e.forgets for e in came)
+        while self._kept and (forgets or self._kept_bytes > KEPT_BYTES):
+            gone = self._kept.popleft()
+            self._kept_after, self._kept_bytes = gone.position, self._kept_bytes - len(gone.text)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._came.set()
+        self._came = asyncio.Event()
+
+    async def _run(self, read: Callable[[], Result]) -> Result:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "icecore-feed")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+
+    def _begin(self) -> None:
+        """Begins with nothing at the end of the log."""
+        self._kept.clear()
+        self._kept_bytes = 0
+        self._kept_after = self._reached = self.store.head()[0]
+        self._names = CatalogNames.at(self.store, self._reached).by_stream
+
+    def _read(self) -> list[FedEvent]:
+        """The events that came since it was looked last."""
+        commits = named_commits(self.store, self._names or {}, self._reached)
+        return [event for commit in commits for event in FedEvent.of(commit)]
+
+    def _page(self, after: int) -> list[FedEvent]:
+        """The commits after a position, as many as a page has; at least one."""
+        found: list[FedEvent] = []
+        size = 0
+        for commit in named_commits(self.store, CatalogNames.at(self.store, after).by_stream, after):
+            found += FedEvent.of(commit)
+            size += sum(len(e.text) for e in found[-len(commit) :])
+            if size > PAGE_BYTES:
+                break
+        return found

@@ -1,0 +1,54 @@
+"""Commits of the log as clients are shown them: each event with the name that its table or view had then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.events.event import Event
+from icecore.engine.events.name_events import Dropped, Renamed, read_name_event
+from icecore.engine.log.store import EventStore
+from icecore.engine.server.feed.logged_operations import operation
+
+Names = dict[str, Identifier]
+"""The name of each table and view by its stream."""
+NamedEvent = tuple[Event, Identifier | None]
+
+
+def named_commits(store: EventStore, names: Names, after: int, up_to: int | None = None) -> Iterator[list[NamedEvent]]:
+    """The events of each commit after a position, each with the name that its table or view had.
+
+    `names` are those at that position, and follow.
+    """
+    for _, events in groupby(store.events(after, up_to), key=lambda e: e.transaction_id):
+        yield [_named(e, names) for e in events]
+
+
+def _named(event: Event, names: Names) -> NamedEvent:
+    match change := read_name_event(event.kind, event.payload):
+        case None:
+            return event, names.get(event.stream)
+        case Renamed():
+            names[event.stream] = change.identifier
+        case Dropped():
+            names.pop(event.stream, None)
+        case _:
+            names[event.stream] = change.identifier
+    return event, change.identifier
+
+
+def shown_event(event: Event, name: Identifier | None, count: int) -> dict[str, Any]:
+    """An event of a commit with that many, in the shape that is proposed for the REST document."""
+    provenance = event.provenance
+    found: dict[str, Any] = {
+        "event-id": event.event_id,
+        "request-id": event.transaction_id,
+        "event-count": count,
+        "timestamp-ms": event.recorded_at_ms,
+        "operation": operation(event, name),
+        "x-icecore-position": event.position,
+    }
+    said = {"actor": provenance.actor, "x-icecore-engine": provenance.engine, "x-icecore-message": provenance.message}
+    return found | {key: value for key, value in said.items() if value is not None}

@@ -1,0 +1,1 @@
+"""The server as a process: connections, their limits, and its end."""

@@ -1,0 +1,87 @@
+"""The log as server-sent events: what is there and what comes, once and in order, to whom may see it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+from rest_client import RestClient, make_table, served
+
+import icecore
+from icecore.engine.server.auth.access_tokens import AccessTokens
+from icecore.engine.server.auth.grants import Grant
+from icecore.engine.server.wire.serving import ServerSettings
+
+
+@contextlib.contextmanager
+def followed(rest: RestClient, query: str = "", **headers: str) -> Iterator[Iterator[bytes]]:
+    """The lines of a stream that is open as long as the block."""
+    connection = http.client.HTTPConnection("127.0.0.1", rest.port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("GET", f"/v1/events{query}", headers={k.replace("_", "-"): v for k, v in headers.items()})
+        reply = connection.getresponse()
+        assert (reply.status, reply.getheader("content-type")) == (200, "text/event-stream; charset=utf-8")
+        yield iter(reply)
+
+
+def ids(lines: Iterator[bytes], count: int) -> list[int]:
+    """The positions of the next events."""
+    return [int(line[4:]) for line in itertools.islice((x for x in lines if x.startswith(b"id: ")), count)]
+
+
+def test_followers_get_what_was_there_and_what_comes(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """From the position that they name, by the library's commits too; a namespace or table filters."""
+    make_table(rest)
+    catalog.create_namespace("other")
+    pages = rest.post("/v1/events", {}).json["events"]
+    with (
+        followed(rest, "?after=0") as all_lines,
+        followed(rest, "?after=0", last_event_id="2") as resumed,
+        followed(rest, "?namespace=other") as inside,
+        followed(rest, "?namespace=ns&table=t&after=0") as of_table,
+    ):
+        data = [orjson.loads(line[6:]) for line in itertools.islice((x for x in all_lines if x[:1] == b"d"), 3)]
+        assert data == pages
+        assert ids(resumed, 1) == [3] and ids(of_table, 1) == [2]
+        catalog.load_table("ns.t").append([{"id": 1, "city": "Oslo"}])
+        with catalog.transaction() as both:
+            both.rename_table("ns.t", "other.u")
+            both.create_namespace("third")
+        catalog.drop_table("other.u")
+        assert ids(all_lines, 4) == ids(resumed, 4) == [4, 5, 6, 7]
+        # What left a namespace or came to it is of both.
+        assert ids(of_table, 2) == [4, 5] and ids(inside, 2) == [5, 7]
+
+
+def test_streams_end_where_they_were_asked_to_and_wrong_positions_are_refused(
+    rest: RestClient, catalog: icecore.Catalog
+) -> None:
+    make_table(rest)
+    then = rest.get("/v1/at/1/events?after=0")
+    assert then.status == 200 and ids(iter(then.body.splitlines()), 9) == [1]
+    assert [rest.get(f"/v1/events?{asked}").status for asked in ("after=99", "after=x", "table=t")] == [400] * 3
+
+
+def test_who_does_not_read_holds_nobody_up_and_a_token_that_ends_ends_its_stream(tmp_path: Path) -> None:
+    """A token of one namespace is refused. Streams that nobody reads end with the server."""
+    settings = ServerSettings(heartbeat_s=0.02, most_followers=2)
+    with icecore.open(tmp_path / "w") as catalog, served(catalog, settings) as rest, contextlib.ExitStack() as stack:
+        catalog.create_namespace("ns", {"k": "v" * 200_000})
+        stack.enter_context(followed(rest, "?after=0"))
+        for n in range(30):
+            catalog.update_namespace_properties("ns", updates={"k": str(n) * 100_000})
+        tokens = AccessTokens(catalog._warehouse.store)
+        follower, narrow = (
+            {"authorization": f"Bearer {tokens.create(name, [Grant.parse(grant)])[1]}"}
+            for name, grant in (("follower", "read:*"), ("narrow", "manage:ns"))
+        )
+        assert rest.get("/v1/events?namespace=ns", **narrow).status == 403
+        lines = stack.enter_context(followed(rest, "?after=0", **follower))
+        assert ids(lines, 31) == list(range(1, 32))
+        assert list(itertools.islice((x for x in lines if x == b":\n"), 2)) == [b":\n"] * 2
+        tokens.revoke("follower")
+        assert set(lines) <= {b":\n", b"\n"}
