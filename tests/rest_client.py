@@ -1,8 +1,9 @@
-"""A server in a thread, and a client that sends what it is told and no more."""
+"""A server in a thread, and a client that sends what it is told and holds each answer to the REST document."""
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import http.client
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import orjson
 from attrs import frozen
+from rest_document import check_answer
 
 import icecore
 from icecore.engine.server.application import application
@@ -64,8 +66,12 @@ class RestClient:
         with contextlib.closing(connection):
             sent = raw if body is None else orjson.dumps(body)
             connection.request(method, path, sent or None, dict(headers or {}))
-            reply = connection.getresponse()
-            return Reply(reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read())
+            came = connection.getresponse()
+            reply = Reply(came.status, {k.lower(): v for k, v in came.getheaders()}, came.read())
+        if "x-icecore-dry-run" not in {name.lower() for name in headers or {}}:
+            packed = reply.headers.get("content-encoding") == "gzip"
+            check_answer(method, path, reply.status, gzip.decompress(reply.body) if packed else reply.body)
+        return reply
 
     def get(self, path: str, **headers: str) -> Reply:
         """GET; `if_none_match="x"` sends that header."""
