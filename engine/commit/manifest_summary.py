@@ -33,9 +33,9 @@ def summarize(
     `sequence_number` is the one that new entries inherit.
     """
     counts = _count_by_status(entries)
-    live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
-    sequence_numbers = pc.fill_null(live["sequence_number"], sequence_number)
-    lowest = pc.min(sequence_numbers).as_py() if live.num_rows else sequence_number
+    is_live = pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED))
+    live = pc.fill_null(entries["sequence_number"].filter(is_live), sequence_number)
+    lowest = pc.min(live).as_py() if len(live) else sequence_number
     added, existing, deleted = (counts[s] for s in (1, 0, 2))
     return ManifestFile(
         manifest_path=manifest_path,
@@ -57,9 +57,9 @@ def summarize(
 
 def _count_by_status(entries: pa.Table) -> dict[int, tuple[int, int]]:
     """Files and rows for each status."""
-    grouped = entries.group_by("status").aggregate([("record_count", "count"), ("record_count", "sum")])
-    found = {r["status"]: (r["record_count_count"], r["record_count_sum"]) for r in grouped.to_pylist()}
-    return {int(s): found.get(int(s), (0, 0)) for s in ManifestEntryStatus}
+    statuses, records = arrays.to_numbers(entries["status"]), arrays.to_numbers(entries["record_count"])
+    of_status = {int(s): records[statuses == int(s)] for s in ManifestEntryStatus}
+    return {status: (len(found), int(found.sum())) for status, found in of_status.items()}
 
 
 def field_summaries(partitions: pa.ChunkedArray, spec: PartitionSpec, schema: Schema) -> tuple[FieldSummary, ...]:

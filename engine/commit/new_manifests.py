@@ -83,7 +83,8 @@ class NewManifests:
         )
         for spec_id, is_delete in keys:
             kind = pc.not_equal(added["content"], int(DataFileContent.DATA))
-            chosen = added.filter(pc.and_(pc.equal(added["spec_id"], spec_id), pc.equal(kind, is_delete)))
+            of_key = pc.and_(pc.equal(added["spec_id"], spec_id), pc.equal(kind, is_delete))
+            chosen = added if len(keys) == 1 else added.filter(of_key)
             for start in range(0, chosen.num_rows, limit):
                 part = chosen.slice(start, limit)
                 content = ManifestContent.DELETES if is_delete else ManifestContent.DATA

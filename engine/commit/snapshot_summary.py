@@ -36,11 +36,15 @@ def summary_of(
     return out | _totals(changes, {} if parent is None else parent, fresh=parent is None)
 
 
+_COUNTED = ("file_format", "record_count", "file_size_in_bytes", "content_size_in_bytes")
+
+
 def _counted(entries: pa.Table | None, verb: str) -> dict[str, int]:
     if entries is None or entries.num_rows == 0:
         return {}
     added = verb == "added"
-    content = entries["content"]
+    # Only these columns: each filter copies the maps of metrics too.
+    entries, content = entries.select(_COUNTED), entries["content"]
     data = entries.filter(pc.equal(content, int(DataFileContent.DATA)))
     positions = entries.filter(pc.equal(content, int(DataFileContent.POSITION_DELETES)))
     equality = entries.filter(pc.equal(content, int(DataFileContent.EQUALITY_DELETES)))

@@ -1,7 +1,8 @@
 """The Avro encoding of canonical entries, column by column.
 
 Each column becomes a column of encoded bytes; joined row by row they are the records. Spec: Manifests (M4), Appendix A
-Avro (M7); Avro 1.12, Binary Encoding. There is no Python loop over entries, metrics or bytes.
+Avro (M7); Avro 1.12, Binary Encoding. There is no Python loop over entries, metrics or bytes, but for a few numbers,
+which are encoded in a tenth of the time that numpy takes to begin.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ from icecore.engine.spec.types import (
 
 # Java writes this where v1 requires a block size that nobody uses.
 V1_BLOCK_SIZE = 64 * 1024 * 1024
+_NULL, _VALUE = pa.scalar(b"\x00", pa.binary()), pa.scalar(b"\x02", pa.binary())
+_FEW = 64
 
 
 def encode_entries(
@@ -83,6 +86,8 @@ def encode_entries(
 
 def varints(values: Ints) -> pa.BinaryArray:
     """Numbers as Avro encodes int and long: zigzag, then seven bits a byte, the lowest first."""
+    if len(values) <= _FEW:
+        return pa.array([_varint(value) for value in values.tolist()], pa.binary())
     signed = values.astype(np.int64, copy=False)
     rest = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
     width = max(1, -(-int(rest.max()).bit_length() // 7)) if len(rest) else 1
@@ -93,6 +98,15 @@ def varints(values: Ints) -> pa.BinaryArray:
     groups = ((rest[:, None] >> (7 * place).astype(np.uint64)) & np.uint64(0x7F)).astype(np.uint8)
     groups |= np.where(place < lengths[:, None] - 1, 0x80, 0).astype(np.uint8)
     return from_lengths(groups[place < lengths[:, None]], lengths)
+
+
+def _varint(value: int) -> bytes:
+    rest, encoded = (value << 1) ^ (value >> 63), bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
 
 
 def _column(batch: pa.RecordBatch, name: str, required: bool) -> list[pa.Array]:
@@ -113,6 +127,8 @@ def _column(batch: pa.RecordBatch, name: str, required: bool) -> list[pa.Array]:
 
 def _tags(column: pa.Array) -> pa.Array:
     """The branches of a union of null and another type."""
+    if column.null_count in (0, len(column)):
+        return pa.repeat(_NULL if column.null_count else _VALUE, len(column))
     return from_matrix(np.where(_valid(column), 2, 0).astype(np.uint8)[:, None])
 
 
@@ -123,6 +139,9 @@ def _where(encoded: pa.BinaryArray, column: pa.Array) -> pa.BinaryArray:
 
 def _with_length(column: pa.Array) -> pa.BinaryArray:
     """Strings or bytes after their length, nothing where null."""
+    if len(column) <= _FEW:
+        found = column.cast(pa.binary()).to_pylist()
+        return pa.array([b"" if v is None else _varint(len(v)) + v for v in found], pa.binary())
     filled = column.cast(pa.binary()).fill_null(b"")
     lengths = varints(pc.binary_length(filled).to_numpy(zero_copy_only=False))
     return _where(pc.binary_join_element_wise(lengths, filled, b""), column) if len(filled) else filled
