@@ -35,6 +35,7 @@ from icecore.engine.forget.redact_events import (
 )
 from icecore.engine.forget.rewritten_metadata import rewrite_metadata
 from icecore.engine.log.redactions import Redaction
+from icecore.engine.log.reports.client_reports import ClientReports
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
@@ -132,6 +133,8 @@ class Forgetter:
             dropped = not dry_run and drop_answers(store, text)
         if event is not None or dropped:
             self.tidy()
+        if not dry_run:
+            ClientReports(store.path).forget(text)
         return Forgotten(None if event is None else event.position, tuple(r.position for r in replacements))
 
     def _event(self, position: int) -> Event:

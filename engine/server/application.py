@@ -26,6 +26,7 @@ from icecore.engine.server.resources import (
     event_pages,
     event_stream,
     functions,
+    metrics_reports,
     namespace_operations,
     oauth_tokens,
     scans,
@@ -65,6 +66,7 @@ OPERATIONS: tuple[Endpoint, ...] = (
     *scans.ENDPOINTS,
     *views.ENDPOINTS,
     *functions.ENDPOINTS,
+    *metrics_reports.ENDPOINTS,
     *event_pages.ENDPOINTS,
     *event_stream.ENDPOINTS,
     *oauth_tokens.ENDPOINTS,
@@ -100,6 +102,7 @@ class Threads:
                 pool.submit(self._close_connection, all_here)
             pool.shutdown()
         self.serving.feed.close()
+        self.serving.reports.close()
         self.serving.plans.close()
 
     def _close_connection(self, all_here: threading.Barrier) -> None:

@@ -31,6 +31,11 @@ Iceberg's metadata tables, of each table: see `iceberg_rows`; and what only a lo
     dropped_tables    one row for each table that was dropped
     log_health        one row for each aspect of the log, and whether it is as it should be
 
+What clients told the server, beside the log, as far as it is kept:
+
+    scan_reports      one row for each report of a scan
+    commit_reports    one row for each report of a commit
+
 A table that can't be read has no rows in those that need what can't be read of it.
 """
 
@@ -41,7 +46,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from icecore.projections.audit import catalog_rows, file_rows, iceberg_rows, metadata_rows
+from icecore.projections.audit import catalog_rows, file_rows, iceberg_rows, metadata_rows, report_rows
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.checks import disk_rows, manifest_contents
 from icecore.projections.audit.history import commit_rows, dropped_rows, shape_rows
@@ -102,6 +107,8 @@ AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "orphan_files": disk_rows.orphan_files,
     "events": catalog_rows.events,
     "log_health": lambda of: dropped_rows.log_health(of.log),
+    "scan_reports": report_rows.scan_reports,
+    "commit_reports": report_rows.commit_reports,
     **{name: rows for name, (_, rows) in ICEBERG_TABLES.items()},
     **{name: _of_log(schema, rows) for name, (schema, rows) in HISTORIES.items()},
     "file_history": _file_history,
@@ -125,5 +132,7 @@ AUDIT_SCHEMAS: dict[str, pa.Schema] = {
     "orphan_files": disk_rows.ORPHAN_FILES,
     "events": catalog_rows.EVENTS,
     "log_health": dropped_rows.LOG_HEALTH,
+    "scan_reports": report_rows.SCAN_REPORTS,
+    "commit_reports": report_rows.COMMIT_REPORTS,
     **{name: schema for name, (schema, _) in (ICEBERG_TABLES | HISTORIES).items()},
 }

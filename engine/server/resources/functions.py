@@ -1,8 +1,8 @@
-"""Functions, of which a warehouse has none, and reports of clients. Spec: the listFunctions of the REST document."""
+"""Functions, of which a warehouse has none. Spec: the listFunctions of the REST document."""
 
 from __future__ import annotations
 
-from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
+from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 
@@ -13,12 +13,4 @@ def list_functions(call: Call) -> Answer:
     return json_answer({"identifiers": []})
 
 
-def report_metrics(call: Call) -> Answer:
-    """Takes a report of a scan or commit by a client; none is kept."""
-    return NO_CONTENT
-
-
-ENDPOINTS = (
-    Endpoint("GET", "/namespaces/{namespace}/functions", list_functions),
-    Endpoint("POST", "/namespaces/{namespace}/tables/{table}/metrics", report_metrics),
-)
+ENDPOINTS = (Endpoint("GET", "/namespaces/{namespace}/functions", list_functions),)

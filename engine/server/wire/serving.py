@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
+from icecore.engine.log.reports.client_reports import ClientReports
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.feed.log_feed import LogFeed
+from icecore.engine.server.feed.report_keeper import ReportKeeper
 from icecore.engine.server.planning.held_plans import HeldPlans
 from icecore.engine.server.wire.quick_loads import QuickLoads
 
@@ -89,12 +91,14 @@ class Serving:
     tokens: AccessTokens = field(init=False)
     plans: HeldPlans = field(init=False, factory=HeldPlans)
     feed: LogFeed = field(init=False)
+    reports: ReportKeeper = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.kept = KeptAnswers(self.settings.kept_bytes)
         store = self.catalog._warehouse.store
         self.quick = QuickLoads(store, self.catalog.name, self.settings.kept_bytes, lambda: self.asks_for_tokens)
         self.tokens = AccessTokens(store)
+        self.reports = ReportKeeper(ClientReports(store.path))
         self.feed = LogFeed(store, self.settings.heartbeat_s, self.settings.most_followers)
 
     @property

@@ -1,0 +1,1 @@
+"""Reports of clients, beside the log."""

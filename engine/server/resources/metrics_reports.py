@@ -1,0 +1,39 @@
+"""Reports of clients on their scans and commits. Spec: the REST document's reportMetrics."""
+
+from __future__ import annotations
+
+import orjson
+
+from icecore.engine.common.ids import now_ms
+from icecore.engine.common.json_reader import get
+from icecore.engine.errors import ValidationError
+from icecore.engine.log.reports.client_reports import ClientReport, ReportKind
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer
+from icecore.engine.server.wire.call import Call
+from icecore.engine.server.wire.endpoint import Endpoint
+
+KINDS: dict[str, ReportKind] = {"scan-report": "scan-report", "commit-report": "commit-report"}
+MOST_BYTES = 64 * 1024
+
+
+def report_metrics(call: Call) -> Answer:
+    """Takes a report, which is kept beside the log. Raises ValidationError, NoSuchTableError."""
+    kind = get(call.body, "report-type", str, "the report")
+    if kind not in KINDS:
+        raise ValidationError(f"a report is a {' or a '.join(KINDS)}, found {kind[:60]!r}")
+    try:
+        text = orjson.dumps(call.body)
+    except orjson.JSONEncodeError as e:
+        raise ValidationError(f"the report can't be kept: {e}") from e
+    if len(text) > MOST_BYTES:
+        raise ValidationError(f"a report can have {MOST_BYTES} bytes, found {len(text)}")
+    warehouse = call.catalog._warehouse
+    stream = warehouse.models.table_stream(call.table)
+    actor = None if call.principal is None else call.principal.name
+    engine = call.headers.get("user-agent", "")[:200] or None
+    position = warehouse.store.head()[0]
+    call.serving.reports.take(ClientReport(KINDS[kind], stream, position, now_ms(), actor, engine, text.decode()))
+    return NO_CONTENT
+
+
+ENDPOINTS = (Endpoint("POST", "/namespaces/{namespace}/tables/{table}/metrics", report_metrics),)
