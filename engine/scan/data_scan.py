@@ -243,10 +243,7 @@ class DataScan(ScanDisplay):
 
         fields = [a.column for a in asked if a.column is not None]
         names = metric_columns(fields, self._state.metadata.specs)
-        listed, entries = self._manifests()
-        planned, columns = self._planner.plan_with_columns(
-            self._state, listed, self.row_filter, self.schema, names, entries
-        )
+        planned, columns = planned_by_spark.planned_with_columns(self, names)
         return aggregate(asked, planned, columns, self.schema, read)
 
     def to_spark(self, session: SparkSession) -> DataFrame:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+import pyarrow as pa
 from attrs import evolve
 
 from icecore.engine.events.manifest_changes import ListedManifest
@@ -38,8 +39,8 @@ Scan = TypeVar("Scan", bound=Plannable)
 def planned_by(scan: Scan, session: SparkSession) -> Scan:
     """The same scan, planned by Spark: tasks expand its manifests, and only the plan's files are brought here.
 
-    The plan is the same one: for tables whose entries one machine should not hold. `explain` and `aggregate` look into
-    the entries here nevertheless.
+    The plan is the same one: for tables whose entries one machine should not hold. `explain` looks into the entries
+    here nevertheless.
     """
 
     def again(**others: Any) -> Any:
@@ -64,6 +65,14 @@ def planned(scan: Plannable) -> PlannedFiles:
         return _planner(scan, scan._session).planned()
     listed, entries = scan._manifests()
     return scan._planner.plan_manifests(scan._state, listed, scan.row_filter, scan.schema, entries)
+
+
+def planned_with_columns(scan: Plannable, names: Sequence[str]) -> tuple[PlannedFiles, pa.Table]:
+    """The same, with the named columns of the wide entries that there are, in the order of the files."""
+    if scan._session is not None:
+        return _planner(scan, scan._session).planned_with_columns(names)
+    listed, entries = scan._manifests()
+    return scan._planner.plan_with_columns(scan._state, listed, scan.row_filter, scan.schema, names, entries)
 
 
 def replanned(scan: Plannable) -> Callable[[Expression], list[str]] | None:

@@ -84,11 +84,16 @@ class SparkPlanner:
         CorruptFileError or StorageError where a manifest can't be read, and CorruptFileError where a delete file names
         a data file of another partition (SP7).
         """
+        return self.planned_with_columns(())[0]
+
+    def planned_with_columns(self, names: Iterable[str]) -> tuple[PlannedFiles, pa.Table]:
+        """The plan as of `planned`, with the named wide columns that there are, in the order of its files."""
         started = time.perf_counter()
         files, deleting, pairs = EMPTY, EMPTY, DeletePairs.none()
+        wanted = [n for n in names if n in self._columns]
         with translated_spark_errors():
             if self._data:
-                files = _in_order(self._files().toArrow())
+                files = _in_order(self._files(wanted).toArrow())
             if files.num_rows and self._deletes:
                 data = self.session.createDataFrame(files.select(["number", *OF_DATA, *self._metrics()]))
                 deletes = self._live_deletes().persist()
@@ -96,9 +101,12 @@ class SparkPlanner:
                     deleting, pairs = _numbered_pairs(self.session, files, deletes, self._pairs(data, deletes))
                 finally:
                     deletes.unpersist()
-        files = files.drop_columns([c for c in ("number", *self._metrics()) if c in files.column_names])
+        columns = files.select([n for n in wanted if n in files.column_names])
+        more = ("number", *self._metrics(), *wanted)
+        files = files.drop_columns([n for n in dict.fromkeys(more) if n in files.column_names])
         seconds = time.perf_counter() - started
-        return PlannedFiles(self.state, self.schema, self.bound, files, deleting, pairs, seconds, self._counts)
+        planned = PlannedFiles(self.state, self.schema, self.bound, files, deleting, pairs, seconds, self._counts)
+        return planned, columns
 
     def frame(self) -> DataFrame:
         """The plan as a DataFrame with the columns of PLAN_SCHEMA, in no order. Nothing of it is brought here.
@@ -167,12 +175,12 @@ class SparkPlanner:
         text = to_spark_sql(statement, Values(parameters.values, parameters.types), frames)
         return self.session.sql(text, **frames)
 
-    def _files(self) -> DataFrame:
-        """The planned data files, with the columns of `metrics` and `number`."""
+    def _files(self, wanted: Iterable[str] = ()) -> DataFrame:
+        """The planned data files, with the columns of `metrics`, those that are wanted, and `number`."""
         specs, ids = telling_specs(self.state.metadata), {m.manifest.partition_spec_id for m in self._data}
         predicate = plan_predicate(self.bound, specs, self.schema, self._columns, ids)
         parameters = Parameters(typed=False)
-        more = ("number", *self._metrics())
+        more = tuple(dict.fromkeys(("number", *self._metrics(), *wanted)))
         statement, names = data_files_statement(self._columns, _relation, predicate, parameters, self.entries, more)
         return self._run(statement, parameters, **{ENTRIES: self._entries.of(self._data, names)})
 

@@ -72,6 +72,7 @@ else:
 
 
 import icecore
+import pyarrow as pa
 
 catalog = icecore.open(folder / "warehouse")
 catalog.create_namespace("ns")
@@ -83,6 +84,13 @@ writer = stream.writeStream.foreachBatch(icecore.spark.foreach_batch(table, quer
 query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
 query.awaitTermination()
 assert table.refresh().scan().to_arrow()["id"].to_pylist() == [1, 2]
+
+table.append([{"id": 3}])
+table.delete_keys(pa.table({"id": [2]}), ["id"])
+scan = table.scan("id > 1")
+assert [r.id for r in scan.planned_by(spark).to_spark(spark).collect()] == [3]
+planned = scan.plan().to_arrow()["file_path"].to_pylist()
+assert sorted(r.file_path for r in scan.plan_frame(spark).collect()) == sorted(planned)
 print("done")
 """
 

@@ -25,6 +25,7 @@ from icecore.projections.distributed_plan.entry_frames import EntryFrames, colum
 from icecore.projections.distributed_plan.spark_dialect import Values, to_spark_sql  # noqa: E402
 from icecore.projections.plan.file_queries import DATA_COLUMNS, data_files_statement  # noqa: E402
 from icecore.projections.plan.lost_values import telling_specs  # noqa: E402
+from icecore.projections.plan.planner import Planner  # noqa: E402
 from icecore.projections.plan.predicate import plan_predicate  # noqa: E402
 from icecore.projections.segments.entry_typing import EntryTyping  # noqa: E402
 
@@ -125,8 +126,8 @@ def selected(table: icecore.Table, scans: list[icecore.DataScan], spark: Any) ->
     return found
 
 
-def test_spark_reads_what_it_planned(spark: Any, catalog: icecore.Catalog) -> None:
-    """With deletes of each kind, and over the appends of some snapshots alone."""
+def test_spark_reads_what_it_planned(spark: Any, catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With deletes of each kind, and over the appends of some snapshots alone; metrics of files come with a plan."""
     schema = pa.schema([("id", pa.int64()), ("s", pa.string())])
     merging = {"write.delete.mode": "merge-on-read"}
     table = catalog.create_table("ns.t", schema, partition_spec=["bucket(2, id)"], properties=merging, format_version=2)
@@ -139,6 +140,10 @@ def test_spark_reads_what_it_planned(spark: Any, catalog: icecore.Catalog) -> No
     assert sorted(r["id"] for r in scan.to_spark(spark).collect()) == [5, 6, 7, 8, 9, 20]
     assert scan.plan().counts.files_planned == 3
     assert first is not None
+    asked = "count(*)", "min(id)", "max(s)", "null_count(s)"
+    known = table.scan("id > 4").aggregate(*asked)
+    monkeypatch.setattr(Planner, "plan_with_columns", None)
+    assert table.scan("id > 4").planned_by(spark).aggregate(*asked) == known
     since = table.incremental_append_scan(from_snapshot_id_exclusive=first.snapshot_id)
     assert since.planned_by(spark).to_arrow()["id"].to_pylist() == [20]
 
