@@ -32,6 +32,8 @@ def is_unicode(text: str) -> bool:
 
 def printable(text: str) -> str:
     """Text in which control characters are written as escapes; new lines stay."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 

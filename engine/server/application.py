@@ -19,6 +19,7 @@ from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.commit_watch import watching_commits
 from icecore.engine.events.provenance import Client, on_behalf_of
+from icecore.engine.server.page.page_frame import error_page
 from icecore.engine.server.page.pages_shown import PAGES
 from icecore.engine.server.resources import (
     commits,
@@ -71,8 +72,6 @@ OPERATIONS: tuple[Endpoint, ...] = (
     *event_stream.ENDPOINTS,
     *oauth_tokens.ENDPOINTS,
 )
-
-ASKS_BROWSER = {"www-authenticate": 'Basic realm="icecore: a token is the password", charset="UTF-8"'}
 
 
 @define(eq=False)
@@ -187,21 +186,21 @@ def _headers(request: Request) -> dict[str, str]:
 def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     """The answer of an operation, whatever it raises."""
     body: dict[str, Any] = {}
+    asked = call
     with watching_commits() as watch:
         try:
-            principal = None
             check_origin(call)
             if call.serving.asks_for_tokens and not endpoint.is_open:
-                principal = principal_of(call.serving.tokens, call.headers)
+                asked = evolve(asked, principal=principal_of(call.serving.tokens, call.headers))
             body = _read(endpoint, raw)
-            asked = evolve(call, body=body, past=_then(endpoint, call), principal=principal)
-            if principal is not None:
-                check_grants(principal, endpoint, asked)
+            asked = evolve(asked, body=body, past=_then(endpoint, call))
+            if asked.principal is not None:
+                check_grants(asked.principal, endpoint, asked)
             with on_behalf_of(_client(asked)):
                 return answered(endpoint, asked, path, raw)
         except Exception as e:
             told = error_answer(e, endpoint.refusal.of(body), is_stored=watch.is_stored)
-            return evolve(told, headers=ASKS_BROWSER) if endpoint.is_page and told.status in (401, 419) else told
+            return error_page(asked, told) if endpoint.is_page else told
 
 
 def _read(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:

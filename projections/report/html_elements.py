@@ -6,7 +6,7 @@ from html import escape
 
 from icecore.engine.common.text import printable
 
-_EMPTY = frozenset({"meta", "br", "rect", "line", "circle", "path"})
+_EMPTY = frozenset({"meta", "link", "br", "input", "rect", "line", "circle", "path"})
 
 
 class Markup(str):

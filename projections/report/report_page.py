@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from attrs import frozen
@@ -37,8 +37,6 @@ def report_page(head: ReportHead, tables: Sequence[TableData], audit: Audit) -> 
     at = dt.datetime.fromtimestamp(head.made_at_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     made = f"{head.warehouse}, position {head.position:,} of the log, {at}, {engine_version()}"
     top = element("header", element("h1", head.title), element("p", made))
-    sections = [_section(i, t, audit) for i, t in enumerate(tables)]
-    parts = [top, _tiles(tables, audit), _overview(tables, audit), _others(tables, audit), legend(tables), *sections]
     page = element(
         "html",
         element(
@@ -50,13 +48,19 @@ def report_page(head: ReportHead, tables: Sequence[TableData], audit: Audit) -> 
             element("title", head.title),
             element("style", Markup(style)),
         ),
-        element("body", element("main", *parts)),
+        element("body", element("main", top, *report_parts(tables, audit))),
         lang="en",
     )
     return f"<!DOCTYPE html>\n{page}\n"
 
 
-def _tiles(tables: Sequence[TableData], audit: Audit) -> Markup:
+def report_parts(tables: Sequence[TableData], audit: Audit) -> list[Markup]:
+    """The page below its head: sums, an overview, and a section for each table."""
+    sections = [_section(i, t, audit, is_alone=len(tables) == 1) for i, t in enumerate(tables)]
+    return [_sums(tables, audit), _overview(tables, audit), _others(tables, audit), legend(tables), *sections]
+
+
+def _sums(tables: Sequence[TableData], audit: Audit) -> Markup:
     """The sums of all."""
     sums = {
         "tables": f"{len(tables):,}",
@@ -65,13 +69,16 @@ def _tiles(tables: Sequence[TableData], audit: Audit) -> Markup:
         "bytes": in_bytes(sum(t.sum("bytes") for t in tables)),
         "commits": f"{sum(len(t.commits) for t in tables):,}",
     }
-    tiles = [_tile(name, value, None) for name, value in sums.items()]
-    tiles += [_tile(f"{s}s", f"{audit.count(s):,}", str(s) if audit.count(s) else None) for s in Severity]
-    return element("section", *tiles, class_="tiles")
+    found = {s: audit.count(s) for s in Severity}
+    return tiles(
+        {**sums, **{f"{s}s": f"{n:,}" for s, n in found.items()}}, {f"{s}s": str(s) for s in found if found[s]}
+    )
 
 
-def _tile(name: str, value: str, kind: str | None) -> Markup:
-    return element("div", element("b", value, class_=kind), element("span", name))
+def tiles(values: Mapping[str, str], kinds: Mapping[str, str] = {}) -> Markup:
+    """Values with what they are of below each; `kinds` are the classes of some."""
+    drawn = [element("div", element("b", v, class_=kinds.get(n)), element("span", n)) for n, v in values.items()]
+    return element("section", *drawn, class_="tiles")
 
 
 def _overview(tables: Sequence[TableData], audit: Audit) -> Markup:
@@ -105,7 +112,8 @@ def _others(tables: Sequence[TableData], audit: Audit) -> Markup:
     return element("section", element("h2", "Of the warehouse"), _listed(left)) if left else Markup("")
 
 
-def _section(place: int, table: TableData, audit: Audit) -> Markup:
+def _section(place: int, table: TableData, audit: Audit, *, is_alone: bool) -> Markup:
+    """What there is of a table; the title of a page about it alone has its name."""
     about = table.about
     facts = [
         f"format version {about['format_version']}",
@@ -120,7 +128,7 @@ def _section(place: int, table: TableData, audit: Audit) -> Markup:
     found = _findings_of(table, audit)
     return element(
         "section",
-        element("h2", table.name),
+        Markup("") if is_alone else element("h2", table.name),
         element("p", "; ".join(facts), class_="facts"),
         _listed(found) if found else Markup(""),
         element("div", *drawn, class_="charts"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from icecore.projections.audit.audited_tables import AuditedTable
     from icecore.projections.audit.rules.audit_findings import Accepted, Audit
     from icecore.projections.audit.rules.rule import Option, Rule
+    from icecore.projections.report.report_data import TableData
 
 
 def audit(
@@ -87,21 +88,27 @@ def report_text(
 ) -> str:
     """The HTML of a report: see `report`. Raises ValidationError, NoSuchTableError."""
     from icecore.engine.common.ids import now_ms
-    from icecore.projections.report.report_data import report_data
     from icecore.projections.report.report_page import ReportHead, report_page
 
     tables = None if table is None else [table]
     found = audit(catalog, tables=tables, baseline=baseline, folder=folder, options=options)
+    title = f"The warehouse {catalog.name}" if table is None else ".".join(identifier_tuple(table))
+    warehouse = catalog._warehouse
+    head = ReportHead(title, str(warehouse.path), warehouse.store.head()[0], now_ms())
+    return report_page(head, reported_tables(catalog, table), found)
+
+
+def reported_tables(catalog: CatalogHandle, table: IdentifierLike | None = None) -> list[TableData]:
+    """The rows that a report draws, of all tables or of one. Raises NoSuchTableError."""
+    from icecore.projections.report.report_data import report_data
+
     uuid = None if table is None else catalog.load_table(table).metadata.table_uuid
     with warnings.catch_warnings():
         # Tables that can't be read are among the findings.
         warnings.simplefilter("ignore", UnreadableTableWarning)
         told = report_data(partial(sql, catalog), uuid)
     name = None if table is None else ".".join(identifier_tuple(table))
-    told = [t for t in told if name in (None, t.name)]
-    warehouse = catalog._warehouse
-    head = ReportHead(name or f"The warehouse {catalog.name}", str(warehouse.path), warehouse.store.head()[0], now_ms())
-    return report_page(head, told, found)
+    return [t for t in told if name in (None, t.name)]
 
 
 def audit_rules(catalog: CatalogHandle, folder: str | os.PathLike[str] | None = None) -> tuple[Rule, ...]:

@@ -2,41 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
+from urllib.parse import quote, urlencode
 
+import orjson
+
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.server.wire.answer import Answer
-from icecore.projections.report.html_elements import Markup, element
+from icecore.engine.server.wire.call import Call
+from icecore.engine.server.wire.path_names import SEPARATOR
+from icecore.projections.report.html_elements import Markup, element, joined
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'self'; "
-    "frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
 )
 HEADERS = {"content-security-policy": POLICY, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
-_PLACES = (("/", "Log"), ("/tables", "Tables"), ("/sql", "SQL"), ("/findings", "Findings"))
+ASKS_BROWSER = {"www-authenticate": 'Basic realm="icecore: a token is the password", charset="UTF-8"'}
+_OF_ALL = (("/", "Log"), ("/sql", "SQL"), ("/findings", "Findings"))
+_PLACES = (_OF_ALL[0], ("/tables", "Tables"), *_OF_ALL[1:])
+_OF_TABLE = (("", "Report"), ("/plan", "Plan"), ("/blame", "Blame"))
 
 
-def framed(title: str, here: str, *content: Markup, facts: str = "") -> Answer:
-    """A page with the ways to the others on top; `here` is its path."""
-    ways = [element("a", name, href=path, aria_current="page" if path == here else None) for path, name in _PLACES]
+def framed(call: Call, title: str, here: str, *content: Markup, facts: str = "", table: Identifier = ()) -> Answer:
+    """A page with the ways to the others on top; `here` is its path, `table` the one that it is about."""
+    ways = [_ways(_PLACES if call.may_read(()) else [p for p in _PLACES if p not in _OF_ALL], here, "Pages")]
+    if table:
+        ways.append(_ways([(table_path(table, what), name) for what, name in _OF_TABLE], here, "Pages of the table"))
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", title),
+        element("link", rel="icon", href="/static/icon.svg"),
         element("link", rel="stylesheet", href="/static/report.css"),
         element("link", rel="stylesheet", href="/static/page.css"),
         element("script", src="/static/page.js", defer="defer"),
     )
-    top = element("header", element("nav", *ways), element("h1", title), element("p", facts))
-    return html(element("html", head, element("body", element("main", top, *content)), lang="en"))
+    skip = element("a", "To the content", href="#content", class_="skip")
+    top = element("div", element("h1", title), element("p", facts), class_="title")
+    main = element("main", top, *content, id="content", tabindex="-1")
+    page = element("html", head, element("body", skip, element("header", *ways), main), lang="en")
+    return Answer(200, f"<!DOCTYPE html>\n{page}\n".encode("utf-8", "replace"), "text/html; charset=utf-8", _HTML)
 
 
-def html(page: Markup | str) -> Answer:
-    """A page as it goes over the wire."""
-    text = page if page.startswith("<!DOCTYPE") else f"<!DOCTYPE html>\n{page}\n"
-    return Answer(200, text.encode("utf-8", "replace"), "text/html; charset=utf-8", HEADERS)
+_HTML = {**HEADERS, "cache-control": "no-store"}
+
+
+def _ways(places: Sequence[tuple[str, str]], here: str, label: str) -> Markup:
+    ways = [element("a", name, href=path, aria_current="page" if path == here else None) for path, name in places]
+    return element("nav", *ways, aria_label=label)
+
+
+def error_page(call: Call, told: Answer) -> Answer:
+    """What an answer tells of an error, as a page. Where a token is missing the browser asks for it."""
+    assert isinstance(told.body, bytes), "errors are told at once"
+    error = orjson.loads(told.body)["error"]
+    page = framed(call, "That did not work", "", alert(error["message"]), facts=f"{told.status} {error['type']}")
+    asks = ASKS_BROWSER if told.status in (401, 419) else {}
+    return Answer(told.status, page.body, page.content_type, {**page.headers, **asks})
+
+
+def alert(message: str) -> Markup:
+    """What went wrong, which is read out at once."""
+    return element("p", message, class_="error", role="alert")
 
 
 def static_file(name: str, content_type: str) -> Answer:
@@ -45,8 +76,54 @@ def static_file(name: str, content_type: str) -> Answer:
     return Answer(200, files("icecore").joinpath(*folder, name).read_bytes(), content_type, HEADERS)
 
 
-def grid(columns: Sequence[str], rows: Sequence[Sequence[str | Markup]], **attributes: str) -> Markup:
-    """A table whose cells are text or markup; its head stays in sight."""
-    head = element("thead", element("tr", *(element("th", c, scope="col") for c in columns)))
-    body = element("tbody", *(element("tr", *(element("td", c) for c in row)) for row in rows))
-    return element("div", element("table", head, body, **attributes), class_="scrolls")
+def grid(label: str, columns: Sequence[str], rows: Sequence[Sequence[str | Markup]], **attributes: str) -> Markup:
+    """A table whose cells are text or markup; what is too wide moves by itself.
+
+    Rows of the class `stacks` are lists of named cells where there is little room.
+    """
+    names = columns if attributes.get("class_") == "stacks" else [None] * len(columns)
+    body = element("tbody", *(element("tr", *_cells(row, names)) for row in rows))
+    table = element("table", _head(columns), body, aria_label=label, **attributes)
+    return element("div", table, class_="scrolls", tabindex="0", role="region", aria_label=label)
+
+
+def lines(label: str, columns: Sequence[str], rows: Sequence[Sequence[str | Markup]], name: str) -> Markup:
+    """A table of any number of rows, which is as wide as the page. What is out of sight is not laid out."""
+    parts = (rows[i : i + _ROWS] for i in range(0, max(len(rows), 1), _ROWS))
+    bodies = (element("tbody", *(element("tr", *map(_plain_cell, r)) for r in part)) for part in parts)
+    return element("table", _head(columns), *bodies, id=name, class_="lines", aria_label=label)
+
+
+_ROWS = 250
+
+
+def _head(columns: Sequence[str]) -> Markup:
+    return element("thead", element("tr", *(element("th", c, scope="col") for c in columns)))
+
+
+def _plain_cell(content: str | Markup) -> Markup:
+    return Markup(f"<td>{joined((content,))}</td>")
+
+
+def _cells(row: Sequence[str | Markup], names: Sequence[str | None]) -> Iterator[Markup]:
+    """The cells of a row; where rows stack each tells the name of its column."""
+    return (element("td", c, data_label=name or None) for c, name in zip(row, names, strict=True))
+
+
+def row_filter(rows_of: str, label: str, count: int) -> Markup:
+    """A field that leaves of a table only the rows with the words that are typed."""
+    shown = element("output", f"{count:,}", for_=f"{rows_of}-filter")
+    name = element("label", label, for_=f"{rows_of}-filter")
+    field = element("input", type="search", id=f"{rows_of}-filter", data_filters=rows_of, autocomplete="off")
+    return element("p", name, field, shown, class_="filter", role="search")
+
+
+def table_path(table: Identifier, what: str = "", query: Mapping[str, str] = {}) -> str:
+    """The path of a page of a table: its report, or `what` of it."""
+    asked = f"?{urlencode(query)}" if query else ""
+    return f"/tables/{quote(SEPARATOR.join(table[:-1]), safe='')}/{quote(table[-1], safe='')}{what}{asked}"
+
+
+def link(text: str, path: str) -> Markup:
+    """A way to another page."""
+    return element("a", text, href=path)

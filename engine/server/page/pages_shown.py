@@ -1,97 +1,64 @@
-"""The pages of the server, made of what the library answers: the log, a table's report, findings, SQL."""
+"""The pages of the server, made of what the library answers: the log, tables, findings, SQL."""
 
 from __future__ import annotations
 
-import datetime as dt
-from collections import Counter
-from urllib.parse import quote
-
-from icecore.engine.catalog.audits.audit_tools import report_text
-from icecore.engine.common.identifiers import identifier_tuple
+from icecore.engine.catalog.catalog_handle import table_of, table_streams
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.display.cells import cell
 from icecore.engine.errors import IcecoreError, ValidationError
-from icecore.engine.server.page.page_frame import framed, grid, html, static_file
+from icecore.engine.server.page.blame_page import blame_page
+from icecore.engine.server.page.log_page import log_page
+from icecore.engine.server.page.page_frame import alert, framed, grid, link, row_filter, static_file, table_path
+from icecore.engine.server.page.plan_page import plan_page
+from icecore.engine.server.page.table_page import table_page
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.projections.report.html_elements import Markup, counted, element, in_bytes
-from icecore.projections.report.svg_charts import Bar, bars
 
-MOST_EVENTS = 10_000
 MOST_ROWS = 1_000
 SQL_SECONDS, SQL_MEMORY = 10.0, "512MB"
-_DAYS = 60
-
-
-def log_page(call: Call) -> Answer:
-    """The newest events, newest first, and how many commits each day had."""
-    rows = call.catalog.log().slice(max(0, call.catalog.position - MOST_EVENTS)).to_pylist()[::-1]
-    days = Counter(r["recorded_at"].date() for r in rows)
-    drawn = [_day(day, days[day]) for day in sorted(days)[-_DAYS:]]
-    told = [
-        (
-            str(r["position"]),
-            r["recorded_at"].strftime("%Y-%m-%d %H:%M:%S"),
-            r["actor"] or "",
-            _linked(r["name"]),
-            r["kind"],
-            r["message"] or "",
-            r["changes"] or "",
-        )
-        for r in rows
-    ]
-    chart = element(
-        "figure", element("figcaption", "commits by day"), bars(drawn, lambda n: f"{n:g}", "commits by day")
-    )
-    asked = element(
-        "input", type="search", placeholder="Filter: who, what, why  ( / )", data_filters="events", aria_label="Filter"
-    )
-    columns = ("position", "time (UTC)", "actor", "name", "kind", "message", "changes")
-    facts = f"{call.catalog.path}, {counted(call.catalog.position, 'event')}"
-    return framed("The log", "/", chart, asked, grid(columns, told, id="events"), facts=facts)
-
-
-def _day(day: dt.date, count: int) -> Bar:
-    return Bar(day.strftime("%m-%d"), (("append", count),), f"{day}: {counted(count, 'event')}")
-
-
-def _linked(name: str | None) -> str | Markup:
-    return "" if not name else element("a", name, href=f"/table?name={quote(name, safe='')}") if "." in name else name
+_SUMS = ("total-records", "total-data-files", "total-delete-files")
 
 
 def tables_page(call: Call) -> Answer:
-    """The tables with their sizes, by the totals of their current snapshots."""
-    rows: list[tuple[str | Markup, ...]] = []
-    for table in call.catalog.tables():
-        snapshot = table.current_snapshot()
-        summary = {} if snapshot is None else dict(snapshot.summary or {})
-        size = summary.get("total-files-size", "")
-        rows.append(
-            (
-                _linked(".".join(table.name())),
-                *(summary.get(key, "") for key in ("total-records", "total-data-files", "total-delete-files")),
-                in_bytes(int(size)) if size.isdecimal() else "",
-                f"v{table.metadata.format_version}",
-            )
-        )
+    """The tables that who asks may read, with their sizes by the totals of their current snapshots."""
+    rows = [_table(call, name, stream) for name, stream in table_streams(call.catalog) if call.may_read(name[:-1])]
     columns = ("table", "rows", "data files", "delete files", "size", "format")
-    return framed("Tables", "/tables", grid(columns, rows), facts=counted(len(rows), "table"))
+    told = grid("Tables", columns, rows, id="tables", class_="stacks")
+    facts = counted(len(rows), "table")
+    return framed(call, "Tables", "/tables", row_filter("tables", "Filter: names", len(rows)), told, facts=facts)
 
 
-def table_page(call: Call) -> Answer:
-    """The report of one table: commits, growth, files, partitions, delete debt, snapshots, findings."""
-    name = call.query.get("name", "")
-    return html(report_text(call.catalog, identifier_tuple(name)))
+def _table(call: Call, name: Identifier, stream: str) -> tuple[str | Markup, ...]:
+    """The cells of a table; of one that can't be read, why."""
+    way = link(".".join(name), table_path(name))
+    try:
+        table = table_of(call.catalog, stream)
+    except IcecoreError as e:
+        return (way, *("" for _ in _SUMS), "", str(e))
+    snapshot = table.current_snapshot()
+    summary = {} if snapshot is None else dict(snapshot.summary or {})
+    size = summary.get("total-files-size", "")
+    sums = (f"{int(n):,}" if n.isdecimal() else n for n in (summary.get(key, "") for key in _SUMS))
+    return (way, *sums, in_bytes(int(size)) if size.isdecimal() else "", f"v{table.metadata.format_version}")
 
 
 def findings_page(call: Call) -> Answer:
     """The findings of the audit, the gravest first."""
     found = call.catalog.audit().findings
+    names = {".".join(name): name for name, _ in table_streams(call.catalog)}
     rows: list[tuple[str | Markup, ...]] = [
-        (element("b", str(f.severity), class_=str(f.severity)), f.rule, _linked(f.table), f.message) for f in found
+        (
+            element("b", str(f.severity), class_=str(f.severity)),
+            f.rule,
+            link(f.table, table_path(names[f.table])) if f.table in names else f.table or "",
+            f.message,
+        )
+        for f in found
     ]
-    told = grid(("severity", "rule", "table", "finding"), rows)
-    return framed("Findings", "/findings", told, facts=counted(len(rows), "finding"))
+    told = grid("Findings", ("severity", "rule", "table", "finding"), rows, class_="stacks")
+    return framed(call, "Findings", "/findings", told, facts=counted(len(rows), "finding"))
 
 
 def sql_page(call: Call) -> Answer:
@@ -102,29 +69,35 @@ def sql_page(call: Call) -> Answer:
         try:
             found = call.catalog.sql(query, timeout=SQL_SECONDS, memory_limit=SQL_MEMORY)
             rows = [tuple(map(cell, r.values())) for r in found.slice(0, MOST_ROWS).to_pylist()]
-            shown = [element("p", counted(found.num_rows, "row")), grid(found.column_names, rows, class_="answer")]
+            count = element("p", counted(found.num_rows, "row"), role="status")
+            shown = [count, grid("Answer", found.column_names, rows, class_="answer")]
         except IcecoreError as e:
-            shown = [element("p", str(e), class_="error", role="alert")]
-    words = element("textarea", query, name="q", rows="5", spellcheck="false", aria_label="SQL")
-    form = element("form", words, element("button", "Run"), action="/sql", method="get")
-    return framed(
-        "SQL", "/sql", form, *shown, facts="one query over events, commits, tables, snapshots, files and more"
-    )
+            shown = [alert(str(e))]
+    name = element("label", "SQL", for_="query")
+    words = element("textarea", query, id="query", name="q", rows="5", spellcheck="false")
+    form = element("form", name, words, element("button", "Run"), action="/sql", method="get")
+    facts = "one query over events, commits, tables, snapshots, files and more; Ctrl+Enter runs it"
+    return framed(call, "SQL", "/sql", form, *shown, facts=facts)
+
+
+_KINDS = {"page.js": "text/javascript", "page.css": "text/css", "report.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
 def static(call: Call) -> Answer:
     """A file of the pages. Raises ValidationError."""
-    kinds = {"page.js": "text/javascript", "page.css": "text/css", "report.css": "text/css"}
     name = call.names["file"]
-    if name not in kinds:
+    if name not in _KINDS:
         raise ValidationError(f"there is no file {name[:60]!r}")
-    return static_file(name, f"{kinds[name]}; charset=utf-8")
+    return static_file(name, f"{_KINDS[name]}; charset=utf-8")
 
 
+ONE = "/tables/{namespace}/{table}"
 PAGES = (
     Endpoint("GET", "/", log_page, is_of_all=True, is_page=True),
-    Endpoint("GET", "/tables", tables_page, is_of_all=True, is_page=True),
-    Endpoint("GET", "/table", table_page, is_of_all=True, is_page=True),
+    Endpoint("GET", "/tables", tables_page, is_page=True),
+    Endpoint("GET", ONE, table_page, is_page=True),
+    Endpoint("GET", f"{ONE}/plan", plan_page, is_page=True),
+    Endpoint("GET", f"{ONE}/blame", blame_page, is_page=True),
     Endpoint("GET", "/findings", findings_page, is_of_all=True, is_page=True),
     Endpoint("GET", "/sql", sql_page, is_of_all=True, is_page=True),
     Endpoint("GET", "/static/{file}", static, is_open=True, is_page=True),

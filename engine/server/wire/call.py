@@ -11,6 +11,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.auth.access_tokens import Principal
+from icecore.engine.server.auth.grants import Level, is_allowed
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.path_names import decoded, read_namespace
 
@@ -72,6 +73,10 @@ class Call:
         """Makes the namespace of what is to be created, where the server does so and it is missing."""
         if self.serving.settings.makes_namespaces and not self.is_dry_run:
             self.catalog.create_namespace_if_not_exists(namespace)
+
+    def may_read(self, namespace: Identifier) -> bool:
+        """Whether who asks may read in a namespace; the empty one is the whole catalog."""
+        return self.principal is None or is_allowed(self.principal.grants, Level.READ, namespace)
 
     def flag(self, name: str) -> bool:
         """A parameter of the query that is true or false. Raises ValidationError."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from urllib.parse import quote
+from html import escape
+from urllib.parse import quote, urlencode
 
-import pyarrow as pa
 import pytest
-from rest_client import RestClient, served
+from rest_client import RestClient
 
 import icecore
 from icecore.engine.evolution.schema_text import parse_schema
@@ -18,7 +15,11 @@ from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
 
 EVIL = "<script>alert('x')</script>"
-PATHS = ("/", "/tables", f"/table?name={quote(f'ns.{EVIL}')}", "/findings", "/sql?q=SELECT+*+FROM+events")
+OF_EVIL = f"/tables/ns/{quote(EVIL, safe='')}"
+PATHS = (
+    *("/", "/tables", "/findings", "/sql?q=SELECT+*+FROM+events"),
+    *(OF_EVIL, f"{OF_EVIL}/plan?filter=id+%3D+1", f"{OF_EVIL}/blame?of=column&value=id"),
+)
 
 
 @pytest.fixture
@@ -38,7 +39,8 @@ def test_pages_show_names_as_text(rest: RestClient, evil: icecore.Catalog) -> No
     assert b"&lt;script&gt;" in rest.get("/").body
     assert b"SELECT" in rest.get("/sql?q=SELECT+1").body
     assert b'role="alert"' in rest.get(f"/sql?q={quote('DROP TABLE events')}").body
-    assert rest.get("/table?name=ns.nope").status == 404
+    missing = rest.get(f"/tables/ns/{quote(EVIL[1:], safe='')}")
+    assert missing.status == 404 and b"Table does not exist: ns.script&gt;" in missing.body
     assert rest.get("/static/../application.py").status == 404
 
 
@@ -52,51 +54,58 @@ def test_pages_of_other_sites_have_no_say(rest: RestClient, catalog: icecore.Cat
     assert ours.status == 200
 
 
+def test_a_plan_tells_why_each_file_and_manifest_is_in_it_or_not(rest: RestClient, evil: icecore.Catalog) -> None:
+    evil.load_table(("ns", EVIL)).append([{"id": 7}])
+    body = rest.get(f"{OF_EVIL}/plan?filter=id+%3E+5").body.decode()
+    for told in (
+        "1 of 2 files planned",
+        "by column metrics of id: id &gt; 5",
+        "id from 1 to 1, nulls 0 of 1",
+        "0 of 1",
+    ):
+        assert told in body, told
+    assert "2 of 2 files planned" in rest.get(f"{OF_EVIL}/plan").body.decode()
+    assert 'role="alert"' in rest.get(f"{OF_EVIL}/plan?filter=nope+%3D+1").body.decode()
+
+
+def test_blame_tells_who_changed_a_thing(rest: RestClient, evil: icecore.Catalog) -> None:
+    """A table's page leads there, by names of now and before, whatever they hold."""
+    table = evil.load_table(("ns", EVIL))
+    table.set_properties({EVIL: "1"}, author="bob", message="asked for")
+    with table.update_schema() as schema:
+        schema.rename_column("id", "key")
+    page = rest.get(OF_EVIL).body.decode()
+    way = f"{OF_EVIL}/blame?{urlencode({'of': 'property', 'value': EVIL})}"
+    assert escape(way) in page and escape(f"{OF_EVIL}/blame?of=ref&value=main") in page
+    found = rest.get(way).body.decode()
+    assert "bob" in found and "asked for" in found
+    for name in ("id", "key"):
+        assert "2 changes of column" in rest.get(f"{OF_EVIL}/blame?of=column&value={name}").body.decode()
+    (path,) = table.files()["file_path"].to_pylist()
+    assert "1 change of file" in rest.get(f"{OF_EVIL}/blame?{urlencode({'of': 'file', 'value': path})}").body.decode()
+    assert rest.get(f"{OF_EVIL}/blame?of=dream&value=x").status == 400
+
+
 def test_a_token_is_the_password_of_a_browser(rest: RestClient, evil: icecore.Catalog) -> None:
+    """It is shown what it may read, and no more."""
+    evil.create_namespace("secret")
+    pay = evil.create_table("secret.pay", parse_schema("id long"))
+    evil.create_table("ns.inside", parse_schema("id long"), location=f"{pay.location()}/inside")
     tokens = AccessTokens(evil._warehouse.store)
     some = tokens.create("some", [Grant.parse("read:ns")])[1]
     every = tokens.create("every", [Grant.parse("read:*")])[1]
     asked = rest.get("/")
     assert asked.status == 401 and asked.headers["www-authenticate"].startswith("Basic ")
 
-    def shown(secret: str) -> int:
-        return rest.ask(
-            "GET", "/", headers={"Authorization": f"Basic {base64.b64encode(f'me:{secret}'.encode()).decode()}"}
-        ).status
+    def page(secret: str, path: str) -> tuple[int, bool]:
+        """The status, and whether the secret table is told of."""
+        by = base64.b64encode(f"me:{secret}".encode()).decode()
+        told = rest.ask("GET", path, headers={"Authorization": f"Basic {by}"})
+        return told.status, b"secret.pay" in told.body
 
-    assert (shown(every), shown(some), shown("x")) == (200, 403, 401)
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium")
-def test_a_browser_draws_ten_thousand_events_and_filters_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with icecore.open(tmp_path / "w", actor=EVIL) as catalog:
-        catalog.create_namespace("hay")
-        log = catalog.log()
-        catalog.create_namespace("needle")
-        many = pa.concat_tables([*[log] * 9_999, catalog.log().slice(1)])
-        monkeypatch.setattr(catalog, "log", lambda: many)
-        with served(catalog) as rest, playwright.sync_playwright() as browsers:
-            browser = browsers.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 400, "height": 800})
-            said: list[str] = []
-            elsewhere: list[str] = []
-            page.on("console", lambda message: said.append(message.text))
-            page.on("pageerror", lambda error: said.append(str(error)))
-            page.on("request", lambda r: None if r.url.startswith(rest.uri) else elsewhere.append(r.url))
-            page.goto(rest.uri)
-            page.keyboard.press("/")
-            page.keyboard.type("needle created")
-            visible = page.locator("#events tbody tr:visible")
-            playwright.expect(visible).to_have_count(1)
-            assert "needle" in visible.inner_text() and EVIL in visible.inner_text()
-            page.keyboard.press("Escape")
-            playwright.expect(visible).to_have_count(10_000)
-            assert said == [] and elsewhere == []
-            browser.close()
-
-
-@pytest.fixture
-def rest(catalog: icecore.Catalog) -> Iterator[RestClient]:
-    with served(catalog) as client:
-        yield client
+    assert (page(every, "/"), page(every, "/tables"), page("x", "/")) == ((200, True), (200, True), (401, False))
+    for path in ("/", "/sql?q=SELECT+*+FROM+log", "/findings", "/tables/secret/pay", "/tables/secret/pay/blame"):
+        assert page(some, path) == (403, False), path
+    for path in ("/tables", "/tables/ns/inside", *PATHS[-3:]):
+        assert page(some, path) == (200, False), path
+    assert page(every, "/tables/ns/inside") == (200, True)

@@ -1,0 +1,53 @@
+"""The page of the log: its newest events, and how many each day had."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from typing import Any
+
+from icecore.engine.catalog.catalog_handle import table_streams
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.server.page.page_frame import framed, lines, link, row_filter, table_path
+from icecore.engine.server.wire.answer import Answer
+from icecore.engine.server.wire.call import Call
+from icecore.projections.report.html_elements import Markup, counted, element
+from icecore.projections.report.svg_charts import Bar, bars
+
+MOST_EVENTS = 10_000
+_COLUMNS = ("position", "time (UTC)", "actor", "name", "kind", "message", "changes")
+_READ = ["position", "recorded_at", "actor", "name", "kind", "message", "changes"]
+_DAYS = 60
+
+
+def log_page(call: Call) -> Answer:
+    """The newest events, newest first, and how many commits each day had."""
+    catalog = call.catalog
+    rows = catalog.log(after=max(0, catalog.position - MOST_EVENTS), newest_first=True).select(_READ).to_pylist()
+    names = {".".join(name): name for name, _ in table_streams(catalog)}
+    days = Counter(r["recorded_at"].date() for r in rows)
+    drawn = [_day(day, days[day]) for day in sorted(days)[-_DAYS:]]
+    caption = element("figcaption", "events by day")
+    chart = element("figure", caption, bars(drawn, lambda n: f"{n:g}", "events by day"))
+    told = lines("Events", _COLUMNS, [_row(r, names) for r in rows], "events")
+    asked = row_filter("events", "Filter: who, what, why", len(rows))
+    facts = f"{catalog.path}, {counted(catalog.position, 'event')}"
+    return framed(call, "The log", "/", chart, asked, told, facts=facts)
+
+
+def _row(row: dict[str, Any], names: dict[str, Identifier]) -> tuple[str | Markup, ...]:
+    """The cells of an event; the name is a way to the table, where one has it now."""
+    name, now = row["name"] or "", names.get(row["name"])
+    return (
+        str(row["position"]),
+        row["recorded_at"].strftime("%Y-%m-%d %H:%M:%S"),
+        row["actor"] or "",
+        name if now is None else link(name, table_path(now)),
+        row["kind"],
+        row["message"] or "",
+        row["changes"] or "",
+    )
+
+
+def _day(day: dt.date, count: int) -> Bar:
+    return Bar(day.strftime("%m-%d"), (("append", count),), f"{day}: {counted(count, 'event')}")

@@ -1,0 +1,67 @@
+"""The page of one table: its report, and what of it can be blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from icecore.engine.catalog.audits.audit_tools import audit, audit_rules, reported_tables
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.server.page.page_frame import framed, grid, link, table_path
+from icecore.engine.server.wire.answer import Answer
+from icecore.engine.server.wire.call import Call
+from icecore.engine.table.table import Table
+from icecore.projections.audit.rules.rule import Scope
+from icecore.projections.report.html_elements import Markup, element
+from icecore.projections.report.report_page import report_parts
+
+
+def table_page(call: Call) -> Answer:
+    """The report of a table: commits, growth, files, partitions, delete debt, snapshots, findings; and its parts.
+
+    Rules that compare tables name others, so their findings are for who may read all.
+    """
+    name = call.table
+    table = call.catalog.load_table(name)
+    own = None if call.may_read(()) else [r.id for r in audit_rules(call.catalog) if r.scope is Scope.TABLE]
+    found = audit(call.catalog, tables=[name], rules=own)
+    parts = report_parts(reported_tables(call.catalog, name), found)
+    path = table_path(name)
+    more = (_columns(name, table), _refs(name, table), _properties(name, table))
+    return framed(call, ".".join(name), path, *parts, *more, table=name)
+
+
+def _columns(name: Identifier, table: Table) -> Markup:
+    """The columns of the current schema, nested ones too."""
+    schema = table.schema()
+    rows = []
+    for field_id in sorted(schema.field_ids):
+        field, column = schema.find_field(field_id), schema.name_of(field_id)
+        is_required = "required" if field.required else "optional"
+        rows.append(
+            (str(field_id), _blamed(name, "column", column), str(field.field_type), is_required, field.doc or "")
+        )
+    return _part("Columns", ("id", "name", "type", "", "doc"), rows)
+
+
+def _refs(name: Identifier, table: Table) -> Markup:
+    rows = []
+    for ref, at in sorted(table.refs().items()):
+        plan = link("plan", table_path(name, "/plan", {"ref": ref}))
+        rows.append((_blamed(name, "ref", ref), str(at.type), str(at.snapshot_id), plan))
+    return _part("Branches and tags", ("name", "type", "snapshot", ""), rows)
+
+
+def _properties(name: Identifier, table: Table) -> Markup:
+    rows = [(_blamed(name, "property", key), value) for key, value in sorted(table.properties.items())]
+    return _part("Properties", ("key", "value"), rows)
+
+
+def _blamed(name: Identifier, of: str, value: str) -> Markup:
+    return link(value, table_path(name, "/blame", {"of": of, "value": value}))
+
+
+def _part(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str | Markup, ...]]) -> Markup:
+    """A part of the table with the ways to who changed each thing; nothing where there is none."""
+    if not rows:
+        return Markup("")
+    return element("section", element("h2", title), grid(title, columns, rows, class_="stacks"))
