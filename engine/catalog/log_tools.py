@@ -79,7 +79,7 @@ def log(
         chosen = named if follow else named[-1:]
         events = merge(*(of_all(stream=stream) for stream in chosen), key=lambda e: e.position)
     found = log_table(warehouse.store, events, limit)
-    return found.take(list(range(found.num_rows - 1, -1, -1))) if newest_first else found
+    return found[::-1] if newest_first else found
 
 
 def sql(

@@ -93,6 +93,7 @@ def test_the_log_of_what_was_renamed_and_dropped(catalog: icecore.Catalog) -> No
     assert catalog.log("ns.t")["kind"].to_pylist() == ["table.created"]
     assert catalog.log("ns.t", follow=True)["kind"].to_pylist() == [*gone, "table.created"]
     newest = catalog.log("ns.t", follow=True, limit=2, newest_first=True)
+    assert catalog.log(after=catalog.position, newest_first=True).num_rows == 0
     assert newest["kind"].to_pylist() == ["table.created", "table.dropped"]
     with pytest.raises(NoSuchTableError):
         catalog.log("ns.nothing")
