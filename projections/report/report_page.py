@@ -113,7 +113,7 @@ def _others(tables: Sequence[TableData], audit: Audit) -> Markup:
 
 
 def _section(place: int, table: TableData, audit: Audit, *, is_alone: bool) -> Markup:
-    """What there is of a table; the title of a page about it alone has its name."""
+    """The part about one table; the title of a page about it alone has its name."""
     about = table.about
     facts = [
         f"format version {about['format_version']}",

@@ -41,7 +41,7 @@ def blame_page(call: Call) -> Answer:
 
 
 def _form(path: str, table: Table, of: str, value: str) -> Markup:
-    """What is asked; names that are in force now are offered, earlier ones can be typed."""
+    """The question; names that are in force now are offered, earlier ones can be typed."""
     schema = table.schema()
     known = [*map(schema.name_of, sorted(schema.field_ids)), *sorted(table.properties), *sorted(table.refs())]
     kinds = [element("option", k, value=k, selected="selected" if k == of else None) for k in _KINDS]

@@ -8,6 +8,7 @@ from typing import Any
 
 from icecore.engine.catalog.catalog_handle import table_streams
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import ValidationError
 from icecore.engine.server.page.page_frame import framed, lines, link, row_filter, table_path
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
@@ -18,18 +19,26 @@ MOST_EVENTS = 10_000
 _COLUMNS = ("position", "time (UTC)", "actor", "name", "kind", "message", "changes")
 _READ = ["position", "recorded_at", "actor", "name", "kind", "message", "changes"]
 _DAYS = 60
+_DIGITS = 18
 
 
 def log_page(call: Call) -> Answer:
-    """The newest events, newest first, and how many commits each day had."""
-    catalog = call.catalog
-    rows = catalog.log(after=max(0, catalog.position - MOST_EVENTS), newest_first=True).select(_READ).to_pylist()
+    """The newest events, newest first, and how many each day had; those after a position, where one is asked for.
+
+    As long as the page is open it follows the log: it is woken by the server's events, and asks for what it has not.
+    Raises ValidationError.
+    """
+    catalog, after = call.catalog, call.query.get("after", "0")
+    if not after.isdecimal() or len(after) > _DIGITS:
+        raise ValidationError(f"there is no event {after[:60]!r}")
+    first = max(int(after), catalog.position - MOST_EVENTS)
+    rows = catalog.log(after=first, newest_first=True).select(_READ).to_pylist()
     names = {".".join(name): name for name, _ in table_streams(catalog)}
     days = Counter(r["recorded_at"].date() for r in rows)
     drawn = [_day(day, days[day]) for day in sorted(days)[-_DAYS:]]
     caption = element("figcaption", "events by day")
     chart = element("figure", caption, bars(drawn, lambda n: f"{n:g}", "events by day"))
-    told = lines("Events", _COLUMNS, [_row(r, names) for r in rows], "events")
+    told = lines("Events", _COLUMNS, [_row(r, names) for r in rows], "events", data_follows="/v1/events")
     asked = row_filter("events", "Filter: who, what, why", len(rows))
     facts = f"{catalog.path}, {counted(catalog.position, 'event')}"
     return framed(call, "The log", "/", chart, asked, told, facts=facts)

@@ -1,4 +1,4 @@
-// Rows are shown by the words that are typed; "/" goes to the field, Escape empties it.
+// Rows are shown by the words that are typed; "/" goes to the field, Escape empties it. The log is shown as it grows.
 "use strict";
 const texts = new WeakMap();
 const textOf = (row) => {
@@ -22,6 +22,7 @@ for (const field of document.querySelectorAll("input[data-filters]")) {
     const all = rows.length.toLocaleString("en");
     told.textContent = words.length ? `${shown.toLocaleString("en")} of ${all}` : all;
   };
+  table.addEventListener("grown", filter);
   field.addEventListener("input", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(filter); });
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) {
@@ -37,4 +38,46 @@ for (const words of document.querySelectorAll("textarea")) {
   words.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) words.form.requestSubmit();
   });
+}
+for (const table of document.querySelectorAll("table[data-follows]")) {
+  const most = 10000;
+  let events = null;
+  let isAsking = false;
+  let isMore = false;
+  const last = () => Number(table.tBodies[0].rows[0]?.cells[0].textContent ?? 0);
+  const ask = async () => {
+    const answer = await fetch(`?after=${last()}`);
+    if (!answer.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const came = [...page.getElementById(table.id).tBodies].flatMap((body) => [...body.rows]);
+    if (!came.length) return;
+    table.tBodies[0].prepend(...came);
+    for (let more = table.rows.length - table.tHead.rows.length - most; more > 0; more -= 1) table.deleteRow(-1);
+    table.dispatchEvent(new Event("grown"));
+  };
+  const askInTurn = async () => {
+    isMore = true;
+    if (isAsking) return;
+    isAsking = true;
+    try {
+      while (isMore) {
+        isMore = false;
+        await ask();
+      }
+    } finally {
+      isAsking = false;
+    }
+  };
+  // Pages out of sight let go of their connection: a browser has few to one server.
+  const follow = () => {
+    if (document.hidden) {
+      events?.close();
+      events = null;
+    } else if (!events) {
+      events = new EventSource(`${table.dataset.follows}?after=${last()}`);
+      events.addEventListener("message", askInTurn);
+    }
+  };
+  document.addEventListener("visibilitychange", follow);
+  follow();
 }

@@ -57,7 +57,7 @@ def _ways(places: Sequence[tuple[str, str]], here: str, label: str) -> Markup:
 
 
 def error_page(call: Call, told: Answer) -> Answer:
-    """What an answer tells of an error, as a page. Where a token is missing the browser asks for it."""
+    """The error of an answer as a page. Where a token is missing the browser asks for it."""
     assert isinstance(told.body, bytes), "errors are told at once"
     error = orjson.loads(told.body)["error"]
     page = framed(call, "That did not work", "", alert(error["message"]), facts=f"{told.status} {error['type']}")
@@ -66,7 +66,7 @@ def error_page(call: Call, told: Answer) -> Answer:
 
 
 def alert(message: str) -> Markup:
-    """What went wrong, which is read out at once."""
+    """A message of what went wrong, which is read out at once."""
     return element("p", message, class_="error", role="alert")
 
 
@@ -87,11 +87,11 @@ def grid(label: str, columns: Sequence[str], rows: Sequence[Sequence[str | Marku
     return element("div", table, class_="scrolls", tabindex="0", role="region", aria_label=label)
 
 
-def lines(label: str, columns: Sequence[str], rows: Sequence[Sequence[str | Markup]], name: str) -> Markup:
+def lines(label: str, columns: Sequence[str], rows: Sequence[Sequence[str | Markup]], name: str, **more: str) -> Markup:
     """A table of any number of rows, which is as wide as the page. What is out of sight is not laid out."""
     parts = (rows[i : i + _ROWS] for i in range(0, max(len(rows), 1), _ROWS))
     bodies = (element("tbody", *(element("tr", *map(_plain_cell, r)) for r in part)) for part in parts)
-    return element("table", _head(columns), *bodies, id=name, class_="lines", aria_label=label)
+    return element("table", _head(columns), *bodies, id=name, class_="lines", aria_label=label, **more)
 
 
 _ROWS = 250

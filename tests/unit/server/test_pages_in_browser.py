@@ -174,6 +174,23 @@ def _page(browser: Browser, rest: RestClient, width: int, scheme: Literal["dark"
     assert complaints == []
 
 
+def test_the_log_grows_as_it_is_looked_at(browser: Browser, rest: RestClient, lake: icecore.Catalog) -> None:
+    """What is committed comes on top, once, also while a filter is typed; its texts are text."""
+    from playwright.sync_api import expect
+
+    with _page(browser, rest, 1280, "light") as page:
+        page.goto(rest.uri)
+        page.locator("#events-filter").fill("fresh")
+        expect(page.locator("output")).to_have_text(f"0 of {lake.position}")
+        for n in range(3):
+            lake.create_namespace(f"fresh{n}", {EVIL: EVIL})
+        lake.create_namespace("other")
+        shown = page.locator("#events tbody tr:not([hidden])")
+        expect(page.locator("output")).to_have_text(f"3 of {lake.position}")
+        positions = [int(text.split()[0]) for text in shown.all_inner_texts()]
+        assert positions == [lake.position - n for n in (1, 2, 3)]
+
+
 def _tab_to(page: Page, text: str) -> None:
     """Presses Tab until what ends so has the focus."""
     for _ in range(60):
