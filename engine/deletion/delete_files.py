@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -107,13 +107,23 @@ def _note(repository: Repository, position: int, left: _Left) -> None:
     repository.store.execute(MODELS, "put_deletion", position=position, value=left.to_text())
 
 
+def ours(repository: Repository, storage: Storage) -> Callable[[str], bool]:
+    """Whether a file is one to delete: in the folder of a clone, and where the warehouse's rules let files be.
+
+    A client may name any file as a table's, so what is named elsewhere is never deleted for it.
+    """
+    allows = repository.location_rules.allowing()
+    return lambda location: storage.may_delete(location) and allows(storage.resolve(location))
+
+
 def finish(repository: Repository, event: Event) -> tuple[str, ...]:
     """Deletes the files of an event that are still there, and returns their locations.
 
-    Retained are files that a commit since references, that were written again, and that can't be deleted now; for the
-    last ones the record stays too. Files of expired snapshots are retained until the table's metadata file is written
-    without these, and all files while another engine's commit is not adopted, since its references are not known. The
-    event is final whatever happens to the files, so a failure is a warning.
+    Retained are files that a commit since references, that were written again, that are outside of the folders that
+    locations are held to, and that can't be deleted now; for the last ones the record stays too. Files of expired
+    snapshots are retained until the table's metadata file is written without these, and all files while another
+    engine's commit is not adopted, since its references are not known. The event is final whatever happens to the
+    files, so a failure is a warning.
     """
     turns = _Turns(repository, event)
     try:
@@ -158,6 +168,7 @@ class _Turns:
     _marking: Marking | None = field(init=False, default=None)
     _candidates: Candidates | None = field(init=False, default=None)
     _tried_again: bool = False
+    _is_ours: Callable[[str], bool] | None = None
 
     def take(self) -> bool:
         """Takes one turn; whether another one is to follow. Raises IcecoreError where it can't be taken."""
@@ -218,6 +229,11 @@ class _Turns:
     def _delete_one(self, number: int, left: _Left, storage: Storage) -> None:
         file = self._files[number]
         if self._candidates is not None and not self._candidates.may_go(storage.resolve(file.location)):
+            return
+        if self._is_ours is None:
+            self._is_ours = ours(self.repository, storage)
+        # The event may be older than the rules.
+        if not self._is_ours(file.location):
             return
         try:
             if file.modified_ms is None or modified_ms(storage, file.location) == file.modified_ms:

@@ -17,7 +17,7 @@ from icecore.engine.commit.decide import ChangeMetadata, Command, StaleRemovals
 from icecore.engine.common.ids import now_ms
 from icecore.engine.common.text import short_repr
 from icecore.engine.deletion import delete_files
-from icecore.engine.deletion.delete_files import Deletion
+from icecore.engine.deletion.delete_files import Deletion, ours
 from icecore.engine.deletion.deletion_candidates import Candidates
 from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.errors import IcecoreError
@@ -175,7 +175,8 @@ class _Going:
         storage = repository.storage_of(state)
         with contextlib.suppress(IcecoreError):
             files = files_of_expired(repository, evolve(state, metadata=builder.build()), state.metadata)
-            files = [f for f in files if storage.may_delete(f.location)]
+            is_ours = ours(repository, storage)
+            files = [f for f in files if is_ours(f.location)]
             candidates = Candidates((storage.resolve(f.location) for f in files), LocationIndex(storage))
             marking = Marking(repository, state.stream, candidates)
             marking.mark_others()

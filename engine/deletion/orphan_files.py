@@ -15,7 +15,7 @@ from icecore.engine.common.ids import now_ms
 from icecore.engine.common.location import EQUAL_SCHEMES, to_uri
 from icecore.engine.common.text import short_repr
 from icecore.engine.deletion import delete_files
-from icecore.engine.deletion.delete_files import Deletion
+from icecore.engine.deletion.delete_files import Deletion, ours
 from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismatchMode, is_within
 from icecore.engine.deletion.file_names import hidden_in, is_table_file
 from icecore.engine.deletion.needed_files import METADATA_ENDINGS, Marking
@@ -119,7 +119,8 @@ def remove_orphan_files(
     found, candidates, marking = _marked(repository, state, search, lister)
     old = [f for f in map(found.__getitem__, candidates.rest(search.prefix_mismatch_mode)) if _is_old(f, search)]
     passed_over = tuple(f.location for f in old if not is_table_file(f.location))
-    planned = _deletion([f for f in old if is_table_file(f.location) and storage.may_delete(f.location)])
+    is_ours = ours(repository, storage)
+    planned = _deletion([f for f in old if is_table_file(f.location) and is_ours(f.location)])
     event = None
     with repository.store.write() as transaction:
         marking.mark_new()

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import short_repr
 from icecore.engine.deletion import delete_files
-from icecore.engine.deletion.delete_files import Deletion
+from icecore.engine.deletion.delete_files import Deletion, ours
 from icecore.engine.deletion.deletion_candidates import Candidates
 from icecore.engine.deletion.needed_files import METADATA_ENDINGS, Marking
 from icecore.engine.deletion.table_files import files_of_table
@@ -30,7 +30,6 @@ from icecore.engine.metadata.retention import check_gc
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.reused_key import reused_key
 from icecore.engine.revert.undrop import drop_to_purge
-from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import LocationIndex
 from icecore.projections.plan.planner import Planner
 
@@ -40,8 +39,9 @@ class Purged:
     """The result of a purge: the position of its event, None for no event, and the files.
 
     `files` are those to delete, `deleted_files` those that were deleted, `total_bytes` their size as far as it is
-    known. Retained are `kept_files`, which something else references, and `left_files`, which are neither in the
-    table's folders nor in the warehouse, or are in its folders but not named as a table's files are.
+    known. Retained are `kept_files`, which something else references or which the warehouse must not delete, and
+    `left_files`, which are neither in the table's folders nor in the warehouse, or are in its folders but not named as
+    a table's files are.
     """
 
     __repr__ = short_repr
@@ -107,11 +107,11 @@ class PurgePlan:
 
     repository: Repository
     stream: str
-    storage: Storage
     candidates: Candidates
     marking: Marking
     files: tuple[DeletedFile, ...]
     left: tuple[str, ...]
+    _is_ours: Callable[[str], bool]
 
     @classmethod
     def of(cls, repository: Repository, state: TableState) -> PurgePlan:
@@ -123,7 +123,7 @@ class PurgePlan:
         unknown = {f.location for f in found.files if f.location.endswith(METADATA_ENDINGS)} - found.named
         marking = Marking(repository, state.stream, candidates, sorted(unknown))
         marking.mark_all(own=False)
-        return cls(repository, state.stream, storage, candidates, marking, found.files, found.left)
+        return cls(repository, state.stream, candidates, marking, found.files, found.left, ours(repository, storage))
 
     def deletion(self) -> Deletion:
         """The deletion as of now."""
@@ -168,7 +168,7 @@ class PurgePlan:
         return Purged(position, tuple(f.location for f in files), deleted, size, self._kept(), self.left)
 
     def _going(self) -> list[DeletedFile]:
-        return [f for f in self.files if self.candidates.may_go(f.location) and self.storage.may_delete(f.location)]
+        return [f for f in self.files if self.candidates.may_go(f.location) and self._is_ours(f.location)]
 
     def _kept(self) -> tuple[str, ...]:
         going = {f.location for f in self._going()}

@@ -22,6 +22,8 @@ from icecore.engine.errors import ForbiddenLocationError
 OWN_FILES = (".icecore", "icecore.db")
 """How the names of the files and folders begin that a warehouse keeps for itself."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_=+-][A-Za-z0-9_=+.-]*")
+"""Names of files that all engines read in one way."""
 _MOST_DECODED = 10
 _MOST_CHARACTERS = 4096
 
@@ -58,6 +60,22 @@ class LocationRules:
             return
         if fault := self._fault(location):
             raise ForbiddenLocationError(f"the {what} {location!r:.500} {fault}")
+
+    def allowing(self) -> Callable[[str], bool]:
+        """Whether a file may be at a location, answered quickly for many files of few folders."""
+        known: dict[str, bool] = {}
+
+        def allows(location: str) -> bool:
+            if self.roots is None:
+                return True
+            folder, _, name = location.rpartition("/")
+            if not _PLAIN_NAME.fullmatch(name) or name.casefold().startswith(OWN_FILES):
+                return self._fault(location) is None
+            if folder not in known:
+                known[folder] = self._fault(location) is None
+            return known[folder]
+
+        return allows
 
     def _fault(self, location: str) -> str | None:
         assert self.roots is not None, "somebody asked without roots"

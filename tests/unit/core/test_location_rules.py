@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from client_writes import ClientCatalog, Updates
 from core_tables import SCHEMA, ids_of, local, repository_of, rows
@@ -352,6 +354,23 @@ def test_files_of_clients_are_inside(ruled: icecore.Catalog, tmp_path: Path) -> 
     client.change = with_list_at(tmp_path / "allowed" / "list.avro")
     client.load_table("ns.t").append(rows(1))
     assert ruled.position == position + 1 and ids_of(ruled.load_table("ns.t")) == [1]
+
+
+def test_what_clients_name_elsewhere_is_never_deleted(ruled: icecore.Catalog, tmp_path: Path) -> None:
+    """Nor are the warehouse's own files: neither by expiry nor by purge."""
+    elsewhere = [tmp_path / "outside" / "f.parquet", ruled.path / ".icecore" / "f.parquet", ruled.path / "icecore.db2"]
+    inside = tmp_path / "allowed" / "f.parquet"
+    for path in (*elsewhere, inside):
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(rows(1), path)
+    table = ruled.create_table("ns.t", SCHEMA)
+    table.add_files([str(p) for p in (*elsewhere, inside)])
+    table.delete("true")
+    table.maintenance.expire_snapshots().older_than(datetime(2100, 1, 1)).commit()
+    assert not inside.exists() and all(p.exists() for p in elsewhere)
+    table.add_files([str(p) for p in elsewhere])
+    ruled.drop_table("ns.t")
+    assert ruled.purge_table("ns.t").deleted_files and all(p.exists() for p in elsewhere)
 
 
 def test_a_root_that_is_no_location_is_refused(tmp_path: Path) -> None:
