@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python3.14; 
 	then echo $$p; break; fi; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-spark fault fuzz clean
+.PHONY: help demo test check interop bench bench-spark fault fuzz clean
 
 help:
 	@echo "make demo    load the flights of 2013 with Spark, plan, audit and rebuild them"
@@ -22,6 +22,7 @@ help:
 	@echo "make fault   kill, starve and damage warehouses for ten minutes, then a race of 16 writers"
 	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn);"
 	@echo "             then the property tests with new examples"
+	@echo "make interop the REST compatibility kit again, with all scans planned by the server (needs java and mvn)"
 	@echo "make bench   the figures of README.md and docs/figures.md, PyIceberg beside us"
 	@echo "make clean   remove what these made"
 
@@ -52,6 +53,9 @@ fault: $(TOOLS)
 fuzz: $(TOOLS)
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) --seed $(DICE) $(FUZZ)
 	$(BIN)/python -m pytest tests/property --hypothesis-profile "new each time" --hypothesis-seed $(DICE)
+
+interop: $(TOOLS)
+	ICECORE_INTEROP=1 $(BIN)/python -m pytest tests/interop/test_rest_kit.py
 
 # Tables of metadata only, for plans: a script beside the checkout makes them, once.
 TABLES ?= bench/data/t10k bench/data/t100k bench/data/t1m

@@ -1,0 +1,63 @@
+"""The Iceberg REST Compatibility Kit, which is Java's own suite for catalogs, run against our server.
+
+It comes from Maven Central; without Java, Maven or that it is skipped. `make interop` runs it with scans planned too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from rest_client import served
+
+import icecore
+from icecore.engine.server.wire.serving import ServerSettings
+
+POM = Path(__file__).parent / "rest_kit" / "pom.xml"
+RUN = {"default": (144, []), "planned by the server": (143, ["testCatalogWithCustomMetricsReporter()"])}
+"""The tests that pass and those that fail; 13 more are of what the kit takes no catalog to have by default.
+
+Java's client reports no metrics of scans that a server planned.
+"""
+MOST_S = 400
+
+
+@pytest.fixture(scope="session")
+def class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The jars of the kit, fetched once into Maven's own folder."""
+    if missing := [tool for tool in ("java", "mvn") if shutil.which(tool) is None]:
+        pytest.skip(f"no {' and no '.join(missing)}")
+    out = tmp_path_factory.mktemp("kit") / "class-path"
+    goal = ["dependency:build-classpath", f"-Dmdep.outputFile={out}"]
+    command = ["mvn", "--quiet", "--batch-mode", "--file", str(POM), *goal]
+    try:
+        subprocess.run(command, check=True, timeout=MOST_S, capture_output=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as e:
+        pytest.skip(f"Maven fetches no jars: {(e.stdout or b'').decode()[-300:]}")
+    return out.read_text().strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", RUN if "ICECORE_INTEROP" in os.environ else ["default"])
+def test_the_compatibility_kit_passes(class_path: str, tmp_path: Path, mode: str) -> None:
+    """All tests that run by the kit's defaults; a server that plans all scans is used by the same suite."""
+    settings = ServerSettings(makes_namespaces=True, plans_scans=mode != "default")
+    with (
+        icecore.open(tmp_path / "warehouse", location_roots=["/tmp"], unique_locations=True) as catalog,
+        served(catalog, settings) as rest,
+    ):
+        asked = {"rck.local": "false", "rck.uri": rest.uri, "uri": rest.uri}
+        # The suite is short, so quick compiling costs least.
+        java = ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", class_path]
+        launcher = ["org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner"]
+        chosen = ["--select-class", "org.apache.iceberg.rest.RESTCompatibilityKitSuite", "--include-classname", ".*"]
+        shown = ["--details=tree", "--details-theme=ascii", "--disable-ansi-colors"]
+        command = [*java, *(f"-D{k}={v}" for k, v in asked.items()), *launcher, *chosen, *shown]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_S, check=False)
+    failed = re.findall(r"(\w+\(\)) \[X\]", done.stdout)
+    successful = re.search(r"(\d+) tests successful", done.stdout)
+    assert (int(successful[1]) if successful else 0, failed) == RUN[mode], done.stdout[-6000:] + done.stderr[-2000:]
