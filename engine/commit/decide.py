@@ -20,7 +20,7 @@ from icecore.engine.commit.new_manifests import EventContent, ManifestRemoval, N
 from icecore.engine.commit.snapshot_summary import summary_of
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
-from icecore.engine.metadata.assigned_ids import with_own_ids
+from icecore.engine.metadata.assigned_ids import moved_orders, with_own_ids
 from icecore.engine.metadata.fold import check_properties, metadata_folder
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.metadata.requirements import requirements_for
@@ -111,6 +111,8 @@ class Decision:
     snapshots: Mapping[int, ManifestChanges] = field(factory=dict)
     content: pa.Table | None = field(default=None, repr=False)
     metadata: TableMetadata | None = field(default=None, repr=False)
+    moved_orders: Mapping[int, int] = field(factory=dict)
+    """Ids of sort orders as the client's files may name them, with those that the orders got instead."""
 
     @property
     def given(self) -> tuple[Snapshot, ...]:
@@ -157,6 +159,7 @@ def decide(base: TableMetadata, commands: Iterable[Command], context: Context) -
         deciding.snapshots,
         deciding.content.table(),
         deciding.metadata,
+        deciding.moved_orders,
     )
 
 
@@ -168,6 +171,7 @@ class _Deciding:
         self.context = context
         self.updates: list[TableUpdate] = []
         self.snapshots: dict[int, ManifestChanges] = {}
+        self.moved_orders: dict[int, int] = {}
         self.content = EventContent(context.event_id)
         self._lists: dict[int, tuple[ListedManifest, ...]] = {}
 
@@ -177,6 +181,7 @@ class _Deciding:
         updates = accepted_updates(self.metadata, changes)
         if not updates:
             return
+        self.moved_orders |= moved_orders(self.metadata, changes)
         builder = MetadataBuilder(self.metadata)
         builder.apply(updates, self.context.recorded_at_ms)
         self.metadata = builder.build()

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
+from attrs import field, frozen
 
 from icecore.engine.common.json_reader import loads
-from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.errors import CommitFailedError, IcecoreError, ValidationError
 from icecore.engine.formats.avro_blocks import AvroHeader
 from icecore.engine.formats.binary_columns import list_positions, select
+from icecore.engine.metadata.metadata_builder import RETRY
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus, ManifestFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec, fields_from_list
@@ -47,6 +48,7 @@ class GivenCheck:
 
     metadata: TableMetadata
     snapshot: Snapshot
+    moved_orders: Mapping[int, int] = field(factory=dict)
 
     def refusal(self, location: str, text: str) -> ValidationError:
         """The error of a file that doesn't fit."""
@@ -135,8 +137,16 @@ class GivenCheck:
                 raise self.refusal(path, f"its column {f.field_id} is {f.field_type}, the table's is {own.field_type}")
 
     def check_entries(self, manifest: ManifestFile, entries: pa.Table) -> None:
-        """Raises ValidationError where a manifest's entries, as its file has them, don't fit its record."""
+        """Raises ValidationError where a manifest's entries, as its file has them, don't fit its record.
+
+        Raises CommitFailedError where they name a sort order that the commit adds by an id that means another by now.
+        """
         path = manifest.manifest_path
+        for given in sorted(self.moved_orders.keys() & set(pc.unique(entries["sort_order_id"]).to_pylist())):
+            raise CommitFailedError(
+                f"{RETRY}: files of {path} are sorted by the order that this commit adds under id {given}, which would "
+                f"be {self.moved_orders[given]} by now"
+            )
         for text in self._faults(manifest, entries):
             raise self.refusal(path, text)
 

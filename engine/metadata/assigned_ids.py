@@ -50,6 +50,20 @@ def with_own_ids(base: TableMetadata | None, updates: Iterable[TableUpdate]) -> 
     return numbered
 
 
+def moved_orders(base: TableMetadata, updates: Iterable[TableUpdate]) -> dict[int, int]:
+    """The ids that files of a commit may name for a sort order that it adds, with those that the order gets instead.
+
+    Raises as `with_own_ids`.
+    """
+    given = list(updates)
+    if not all(any(isinstance(u, kind) for u in given) for kind in (AddSortOrder, AddSnapshot)):
+        return {}
+    numbering = _Numbering(base)
+    for update in given:
+        numbering.numbered(update)
+    return numbering.orders.moved()
+
+
 P = TypeVar("P", Schema, PartitionSpec, SortOrder)
 
 
@@ -117,7 +131,7 @@ class _Numbering:
         self._schemas = _Parts("schema", schemas, base.current_schema_id if base else None, INITIAL_SCHEMA_ID)
         self._specs = _Parts("spec", specs, base.default_spec_id if base else None, INITIAL_SPEC_ID)
         in_use = base.default_sort_order_id if base else None
-        self._orders = _Parts("sort order", orders, in_use, INITIAL_SORT_ORDER_ID)
+        self.orders = _Parts("sort order", orders, in_use, INITIAL_SORT_ORDER_ID)
 
     def numbered(self, update: TableUpdate) -> TableUpdate | None:
         """The update with the table's ids; None for one that changes nothing. Raises ValidationError."""
@@ -135,7 +149,7 @@ class _Numbering:
             case AddSortOrder(sort_order=order):
                 return self._add_order(order)
             case SetDefaultSortOrder(sort_order_id=order_id):
-                used = self._orders.use(order_id)
+                used = self.orders.use(order_id)
                 return None if used is None else SetDefaultSortOrder(used)
             case AddSnapshot(snapshot=snapshot):
                 moved = self._schemas.moved()
@@ -202,9 +216,9 @@ class _Numbering:
             yield evolve(f, field_id=field_id)
 
     def _add_order(self, order: SortOrder) -> AddSortOrder | None:
-        equal = next((i for i, o in self._orders.parts.items() if o.fields == order.fields), None)
+        equal = next((i for i, o in self.orders.parts.items() if o.fields == order.fields), None)
         own_id = UNSORTED_ORDER_ID if order.is_unsorted else equal
-        order_id = self._orders.add(order.order_id, order, own_id)
+        order_id = self.orders.add(order.order_id, order, own_id)
         return None if order_id is None else AddSortOrder(evolve(order, order_id=order_id))
 
 

@@ -6,6 +6,7 @@ A list is read whole, of its manifests only those that the table does not have y
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -40,14 +41,14 @@ class GivenFiles:
     def of_decision(self, state: TableState, decision: Decision) -> tuple[GivenFile, ...]:
         """The new files of the snapshots of a decision that a client made by itself; none of our own.
 
-        Raises ValidationError where a file is missing, can't be read, or does not fit the table; see
-        `commit/given_manifests.py`. Raises ForbiddenLocationError for a list or manifest that is where the rules don't
-        allow it.
+        Raises ValidationError where a file is missing, can't be read, or does not fit the table, CommitFailedError
+        where it fitted before another commit; see `commit/given_manifests.py`. Raises ForbiddenLocationError for a list
+        or manifest that is where the rules don't allow it.
         """
         snapshots = decision.given
         if not snapshots or decision.metadata is None:
             return ()
-        return self._look(state, state.metadata, decision.metadata, snapshots)
+        return self._look(state, state.metadata, decision.metadata, snapshots, decision.moved_orders)
 
     def of_creation(self, stream: str, payload: Mapping[str, Any]) -> tuple[GivenFile, ...]:
         """The files of the snapshots that a new table comes with. Raises as `of_decision`."""
@@ -75,9 +76,14 @@ class GivenFiles:
         return self._look(first, None, first.metadata, first.metadata.snapshots)
 
     def _look(
-        self, state: TableState, before: TableMetadata | None, after: TableMetadata, snapshots: Sequence[Snapshot]
+        self,
+        state: TableState,
+        before: TableMetadata | None,
+        after: TableMetadata,
+        snapshots: Sequence[Snapshot],
+        moved_orders: Mapping[int, int] = MappingProxyType({}),
     ) -> tuple[GivenFile, ...]:
-        looking = _Looking(self, state, before, after)
+        looking = _Looking(self, state, before, after, moved_orders)
         for snapshot in snapshots:
             looking.look(snapshot)
         return tuple(looking.files.values())
@@ -91,6 +97,7 @@ class _Looking:
     state: TableState
     before: TableMetadata | None
     after: TableMetadata
+    moved_orders: Mapping[int, int]
     files: dict[str, GivenFile] = field(factory=dict)
     _listed: dict[int, Mapping[str, ManifestFile]] = field(factory=dict)
 
@@ -98,7 +105,7 @@ class _Looking:
         """Reads and checks the files of one snapshot."""
         from icecore.engine.commit.given_manifests import GivenCheck
 
-        check = GivenCheck(self.after, snapshot)
+        check = GivenCheck(self.after, snapshot, self.moved_orders)
         known = self._parent_list(snapshot)
         manifests = self._list(check, known)
         for manifest in manifests:

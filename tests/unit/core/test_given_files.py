@@ -251,6 +251,32 @@ def test_specs_and_orders_need_columns(lake: icecore.Catalog, update: dict[str, 
         commit_updates(repository, repository.models.table_stream(("ns", "t")), [update])
 
 
+def test_files_sorted_by_an_order_whose_id_was_taken_are_a_race(catalog: icecore.Catalog) -> None:
+    """The order gets another id, and files that name the first one would be sorted by that of somebody else."""
+
+    table, client = make_table(catalog), ClientCatalog(catalog)
+
+    def order(source: int) -> dict[str, Any]:
+        fields = [{"source-id": source, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}]
+        return {"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": fields}}
+
+    commit_updates(client.engine, client.stream("ns.t"), [order(1)])
+
+    def sorted_by(order_id: int) -> Callable[[Updates], Updates]:
+        def change(updates: Updates) -> Updates:
+            spoiled: Updates = manifest(column("sort_order_id", order_id))(updates)
+            return [order(2), *spoiled]
+
+        return change
+
+    client.change = sorted_by(1)
+    with pytest.raises(CommitConflictError, match="order that this commit adds under id 1, which would be 2 by now"):
+        client.load_table("ns.t").append(rows(2))
+    client.change = sorted_by(0)
+    client.load_table("ns.t").append(rows(3))
+    assert ids_of(table.refresh()) == [3] and [o.order_id for o in table.metadata.sort_orders] == [0, 1, 2]
+
+
 def test_refusals_are_those_of_a_dry_run_too(lake: icecore.Catalog, client: ClientCatalog) -> None:
     """Whoever asks first is told."""
     engine = client.engine
