@@ -7,7 +7,6 @@ relies on is part of it, so that it can be kept as evidence.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import gzip
 import hashlib
 import json
@@ -19,7 +18,6 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import asdict, define, field, frozen
 
 from icecore.engine.common.ids import now_ms
@@ -28,7 +26,9 @@ from icecore.engine.common.version import engine_version
 from icecore.engine.errors import CorruptFileError, IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import PAYLOAD, Event
+from icecore.engine.events.event_updates import table_updates
 from icecore.engine.forget.forgettable_text import holds_text
+from icecore.engine.forget.value_bounds import WantedBounds
 from icecore.engine.forget.value_matches import Wanted
 from icecore.engine.formats.avro_blocks import read_blocks, read_header
 from icecore.engine.formats.event_content import files_part
@@ -37,14 +37,11 @@ from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState, folders_of
 from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.single_value import to_bytes
-from icecore.engine.spec.types import DateType, DoubleType, FloatType, IntegerType, LongType, Type
+from icecore.engine.spec.updates.metadata_update import AddSchema
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.decode_entries import decode_manifest
 
 CACHES = ".icecore"
-CUT = 8
-"""The bytes that part of a text must have at least, so that it says something of the text."""
 _FIELD_ID = b"PARQUET:field_id"
 
 
@@ -101,16 +98,6 @@ class FoundValue:
         return orjson.dumps({**told, "sha256": digest}, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()
 
 
-@frozen
-class _Column:
-    """The column that is searched alone; digits elsewhere say nothing of a number in it."""
-
-    field_id: int
-    bounds: frozenset[bytes] | None
-    """The value as bounds of the column, also from before a promotion; None of a type whose values are also sought as
-    text."""
-
-
 @define
 class ValueSearch:
     """A search; `stream` and `column`, a column's full name, leave out all else but the log's texts."""
@@ -123,6 +110,7 @@ class ValueSearch:
     _unread: dict[str, str] = field(factory=dict, init=False)
     _counts: dict[str, int] = field(factory=dict, init=False)
     _storages: dict[str, Storage] = field(factory=dict, init=False)
+    _bounds_of: dict[str, WantedBounds] = field(factory=dict, init=False)
 
     def run(self) -> FoundValue:
         """Searches everything. Raises MissingArchiveError, CorruptLogError, ValidationError for an unknown column."""
@@ -130,8 +118,8 @@ class ValueSearch:
         position, log_hash, _ = store.head()
         self._counts = dict.fromkeys(("events", "tables", "dropped_tables", "snapshots", "files", "bytes"), 0)
         states = [s for s in self._states() if self.stream in (None, s.stream)]
-        only = self._only(states[0]) if self.column is not None else None
-        places = list(self._in_log(position, only))
+        only = None if self.column is None else self._bounds(states[0].stream)
+        places = list(self._in_log(position))
         for state in states:
             self._note_files(state)
         names = {s.stream: dotted(s.identifier) for s in states}
@@ -171,9 +159,14 @@ class ValueSearch:
                 if state.purged_at is None:
                     yield state
 
-    def _only(self, state: TableState) -> _Column:
-        found = state.metadata.schema().find_field(str(self.column))
-        return _Column(found.field_id, bounds_of(found.field_type, self.wanted.text))
+    def _bounds(self, stream: str) -> WantedBounds:
+        """The value as bounds of a table's columns, by every schema that it had."""
+        if stream not in self._bounds_of:
+            updates = (u for e in self.repository.store.stream_events(stream) for u in table_updates(e))
+            earlier = [u.schema for u in updates if isinstance(u, AddSchema)]
+            metadata = self.repository.state(stream).metadata
+            self._bounds_of[stream] = WantedBounds.of(self.wanted, metadata, earlier, self.column)
+        return self._bounds_of[stream]
 
     @staticmethod
     def _leads(metadata: Any, head: int, ids: set[int]) -> bool:
@@ -181,13 +174,15 @@ class ValueSearch:
 
     # The log
 
-    def _in_log(self, up_to: int, only: _Column | None) -> Iterator[Place]:
+    def _in_log(self, up_to: int) -> Iterator[Place]:
+        is_number = self.stream is not None and self._bounds(self.stream).is_number
         for event in self.repository.store.events(0, up_to):
             self._counts["events"] += 1
-            is_text = only is None or only.bounds is None
-            if is_text and self.stream in (None, event.stream) and (what := self._parts(event)):
+            if self.stream not in (None, event.stream):
+                continue
+            if not is_number and (what := self._parts(event)):
                 yield Place("event", str(event.position), what)
-            if self.stream in (None, event.stream) and (count := self._in_content(event, only)):
+            if count := self._in_content(event):
                 yield Place("bounds", str(event.position), count=count)
 
     def _in_log_files(self) -> Iterator[Place]:
@@ -205,7 +200,7 @@ class ValueSearch:
             found.append(PAYLOAD)
         return tuple(found)
 
-    def _in_content(self, event: Event, only: _Column | None) -> int:
+    def _in_content(self, event: Event) -> int:
         """The number of bounds, partition values and paths beside an event that hold the value."""
         store = self.repository.store
         if store.content_row(event.position) is None:
@@ -215,37 +210,17 @@ class ValueSearch:
         entries = store.entries(event.position)
         if entries is None:
             return 0
-        return self._in_entries(entries, only) + self._in_kept(event, only)
+        return self._bounds(event.stream).count(entries) + self._in_kept(event)
 
-    def _in_kept(self, event: Event, only: _Column | None) -> int:
+    def _in_kept(self, event: Event) -> int:
         """The number of places in manifests of others that an event keeps whole."""
         data = self.repository.store.content(event.position)
         count = 0
         for location, kept in files_part(data or b"", event.position).items():
             if kept is not None:
                 with contextlib.suppress(CorruptFileError):
-                    count += self._in_entries(decode_manifest(kept, where=location, spec_id=0), only)
+                    count += self._bounds(event.stream).count(decode_manifest(kept, where=location, spec_id=0))
         return count
-
-    def _in_entries(self, entries: pa.Table, only: _Column | None) -> int:
-        """The number of bounds, partition values and paths in entries that hold the value."""
-        count = self.wanted.count(entries["file_path"]) if only is None else 0
-        for name in ("lower_bounds", "upper_bounds", "partition"):
-            maps = entries[name].combine_chunks()
-            values = maps.items
-            if only is not None and name != "partition":
-                values = values.filter(pc.equal(maps.keys, only.field_id))
-            if only is not None and only.bounds is not None:
-                wanted = pa.array(sorted(only.bounds), values.type)
-                count += int(pc.sum(pc.is_in(values, wanted)).as_py() or 0)
-            else:
-                count += sum(self._is_part(value) for value in values.to_pylist() if value is not None)
-        return count
-
-    def _is_part(self, bound: bytes) -> bool:
-        """Whether a bound holds the text, or the beginning of it: bounds are cut short, upper ones end one higher."""
-        text = self.wanted.encoded
-        return text in bound or (len(bound) >= CUT and text.startswith((bound, bound[:-1])))
 
     # Files
 
@@ -279,7 +254,7 @@ class ValueSearch:
                 found.update(to_uri(Path(parent, name)) for name in names)
         return found
 
-    def _in_file(self, location: str, only: _Column | None) -> dict[str, int]:
+    def _in_file(self, location: str, only: WantedBounds | None) -> dict[str, int]:
         """The matches in each column of a file, or in its bytes."""
         storage = self._storages.get(location, self.repository.storage)
         try:
@@ -294,8 +269,8 @@ class ValueSearch:
             self._unread[location] = str(e)
             return {}
 
-    def _in_bytes(self, data: bytes, where: str, only: _Column | None) -> Iterator[tuple[str, int]]:
-        is_text = only is None or only.bounds is None
+    def _in_bytes(self, data: bytes, where: str, only: WantedBounds | None) -> Iterator[tuple[str, int]]:
+        is_text = only is None or not only.is_number
         match data[:4]:
             case b"PAR1":
                 from pyarrow import parquet
@@ -322,11 +297,11 @@ class ValueSearch:
             case _:
                 yield "text", self._raw(data)
 
-    def _in_table(self, table: pa.Table, only: _Column | None) -> Iterator[tuple[str, int]]:
+    def _in_table(self, table: pa.Table, only: WantedBounds | None) -> Iterator[tuple[str, int]]:
         found: dict[str, int] = {}
         for column in table.schema:
             told = (column.metadata or {}).get(_FIELD_ID)
-            if only is None or told is None or int(told) == only.field_id or pa.types.is_nested(column.type):
+            if only is None or told is None or int(told) in (only.column_ids or ()) or pa.types.is_nested(column.type):
                 found[column.name] = found.get(column.name, 0) + self.wanted.count(table[column.name])
         yield from found.items()
 
@@ -339,23 +314,3 @@ class ValueSearch:
 def ascii_json(text: str) -> bytes:
     """A text as JSON of ASCII characters has it, without quotes."""
     return json.dumps(text)[1:-1].encode()
-
-
-def bounds_of(kind: Type, text: str) -> frozenset[bytes] | None:
-    """A value as bounds of a column of numbers or days, none where the text says no such value; None of other types."""
-    try:
-        match kind:
-            case IntegerType():
-                return frozenset({to_bytes(kind, int(text))})
-            case LongType():
-                return frozenset({to_bytes(kind, int(text))}) | (bounds_of(IntegerType(), text) or frozenset())
-            case FloatType():
-                return frozenset({to_bytes(kind, float(text))})
-            case DoubleType():
-                return frozenset({to_bytes(kind, float(text))}) | (bounds_of(FloatType(), text) or frozenset())
-            case DateType():
-                return frozenset({to_bytes(kind, (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days)})
-            case _:
-                return None
-    except (ValueError, OverflowError, IcecoreError):
-        return frozenset()

@@ -44,12 +44,12 @@ class Wanted:
         if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
             return self._count(array.flatten())
         if pa.types.is_fixed_size_binary(kind):
-            return self._count_true(pc.is_in(array, pa.array(self._fixed(kind.byte_width), kind)))
+            return self._count_true(pc.is_in(array, pa.array(self.fixed(kind.byte_width), kind)))
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             return self._texts(array, self.text)
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return self._texts(array, self.encoded)
-        value = self._typed(kind)
+        value = self.typed(kind)
         if value is None:
             return 0
         # NaN equals nothing.
@@ -65,14 +65,15 @@ class Wanted:
     def _count_true(mask: pa.Array) -> int:
         return int(pc.sum(mask).as_py() or 0)
 
-    def _fixed(self, width: int) -> list[bytes]:
+    def fixed(self, width: int) -> list[bytes]:
+        """The value as bytes of a width: its own, or those of a UUID."""
         found = [self.encoded] if len(self.encoded) == width else []
         try:
             return [*found, *([uuid.UUID(self.text).bytes] if width == 16 else [])]
         except ValueError:
             return found
 
-    def _typed(self, kind: pa.DataType) -> pa.Scalar | None:
+    def typed(self, kind: pa.DataType) -> pa.Scalar | None:
         """The value in a type that is no text; None where the text says none."""
         try:
             if pa.types.is_boolean(kind):

@@ -23,10 +23,10 @@ def find_value(
 ) -> FoundValue:
     """All places that hold a value: files of every snapshot and of none, dropped tables, the log and its archives.
 
-    Text is found wherever it is part of a text, with `exact` of rows only where it is the whole; numbers, days and
-    times, written as text or given as such, where a column has that value. Deleted rows are found as long as their file
-    is there. With a `table`, a dropped one by the name that it had last, only what is of it is searched, with a
-    `column` of it only that one; a number or day of a column is sought in its rows and in the bounds of the log.
+    Text is found wherever it is part of a text, with `exact` of rows only where it is the whole; numbers, days, times
+    and UUIDs, written as text or given as such, where a column or a bound of it in the log has that value. Deleted rows
+    are found as long as their file is there. With a `table`, a dropped one by the name that it had last, only what is
+    of it is searched, with a `column` of it only that one, and texts only where it has no numbers or days.
     Caches, which follow from the log, are left out, and so are values in columns of Avro files that are no text. The
     answer can be kept: see `FoundValue`. All files are read. Raises ValidationError, NoSuchTableError,
     MissingArchiveError, CorruptLogError.

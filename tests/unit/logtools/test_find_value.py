@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import uuid
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -111,6 +114,33 @@ def test_one_column_and_other_types(catalog: icecore.Catalog) -> None:
         catalog.find_value("")
     with pytest.raises(NoSuchTableError):
         catalog.find_value(1, table="ns.nothing")
+
+
+def test_bounds_of_all_types_match(catalog: icecore.Catalog) -> None:
+    """The log's bounds hold them when the files are gone: in any search, in one of the column, and of what it is in."""
+    user = uuid.UUID(int=77)
+    told: list[tuple[pa.DataType, Any, str, str]] = [
+        (pa.int64(), 4711, "4711", "c"),
+        (pa.float64(), 0.25, "0.25", "c"),
+        (pa.decimal128(9, 2), Decimal("12.50"), "12.5", "c"),
+        (pa.timestamp("us"), dt.datetime(2024, 1, 2, 3, 4), "2024-01-02 03:04", "c"),
+        (pa.timestamp("us", "UTC"), dt.datetime(2024, 1, 2, 3, 4, tzinfo=dt.UTC), "2024-01-02T04:04+01:00", "c"),
+        (pa.time64("us"), dt.time(1, 2, 3), "01:02:03", "c"),
+        (pa.uuid(), user.bytes, str(user), "c"),
+        (pa.struct([("city", pa.string())]), {"city": NAME}, NAME, "c"),
+        (pa.struct([("n", pa.int32())]), {"n": 4712}, "4712", "c.n"),
+    ]
+    schema = pa.schema([(f"c{i}", kind) for i, (kind, *_) in enumerate(told)])
+    table = catalog.create_table("ns.t", schema, partition_spec=["c0", "c5"])
+    table.append([{f"c{i}": value for i, (_, value, *_) in enumerate(told)}])
+    table.delete("c0 = 4711")
+    table.rewrite_manifests()
+    table.maintenance.expire_snapshots().older_than(dt.datetime.now()).retain_last(1).commit()
+    for i, (_, _, text, column) in enumerate(told):
+        in_column = catalog.find_value(text, table="ns.t", column=column.replace("c", f"c{i}"))
+        for found in (catalog.find_value(text), in_column):
+            assert "bounds" in kinds(found), (text, found)
+    assert catalog.find_value(4713, table="ns.t", column="c0").is_nowhere
 
 
 def test_values_of_all_types_match() -> None:

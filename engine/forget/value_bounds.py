@@ -1,0 +1,169 @@
+"""Matches of a value in the column bounds and partition values that entries hold, by what their columns are or were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, field
+
+from icecore.engine.data.arrow.arrow_schema import type_to_arrow
+from icecore.engine.errors import ValidationError
+from icecore.engine.forget.value_matches import Wanted
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionField
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.single_value import to_bytes
+from icecore.engine.spec.transform import DayTransform, IdentityTransform, TruncateTransform, VoidTransform
+from icecore.engine.spec.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    Type,
+    UUIDType,
+)
+
+CUT = 8
+"""The bytes that part of a text must have at least, so that it says something of the text."""
+Forms = frozenset[bytes]
+TEXT: Forms | None = None
+"""What stands for the forms of a value in a column of text: a bound may have part of it, or be part of it."""
+
+
+@define
+class WantedBounds:
+    """The forms that a value has as a bound of each column of a table, and as a partition value of each field.
+
+    `column_ids` are those of one column and what is in it, by which all else is left out; `is_number` says that it has
+    numbers or days, of which digits elsewhere say nothing. Fields that no schema or spec tells of are taken for text.
+    """
+
+    wanted: Wanted
+    column_ids: frozenset[int] | None = None
+    is_number: bool = False
+    columns: dict[int, set[Forms | None]] = field(factory=dict)
+    partitions: dict[int, set[Forms | None]] = field(factory=dict)
+
+    @classmethod
+    def of(
+        cls, wanted: Wanted, metadata: TableMetadata, earlier: Iterable[Schema] = (), column: str | None = None
+    ) -> WantedBounds:
+        """The forms by a table's metadata, and by schemas that are not in it any more.
+
+        Raises ValidationError for a `column`, a full name, that its schema has not.
+        """
+        schemas = (*metadata.schemas, *earlier)
+        made = cls(wanted)
+        if column is not None:
+            sought = metadata.schema().find_field(column)
+            made.is_number = isinstance(sought.field_type, _NUMBERS)
+            made.column_ids = _ids_in(sought.field_id, schemas)
+        for schema in schemas:
+            for field_id in schema.field_ids:
+                kind = schema.find_field(field_id).field_type
+                if isinstance(kind, PrimitiveType):
+                    made.columns.setdefault(field_id, set()).add(forms_of(kind, wanted))
+        for spec in metadata.partition_specs:
+            for f in spec.fields:
+                if made.column_ids is None or made.column_ids.intersection(f.source_ids):
+                    made.partitions.setdefault(f.field_id, set()).update(made._of_partition(f))
+        return made
+
+    def count(self, entries: pa.Table) -> int:
+        """The number of bounds, partition values and paths in entries that hold the value."""
+        found = self.wanted.count(entries["file_path"]) if self.column_ids is None else 0
+        for name in ("lower_bounds", "upper_bounds"):
+            found += self._count(entries[name], self.columns, self.column_ids)
+        known = None if self.column_ids is None else frozenset(self.partitions)
+        return found + self._count(entries["partition"], self.partitions, known)
+
+    def _of_partition(self, f: PartitionField) -> set[Forms | None]:
+        of_source = self.columns.get(f.source_ids[0], {TEXT})
+        match f.transform:
+            case IdentityTransform() | VoidTransform():
+                return of_source
+            case TruncateTransform():
+                return of_source & {TEXT}
+            case DayTransform():
+                return {forms_of(DateType(), self.wanted)}
+            case _:
+                return {frozenset()}
+
+    def _count(
+        self, column: pa.ChunkedArray, kinds: Mapping[int, set[Forms | None]], only: frozenset[int] | None
+    ) -> int:
+        maps = column.combine_chunks()
+        found, by_forms = 0, dict[Forms | None, list[int]]()
+        for field_id in pc.unique(maps.keys).to_pylist():
+            if only is None or field_id in only:
+                for forms in kinds.get(field_id, {TEXT}):
+                    by_forms.setdefault(forms, []).append(field_id)
+        for forms, ids in by_forms.items():
+            values = maps.items.filter(pc.is_in(maps.keys, pa.array(ids, pa.int32())))
+            if forms is TEXT:
+                found += sum(self._is_part(v) for v in values.to_pylist() if v is not None)
+            elif forms:
+                found += int(pc.sum(pc.is_in(values, pa.array(sorted(forms), values.type))).as_py() or 0)
+        return found
+
+    def _is_part(self, bound: bytes) -> bool:
+        """Whether a bound holds the text, or the beginning of it: bounds are cut short, upper ones end one higher."""
+        text = self.wanted.encoded
+        return text in bound or (len(bound) >= CUT and text.startswith((bound, bound[:-1])))
+
+
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DateType)
+
+
+def _ids_in(top: int, schemas: Iterable[Schema]) -> frozenset[int]:
+    """The ids of a column and of all that is or was in it."""
+
+    def above(known: Schema, field_id: int | None) -> Iterable[int]:
+        while field_id is not None:
+            yield field_id
+            field_id = known.parent_id(field_id)
+
+    return frozenset({top}).union(i for known in schemas for i in known.field_ids if top in above(known, i))
+
+
+def forms_of(kind: Type, wanted: Wanted) -> Forms | None:
+    """A value as bounds of a column, also from before a promotion; TEXT of types whose bounds are searched as text."""
+    match kind:
+        case UUIDType():
+            return frozenset(data for data in wanted.fixed(16) if data != wanted.encoded)
+        case LongType():
+            return _form(kind, wanted) | _form(IntegerType(), wanted)
+        case DoubleType():
+            return _form(kind, wanted) | _form(FloatType(), wanted)
+        case TimestampType() | TimestampNanoType():
+            return _form(kind, wanted) | _form(DateType(), wanted)
+        case IntegerType() | FloatType() | BooleanType() | DateType() | TimeType() | DecimalType():
+            return _form(kind, wanted)
+        case TimestamptzType() | TimestamptzNanoType():
+            return _form(kind, wanted)
+        case _:
+            return TEXT
+
+
+def _form(kind: PrimitiveType, wanted: Wanted) -> Forms:
+    found = wanted.typed(type_to_arrow(kind, with_ids=False))
+    if found is None:
+        return frozenset()
+    value: Any = found.value if hasattr(found, "value") else found.as_py()
+    zeros = (0.0, -0.0) if isinstance(value, float) and value == 0 else (value,)
+    try:
+        return frozenset(to_bytes(kind, v) for v in zeros)
+    except ValidationError:
+        return frozenset()
