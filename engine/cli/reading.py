@@ -12,7 +12,7 @@ import pyarrow as pa
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
-from icecore.engine.cli.texts import milliseconds, names
+from icecore.engine.cli.texts import TIMES, milliseconds, names
 from icecore.engine.cli.verbs import examples
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
@@ -33,7 +33,7 @@ SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
     "--since",
     metavar="TIME",
     callback=milliseconds,
-    help="Only from then on: 2013-05-01T12:00:00Z, or local time.",
+    help=f"Only from then on: {TIMES}; local time without a zone.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
 @click.option("--newest-first", "-n", is_flag=True, help="In the other order.")

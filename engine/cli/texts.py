@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
+import re
 from collections.abc import Iterable
 
 import click
@@ -9,20 +12,44 @@ import click
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.timestamps import to_epoch_ms
 
+TIMES = "'2013-05-01T12:00:00Z', '2 hours ago' or yesterday"
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+_AGO = re.compile(rf"(\d{{1,9}}) ?({'|'.join(_UNITS)})s? ago")
+
 
 def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """A time in ms since the epoch: ISO 8601, or that number itself; see `timestamps`. Raises BadParameter."""
+    """A time in ms since the epoch: as `time_of` takes it, or that number itself. Raises BadParameter."""
     if text is None:
         return None
     if text.lstrip("-").isdecimal():
         return int(text)
     try:
-        return to_epoch_ms(text, "time")
+        return to_epoch_ms(time_of(text), "time")
     except ValidationError as e:
         raise click.BadParameter(
-            f"{text!r} is no time; write '2013-05-01', '2013-05-01T12:00:00Z' or milliseconds since 1970",
-            param=parameter,
+            f"{text!r} is no time; write {TIMES}, or milliseconds since 1970", param=parameter
         ) from e
+
+
+def moment(text: str) -> int | str | dt.datetime:
+    """A position of the log, or else a time as `time_of` takes it."""
+    return int(text) if text.isdecimal() else time_of(text)
+
+
+def time_of(text: str, now: dt.datetime | None = None) -> str | dt.datetime:
+    """A time that is told from now as a datetime; other texts as they are, which may be ISO 8601.
+
+    `yesterday` and `today` are the midnights with which these days begin here, as a date alone is.
+    """
+    words = " ".join(text.lower().split())
+    now = now or dt.datetime.now()
+    if found := _AGO.fullmatch(words):
+        with contextlib.suppress(OverflowError):
+            return now.astimezone() - dt.timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+        return text
+    if words in ("today", "yesterday"):
+        return dt.datetime.combine(now.date() - dt.timedelta(words == "yesterday"), dt.time())
+    return now if words == "now" else text
 
 
 def pairs(_: click.Context, parameter: click.Parameter, texts: Iterable[str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
+from icecore.engine.cli.texts import time_of
 from icecore.engine.cli.verbs import examples
 from icecore.engine.display.output import counted, pair_lines, print_text, row_lines
 
@@ -60,11 +61,12 @@ def _moment(catalog: Catalog, text: str) -> tuple[str, Any]:
 
     if text.isdecimal():
         return ("position" if int(text) <= catalog.position else "ref"), int(text)
+    time = time_of(text)
     try:
-        to_epoch_ms(text, "time")
+        to_epoch_ms(time, "time")
     except ValidationError:
         return "ref", text
-    return "time", text
+    return "time", time
 
 
 def _of_table(catalog: Catalog, table: str, moments: list[tuple[str, Any] | None], branch: str) -> SnapshotDiff:

@@ -8,42 +8,53 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
-from icecore.engine.cli.verbs import examples
+from icecore.engine.cli.texts import TIMES, moment
+from icecore.engine.cli.verbs import agree, examples, risk_options
 from icecore.engine.display.output import row_lines
 from icecore.engine.errors import CommitConflictError
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
 
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what it would be, and leave it.")
-
 
 @click.command(epilog=examples("icecore undo --actor bob --dry-run"))
 @click.argument("name", required=False)
 @click.option("--actor", metavar="NAME", help="Whose last commit; yours else.")
-@_DRY_RUN
+@risk_options
 @commit_options
 @common_options
 @pass_settings
 def undo(
-    settings: Settings, name: str | None, actor: str | None, dry_run: bool, message: str | None, author: str | None
+    settings: Settings,
+    name: str | None,
+    actor: str | None,
+    dry_run: bool,
+    yes: bool,
+    message: str | None,
+    author: str | None,
 ) -> None:
     """Undo the last commit of yours, to the table or view NAME or to anything.
 
     By a new commit. The next undo undoes the commit before; to have back what was undone, revert the undo's position.
     """
-    _run(settings, dry_run, lambda c, dry: c.undo(name, actor=actor, message=message, author=author, dry_run=dry))
+    _run(settings, dry_run, yes, lambda c, dry: c.undo(name, actor=actor, message=message, author=author, dry_run=dry))
 
 
 @click.command(epilog=examples("icecore revert 4 --dry-run"))
 @click.argument("position", type=click.IntRange(min=1))
 @click.option("--through", metavar="POSITION", type=click.IntRange(min=1), help="Undo all commits up to this one too.")
-@_DRY_RUN
+@risk_options
 @commit_options
 @common_options
 @pass_settings
 def revert(
-    settings: Settings, position: int, through: int | None, dry_run: bool, message: str | None, author: str | None
+    settings: Settings,
+    position: int,
+    through: int | None,
+    dry_run: bool,
+    yes: bool,
+    message: str | None,
+    author: str | None,
 ) -> None:
     """Undo the commit at POSITION, or a range of them.
 
@@ -52,15 +63,18 @@ def revert(
     _run(
         settings,
         dry_run,
+        yes,
         lambda c, dry: c.revert(position, through=through, message=message, author=author, dry_run=dry),
     )
 
 
-@click.command(epilog=examples("icecore restore shop.orders --to 4 --dry-run"))
+@click.command(
+    epilog=examples("icecore restore shop.orders --to 4 --dry-run", "icecore restore --to '2 hours ago' --dry-run")
+)
 @click.argument("name", required=False)
-@click.option("--to", metavar="POSITION|TIME", required=True, help="A position of the log, or a time as ISO 8601 text.")
+@click.option("--to", metavar="POSITION|TIME", required=True, help=f"A position of the log, or a time, as {TIMES}.")
 @click.option("--namespace", metavar="NAME", help="Restore all in this namespace.")
-@_DRY_RUN
+@risk_options
 @commit_options
 @common_options
 @pass_settings
@@ -70,6 +84,7 @@ def restore(
     to: str,
     namespace: str | None,
     dry_run: bool,
+    yes: bool,
     message: str | None,
     author: str | None,
 ) -> None:
@@ -78,24 +93,43 @@ def restore(
     What it was at a position or a time. By one new commit: later history stays, and can be restored too. Dropped tables
     come back, and those that there were not then are dropped.
     """
-    moment = int(to) if to.isdecimal() else to
+    then = moment(to)
     _run(
         settings,
         dry_run,
-        lambda c, dry: c.restore(moment, table=name, namespace=namespace, message=message, author=author, dry_run=dry),
+        yes,
+        lambda c, dry: c.restore(then, table=name, namespace=namespace, message=message, author=author, dry_run=dry),
     )
 
 
-def _run(settings: Settings, dry_run: bool, call: Callable[[Catalog, bool], Any]) -> None:
-    """Makes the call, and prints the events that it made, or would make. Raises CommitConflictError."""
+def _run(settings: Settings, dry_run: bool, yes: bool, call: Callable[[Catalog, bool], Any]) -> None:
+    """Makes the call, once it is agreed to, and prints the events that it made; of a dry run what they would be.
+
+    Raises CommitConflictError, also where others committed while it was asked; Refused, Abort.
+    """
     with settings.write() as catalog:
+        if dry_run or not yes:
+            foretold = _foretold(call(catalog, True))
+            if dry_run or not foretold:
+                _tell(settings, {"dry_run": dry_run, "position": None, "events": foretold}, "would be:")
+                return
+            seen = catalog.position
+            agree(["would be:", *_lines(settings, foretold)], yes=False)
+            if catalog.position != seen:
+                raise CommitConflictError(f"others committed since position {seen}; nothing was done: look again")
         end = catalog.position
-        outcome = call(catalog, dry_run)
-        events = _foretold(outcome) if dry_run else _made(catalog, end)
-    record = {"dry_run": dry_run, "position": None if dry_run else outcome, "events": events}
-    told = "would be:" if dry_run else f"done, at position {outcome}:"
-    rows = row_lines(["name", "changes"], [(e["name"], e["changes"]) for e in events], settings.form)
-    settings.print_record(record, *([told, *rows] if events else ["nothing to change: it is as it was"]))
+        outcome = call(catalog, False)
+        made = _made(catalog, end)
+    _tell(settings, {"dry_run": False, "position": outcome, "events": made}, f"done, at position {outcome}:")
+
+
+def _tell(settings: Settings, record: dict[str, Any], told: str) -> None:
+    lines = [told, *_lines(settings, record["events"])] if record["events"] else ["nothing to change: it is as it was"]
+    settings.print_record(record, *lines)
+
+
+def _lines(settings: Settings, events: list[dict[str, Any]]) -> list[str]:
+    return row_lines(["name", "changes"], [(e["name"], e["changes"]) for e in events], settings.form)
 
 
 def _foretold(outcome: Any) -> list[dict[str, Any]]:

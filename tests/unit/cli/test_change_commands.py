@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import time
 from collections.abc import Callable
@@ -13,7 +14,9 @@ import pytest
 from click.testing import Result
 
 import icecore
+from icecore.engine.cli import texts
 from icecore.engine.cli.changes.found_snapshot import find_snapshot
+from icecore.engine.cli.past import recovery_commands
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 
 Run = Callable[..., Result]
@@ -141,6 +144,42 @@ def test_upkeep(run: Run, run_json: RunJson, warehouse: Path) -> None:
     assert "no partitions" in run("compute-statistics", "a.t", "--partitions", code=1).stderr
     assert "states" in run_json("checkpoint")
     run("materialize")
+
+
+def test_what_takes_commits_back_asks(
+    run: Run, run_json: RunJson, orders: str, catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is done where nobody is there, nor where others committed while it was asked."""
+    run("properties", "set", orders, "a=1", "-a", "eve")
+    end = catalog.position
+    for command in (["undo", "--actor", "eve"], ["revert", str(end)], ["restore", "--to", str(end - 1)]):
+        refused = run(*command, code=2)
+        assert refused.stderr.startswith("would be:") and "give --yes" in refused.stderr
+    assert catalog.position == end
+
+    def meanwhile(*_: Any, **__: Any) -> None:
+        catalog.load_table(orders).set_properties({"b": "2"})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recovery_commands, "agree", meanwhile)
+        assert "look again" in run("restore", "--to", str(end - 1), code=1).stderr
+    assert catalog.position == end + 1
+    run("restore", "--to", str(end - 1), "--yes")
+    assert run("properties", "get", orders, "a", code=1) and run("properties", "get", orders, "b", code=1)
+    assert "nothing to change" in run("restore", "--to", str(end - 1)).stdout
+
+
+def test_times_are_told_from_now() -> None:
+    """Other texts are ISO 8601, or none."""
+    now = dt.datetime(2024, 3, 1, 12, 30)
+    for text, expected in (("2 hours ago", (1, 10, 30)), ("1 Day  ago", (29, 12, 30)), ("3weeks ago", (9, 12, 30))):
+        found = texts.time_of(text, now)
+        assert isinstance(found, dt.datetime) and (found.day, found.hour, found.minute) == expected
+    assert texts.time_of("Yesterday", now) == dt.datetime(2024, 2, 29)
+    assert texts.time_of("today", now) == dt.datetime(2024, 3, 1) and texts.time_of("now", now) == now
+    for text in ("2024-01-01", "2 fortnights ago", "999999999 weeks ago", "main"):
+        assert texts.time_of(text, now) == text
+    assert texts.moment("12") == 12
 
 
 def test_a_snapshot_is_named_by_its_first_digits(catalog: icecore.Catalog) -> None:
