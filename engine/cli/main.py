@@ -57,6 +57,11 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "compute-statistics": ("changes.upkeep_commands", "compute_statistics", "Compute the statistics of a snapshot."),
     "expire": ("changes.upkeep_commands", "expire", "Let old snapshots go, with the files that only they need."),
     "orphans": ("changes.upkeep_commands", "orphans", "Delete files in a table's folders that nothing needs."),
+    "rewrite-table-path": (
+        "changes.path_commands",
+        "rewrite_table_path",
+        "Write the metadata of a table that is to be copied elsewhere.",
+    ),
     "materialize": (
         "changes.upkeep_commands",
         "materialize",

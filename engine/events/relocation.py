@@ -89,7 +89,7 @@ class Relocations:
     def value(self, value: Any) -> Any:
         """A JSON value in which each string that is a location of an old folder is one of the new folder."""
         for step in self.steps:
-            value = _mapped(value, step.mapping(), _STATISTICS if step.shares_data else frozenset())
+            value = mapped_value(value, step.mapping(), _STATISTICS if step.shares_data else frozenset())
         return value
 
     def entries(self, entries: pa.Table) -> pa.Table:
@@ -117,11 +117,12 @@ def moved_prefixes(old: str, new: str) -> dict[str, str]:
     return {f"{scheme}{was}": f"{scheme}{now}" for scheme in ("file://", "file:", "")}
 
 
-def _mapped(value: Any, mapping: LocationMapping, left_out: frozenset[str]) -> Any:
+def mapped_value(value: Any, mapping: LocationMapping, left_out: frozenset[str] = frozenset()) -> Any:
+    """A JSON value in which each string that is a location is mapped, but for those at the keys that are left out."""
     if isinstance(value, str):
         return mapping.resolve(value)
     if isinstance(value, list):
-        return [_mapped(v, mapping, left_out) for v in value]
+        return [mapped_value(v, mapping, left_out) for v in value]
     if isinstance(value, dict):
-        return {k: v if k in left_out else _mapped(v, mapping, left_out) for k, v in value.items()}
+        return {k: v if k in left_out else mapped_value(v, mapping, left_out) for k, v in value.items()}
     return value

@@ -16,6 +16,7 @@ from icecore.engine.events.event import Provenance
 from icecore.engine.events.provenance import provenance
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.maintenance.rewrite_data_files import RewriteResult
+from icecore.engine.maintenance.rewrite_table_path import RewrittenTablePath, rewrite_table_path
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.retention import Expiry
 from icecore.engine.repository.repository import Repository
@@ -109,6 +110,21 @@ class Maintenance:
         )
         who = provenance(self.actor, message=message, author=author, idempotency_key=idempotency_key)
         return remove_orphan_files(self.repository, self.stream, search, who, dry_run=dry_run, lister=self.lister)
+
+    def rewrite_table_path(
+        self, source_prefix: str, target_prefix: str, staging_location: str | None = None
+    ) -> RewrittenTablePath:
+        """Writes the table's metadata as it has to be where its files are copied to, and says which file goes where.
+
+        As Spark's procedure, of all snapshots: metadata, manifests and position deletes are written with locations
+        below the target prefix into the staging folder, by default one beside the table's metadata. Nothing is copied
+        or committed: once its `files` are, `register_table` takes the table there by its `metadata_location`. Earlier
+        metadata files are left out. Raises ValidationError where a file is outside of the source prefix, or one prefix
+        is inside of the other, ReadOnlyError, StorageError, CorruptFileError.
+        """
+        self.repository.foreign.adopt_all_if_changed()
+        state = self.repository.state(self.stream)
+        return rewrite_table_path(self.repository, state, source_prefix, target_prefix, staging_location)
 
 
 class ExpireSnapshots(OnceInBlock):

@@ -13,19 +13,19 @@ import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.ids import new_event_id, new_salt
+from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.location import LocationMapping
-from icecore.engine.data.write.relocated_deletes import relocated_delete
 from icecore.engine.events import event as ev
 from icecore.engine.events.manifest_changes import OWN_EVENT, ListedManifest
-from icecore.engine.events.relocated_entries import moved_entries
 from icecore.engine.events.relocated_manifests import Listing, RelocatedManifests, listing
 from icecore.engine.events.relocation import Relocation
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, files_to_arrow, row_to_file
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.event_content import encode_content
 from icecore.engine.log.store import EventStore
+from icecore.engine.maintenance.moved_deletes import MovedDeletes
 from icecore.engine.metadata.fold import TableState, metadata_folder
 from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
+from icecore.engine.spec.content_file import DataFileContent, ManifestContent
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.wide_entries import inherit_sequence_numbers
 
@@ -138,18 +138,17 @@ def relocated_table(
         None if content is None else encode_content(content, new_salt()),
         0 if content is None else content.num_rows,
         len(manifests),
-        len(making.deletes),
+        len(making.deletes.written),
     )
 
 
-@define
+@define(slots=False)
 class _Making:
     repository: Repository
     state: TableState
     step: Relocation
     target: Storage
     event_id: str
-    deletes: dict[str, dict[str, Any]] = field(factory=dict)
     _tables: list[pa.Table] = field(factory=list)
     _rows: int = 0
     _count: int = 0
@@ -157,6 +156,11 @@ class _Making:
     @property
     def mapping(self) -> LocationMapping:
         return self.step.mapping()
+
+    @lazy_property
+    def deletes(self) -> MovedDeletes:
+        """The delete files that name data files by path."""
+        return MovedDeletes(self.state.metadata, self.mapping, self.repository.storage_of(self.state), self.target)
 
     @property
     def folder(self) -> str:
@@ -179,7 +183,7 @@ class _Making:
         # Entries of version 1 have no sequence numbers, and this may be written in a later version (M3).
         entries = inherit_sequence_numbers(entries, [listed.manifest], [entries.num_rows])
         if not self.step.shares_data:
-            entries = self._moved(entries.combine_chunks())
+            entries = self.deletes.moved(entries.combine_chunks())
         path = f"{self.folder}/{self.event_id}-m{self._count}.avro"
         first, self._count, self._rows = self._rows, self._count + 1, self._rows + entries.num_rows
         self._tables.append(entries)
@@ -188,29 +192,3 @@ class _Making:
 
     def content(self) -> pa.Table | None:
         return pa.concat_tables(self._tables) if self._rows else None
-
-    def _moved(self, entries: pa.Table) -> pa.Table:
-        moved = moved_entries(entries, self.mapping)
-        is_delete = pc.equal(entries["content"], int(DataFileContent.POSITION_DELETES))
-        if not pc.any(is_delete).as_py():
-            return moved
-        rows = moved.to_pylist()
-        for row, old in zip(rows, entries.to_pylist(), strict=True):
-            # A file that is gone from the table may be gone from its folder.
-            if old["content"] == int(DataFileContent.POSITION_DELETES) and old["status"] != ManifestEntryStatus.DELETED:
-                row.update(self._rewritten(old))
-        return pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA)
-
-    def _rewritten(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a delete file's entry for the file that replaces it."""
-        key = f"{row['file_path']}\x00{row['content_offset']}"
-        if key not in self.deletes:
-            metadata = self.state.metadata
-            spec, schema = metadata.spec_by_id(row["spec_id"]), metadata.all_fields
-            file = row_to_file(row, spec, schema)
-            source = self.repository.storage_of(self.state)
-            new = relocated_delete(source, self.target, file, self.mapping)
-            [entry] = files_to_arrow([new], metadata.specs, schema, status=row["status"]).to_pylist()
-            kept = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "partition")
-            self.deletes[key] = {k: v for k, v in entry.items() if k not in kept}
-        return self.deletes[key]

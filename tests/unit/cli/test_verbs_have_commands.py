@@ -57,7 +57,10 @@ COMMAND: dict[type, dict[str, str]] = {
         "remove_properties": "properties remove", "replace": "create-view --replace",
         "set_properties": "properties set", "to_arrow": "show",
     },
-    Maintenance: {"expire_snapshots": "expire", "remove_orphan_files": "orphans"},
+    Maintenance: {
+        "expire_snapshots": "expire", "remove_orphan_files": "orphans",
+        "rewrite_table_path": "rewrite-table-path",
+    },
     ExpireSnapshots: {
         "by_id": "expire --snapshot", "by_ids": "expire --snapshot", "clean_files": "expire --keep-files",
         "commit": "expire", "dry_run": "expire --dry-run", "older_than": "expire --older-than",

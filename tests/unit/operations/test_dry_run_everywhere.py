@@ -66,7 +66,7 @@ READS: Mapping[type, frozenset[str]] = {
         "current_version current_version_updates definition_of history location name query refresh schema schemas "
         "scope sql_for take to_arrow to_duckdb to_pandas to_spark version versions"
     ),
-    Maintenance: frozenset(),
+    Maintenance: frozenset({"rewrite_table_path"}),
     ExpireSnapshots: frozenset({"by_id", "by_ids", "clean_files", "older_than", "retain_last"}),
 }
 # What changes something and has no dry run, with the reason.

@@ -35,6 +35,7 @@ SILENT_COMMANDS: Mapping[str, str] = {
     "token create": "makes no event",
     "token ls": "reads",
     "token revoke": "makes no event",
+    "rewrite-table-path": "commits nothing",
     "serve": "commits for its clients, who say why",
     "properties get": "reads",
     "namespace ls": "reads",
