@@ -234,7 +234,9 @@ class ValueSearch:
                 path = listed.manifest.manifest_path
                 if path not in by_manifest:
                     entries = self.repository.entries.live(state.stream, listed, storage)
-                    by_manifest[path] = [path, *entries["file_path"].to_pylist()]
+                    # What a manifest of ours says is searched in the log, also before its file is written.
+                    is_there = listed.is_foreign or storage.exists(path)
+                    by_manifest[path] = [*([path] if is_there else []), *entries["file_path"].to_pylist()]
                 for location in by_manifest[path]:
                     there = storage.resolve(location)
                     self._storages.setdefault(there, storage)

@@ -141,6 +141,9 @@ def test_bounds_of_all_types_match(catalog: icecore.Catalog) -> None:
         for found in (catalog.find_value(text), in_column):
             assert "bounds" in kinds(found), (text, found)
     assert catalog.find_value(4713, table="ns.t", column="c0").is_nowhere
+    unwritten = make_table(catalog, "unwritten", properties={"icecore.materialize": "manual"})
+    unwritten.append(rows(1))
+    assert not catalog.find_value(4713, table="ns.unwritten").unread, "manifests that are only in the log"
 
 
 def test_values_of_all_types_match() -> None:
